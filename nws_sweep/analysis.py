@@ -1,0 +1,167 @@
+"""Results of searches become one frozen value: the best setting per configuration, gains, warnings, failures.
+
+Everything that is shown (terminal, Markdown, plots, tables) is rendered from this value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState
+from nws_sweep.storage import Stored, StoredRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationSummary:
+    """What was found for one configuration.
+
+    Attributes:
+        run: The stored result and its folder.
+        label: What tells it from the others of its grid, such as ``batch_size=64 pin_memory=true``.
+        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance; None
+            if no candidate could be measured.
+        fastest: The trial with the least time.
+        gain_over_zero: Time with num_workers=0 / time of the best; None if it was not measured.
+        gain_over_reference: Time with num_workers = usable CPUs (search.reference) / time of the best; likewise.
+        warnings: Lines that put the answer into question, or help to a better one.
+    """
+
+    run: StoredRun
+    label: str
+    best: Trial | None
+    fastest: Trial | None
+    gain_over_zero: float | None
+    gain_over_reference: float | None
+    warnings: tuple[str, ...]
+
+    @property
+    def configuration(self) -> Configuration:
+        """What was held fixed."""
+        return self.run.result.configuration
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All trials, ascending by num_workers."""
+        return tuple(sorted(self.run.result.trials, key=lambda trial: trial.num_workers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What was found for all configurations of a run or a grid.
+
+    Attributes:
+        stored: The files that it was made from.
+        configurations: One value per configuration, in the order of measuring.
+        varying: The identifying columns whose values differ between configurations, and ``dataset``.
+        warnings: Lines that concern all of them.
+        failures: A line for each trial or configuration that could not be measured: which and why.
+    """
+
+    stored: Stored
+    configurations: tuple[ConfigurationSummary, ...]
+    varying: tuple[str, ...]
+    warnings: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def host(self) -> Host:
+        """Where the first configuration was measured."""
+        return self.stored.runs[0].result.host
+
+    @property
+    def title(self) -> str:
+        """What kind of folder this is, and its name."""
+        return f"{'Grid' if self.stored.is_grid else 'Run'} {self.stored.folder.name}"
+
+
+def summarise(stored: Stored) -> Summary:
+    """Everything that is to be said about what is stored."""
+    results = [run.result for run in stored.runs]
+    varying = varying_columns([result.configuration for result in results])
+    return Summary(
+        stored=stored,
+        configurations=tuple(_configuration(run, varying) for run in stored.runs),
+        varying=varying,
+        warnings=(*_common_warnings(results), *stored.unreadable),
+        failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
+    )
+
+
+def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
+    """The recommended and the fastest of the trials that went well.
+
+    The recommended one has the fewest workers among those whose time exceeds the least by no more than ``tolerance``
+    (0.03 is 3 %): a worker that gains less costs memory and start-up for nothing.
+    """
+    ranked = sorted((trial.objective_s, trial.num_workers, trial) for trial in trials if trial.objective_s is not None)
+    if not ranked:
+        return None, None
+    least_s, _, fastest = ranked[0]
+    good = [trial for cost_s, _, trial in ranked if cost_s <= least_s * (1 + tolerance)]
+    return min(good, key=lambda trial: trial.num_workers), fastest
+
+
+def varying_columns(configurations: Sequence[Configuration]) -> tuple[str, ...]:
+    """The columns that differ between configurations, ``dataset`` always among them, in their own order."""
+    names = dict.fromkeys(name for configuration in configurations for name in configuration.columns)
+    return tuple(
+        name for name in names if name == "dataset" or len({str(c.columns.get(name)) for c in configurations}) > 1
+    )
+
+
+def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSummary:
+    result = run.result
+    best, fastest = recommend(result.trials, result.configuration.search.tolerance)
+    return ConfigurationSummary(
+        run=run,
+        label=result.configuration.label_of(varying),
+        best=best,
+        fastest=fastest,
+        gain_over_zero=_gain(result, best, 0),
+        gain_over_reference=_gain(result, best, result.configuration.search.reference),
+        warnings=tuple(_warnings(result, best)),
+    )
+
+
+def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> float | None:
+    other = next((trial for trial in result.trials if trial.num_workers == num_workers), None)
+    if best is None or other is None or not best.objective_s or other.objective_s is None:
+        return None
+    return other.objective_s / best.objective_s
+
+
+def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
+    if not result.complete and not result.error:
+        yield f"the search did not finish; {len(result.trials)} candidates were measured"
+    search = result.configuration.search
+    if best is not None and best.num_workers == max(search.candidates) and len(search.candidates) > 1:
+        yield (
+            f"the best stands at the edge of what was tried (num_workers={best.num_workers}); "
+            "a larger search.max_workers may find a better one"
+        )
+    yield from dict.fromkeys(note for trial in result.trials for note in trial.notes if not note.startswith("num_work"))
+
+
+def _common_warnings(results: Sequence[SearchResult]) -> list[str]:
+    lines = []
+    if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
+        lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
+    if len({result.host for result in results}) > 1:
+        lines.append("the configurations were measured on different hosts or versions; their times do not compare")
+    return lines
+
+
+def _failures(result: SearchResult, varying: Sequence[str]) -> Iterable[str]:
+    label = result.configuration.label_of(varying)
+    if result.error:
+        yield f"{label}: {result.error}"
+    for trial in result.trials:
+        if trial.state is not TrialState.OK:
+            yield f"{label} num_workers={trial.num_workers}: {trial.state.value}: {trial.reason}"
+
+
+def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
+    """The recommended DataLoader keywords; None if nothing could be measured."""
+    return summary.best.settings.tuned() if summary.best else None

@@ -1,0 +1,193 @@
+"""The inside of an arm: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
+
+Runs in a child that was forked from a server with torch preloaded (see arms.py). Leads its own process group, so that
+it and its workers can be killed together, and ends that group itself when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Mapping
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from nws_sweep import loaders
+from nws_sweep.errors import DatasetError, one_line
+from nws_sweep.measure import LoaderSession
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
+
+# torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
+_EXPECTED_WARNINGS = (
+    r"This DataLoader will create \d+ worker processes",
+    r"'pin_memory' argument is set as true but no accelerator is found",
+)
+
+
+class ArmServer:
+    """The commands that an arm answers; every public method is one."""
+
+    def __init__(self, spec: ArmSpec) -> None:
+        self._spec = spec
+        self._dataset: Any = None
+        self._session: LoaderSession | None = None
+        self._warnings: dict[str, None] = {}
+
+    def prepare(self) -> DatasetFacts:
+        """Makes the dataset.
+
+        Raises:
+            DatasetError: If it cannot be made, is no dataset, or is empty.
+        """
+        torch.manual_seed(self._spec.seed)
+        self._dataset = _make_dataset(self._spec.dataset)
+        return DatasetFacts(
+            type=f"{type(self._dataset).__module__}.{type(self._dataset).__qualname__}",
+            iterable=isinstance(self._dataset, IterableDataset),
+            samples=loaders.length(self._dataset),
+            accelerator=_accelerator(),
+        )
+
+    def open(self, settings: LoaderSettings) -> int | None:
+        """Makes the DataLoader and the consumer; answers with the batches of an epoch, None if unknown."""
+        from hydra.utils import instantiate
+
+        consumer = instantiate(dict(self._spec.consumer), _convert_="all")
+        collate_fn = instantiate(dict(self._spec.collate_fn), _convert_="all") if self._spec.collate_fn else None
+        loader = loaders.build(self._dataset, settings, collate_fn)
+        self._session = LoaderSession(loader, consumer, default_batch_length=settings.batch_size)
+        return loaders.length(loader)
+
+    def burst(self, request: BurstRequest) -> Burst:
+        """Takes a burst from the opened loader."""
+        if self._session is None:
+            raise RuntimeError("burst before open")
+        return self._session.burst(request)
+
+    def warned(self) -> tuple[str, ...]:
+        """The distinct warnings that were issued in the arm itself, less those that are expected."""
+        return tuple(self._warnings)
+
+    def note_warning(self, message: Warning | str, *_: Any) -> None:
+        """Takes the place of ``warnings.showwarning``."""
+        self._warnings[one_line(message)] = None
+
+
+def main(connection: Connection, spec: ArmSpec) -> None:
+    """Answers commands until told to stop, or until the other end is gone."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+    _die_with_parent()
+    _redirect_output(spec.log_path)
+    server = ArmServer(spec)
+    for pattern in _EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message=pattern)
+    warnings.showwarning = server.note_warning
+    _forward_progress(connection)
+    # A parent that is gone ends the pipe; the thread above then ends the workers too.
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while (command := connection.recv()) is not None:
+            connection.send(_answer(server, *command))
+
+
+def _answer(server: ArmServer, name: str, *arguments: Any) -> tuple[str, Any]:
+    """The command's result, or why there is none. Whatever a user's dataset raises must not end the search."""
+    try:
+        return "result", getattr(server, name)(*arguments)
+    except DatasetError as error:
+        return "dataset_error", str(error)
+    except Exception as error:
+        traceback.print_exc()
+        return "error", describe_exception(error)
+
+
+def describe_exception(error: BaseException) -> str:
+    """One line: the exception's class and message; for one out of a worker, the original's and the sample's place."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Caught ") and "in DataLoader worker process" in lines[0]:
+        return one_line(f"{lines[-1]} (in a worker)")
+    name = type(error).__name__
+    return one_line(f"{name}: {error}" if lines else name)
+
+
+def _make_dataset(config: Mapping[str, Any]) -> Any:
+    from hydra.errors import HydraException
+    from hydra.utils import instantiate
+
+    target = config.get("_target_", "?")
+    try:
+        dataset = instantiate(dict(config), _convert_="all")
+    except HydraException as error:
+        cause = error.__cause__
+        if isinstance(cause, DatasetError):
+            raise cause from None
+        traceback.print_exc()
+        raise DatasetError(f"dataset {target}: {describe_exception(cause or error)}") from error
+    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+        raise DatasetError(
+            f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
+        )
+    if loaders.length(dataset) == 0:
+        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
+    return dataset
+
+
+def _accelerator() -> str | None:
+    if hasattr(torch, "accelerator"):  # torch 2.6 and later
+        device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return device.type if device is not None else None
+    return "cuda" if torch.cuda.is_available() else None
+
+
+def _die_with_parent() -> None:
+    parent = parent_process()
+    if parent is None or not hasattr(os, "killpg"):
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="die-with-parent", daemon=True).start()
+
+
+def _redirect_output(log_path: str | None) -> None:
+    """Sends what the dataset and its workers print to the log: the terminal belongs to the run's own progress."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+
+
+class _ProgressHandler(logging.Handler):
+    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit it, stay silent."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(logging.INFO)
+        self._connection = connection
+        self._pid = os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if os.getpid() == self._pid:
+            self._connection.send(("progress", record.getMessage()))
+
+
+def _forward_progress(connection: Connection) -> None:
+    logger = logging.getLogger("nws_sweep")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(_ProgressHandler(connection))

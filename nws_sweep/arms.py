@@ -1,0 +1,233 @@
+"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the arm, not the search.
+
+Arms are forked from the standard library's fork server, which has imported torch once: a clean process in milliseconds
+instead of seconds, and never a fork of a process that has run torch operations (with GNU OpenMP such a child hangs at
+its first parallel operation). Where there is no fork server, arms are spawned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nws_sweep.errors import DatasetError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
+
+if TYPE_CHECKING:
+    import psutil
+
+# Modules whose import is slow and known to be harmless; a user's own are imported in the arm.
+_PRELOADABLE = ("torchvision", "nws_sweep.datasets")
+_KILLED_PROCESSES_GONE_S = 5.0
+
+
+class Arm:
+    """The parent's handle of an arm. Use it as a context manager: leaving it kills the whole process group.
+
+    Attributes:
+        facts: What the dataset said of itself.
+        batches_per_epoch: Length of an epoch, once a loader is open; None if unknown.
+    """
+
+    facts: DatasetFacts
+
+    def __init__(
+        self,
+        process: BaseProcess,
+        connection: Connection,
+        timeout_s: float | None = None,
+        on_progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._process = process
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._on_progress = on_progress
+        self._kernel_kills = _out_of_memory_kills()
+        self.batches_per_epoch: int | None = None
+
+    def prepare(self) -> DatasetFacts:
+        """Makes the dataset, however long that takes (a download, say).
+
+        Raises:
+            DatasetError: If it cannot be made.
+            TrialError: If the process died on it.
+        """
+        self.facts = self._request(None, "prepare")
+        return self.facts
+
+    def open(self, settings: LoaderSettings) -> None:
+        """Makes the DataLoader."""
+        self.batches_per_epoch = self._request(self._timeout_s, "open", settings)
+
+    def burst(self, request: BurstRequest) -> Burst:
+        """Takes a burst.
+
+        Raises:
+            TrialError: If loading failed, the process died, or no answer came within the time limit.
+        """
+        burst: Burst = self._request(self._timeout_s, "burst", request)
+        return burst
+
+    def warned(self) -> tuple[str, ...]:
+        """The distinct warnings that were issued in the arm."""
+        messages: tuple[str, ...] = self._request(self._timeout_s, "warned")
+        return messages
+
+    def _request(self, timeout_s: float | None, *command: Any) -> Any:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            self._connection.send(command)
+            while True:
+                kind, value = self._receive(deadline, timeout_s)
+                if kind == "progress":
+                    self._on_progress(value)
+                    continue
+                break
+        except (EOFError, ConnectionError):
+            raise self._death() from None
+        if kind == "dataset_error":
+            raise DatasetError(value)
+        if kind == "error":
+            raise self._failure(value)
+        return value
+
+    def _receive(self, deadline: float | None, timeout_s: float | None) -> tuple[str, Any]:
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = wait([self._connection, self._process.sentinel], remaining)
+        if self._connection in ready:
+            message: tuple[str, Any] = self._connection.recv()
+            return message
+        if ready:
+            raise EOFError
+        raise TrialTimeout(f"no answer within measure.timeout_s={timeout_s:g} s; the candidate was killed")
+
+    def _death(self) -> TrialError:
+        self._process.join(_KILLED_PROCESSES_GONE_S)
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return TrialError(f"the loading process ended with exit status {code}")
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        return self._failure(f"the loading process was killed by {name}")
+
+    def _failure(self, reason: str) -> TrialError:
+        if _out_of_memory_kills() > self._kernel_kills:
+            return TrialOutOfMemory(f"{reason} (the kernel killed a process for want of memory)")
+        if "Bus error" in reason or "SIGBUS" in reason:
+            return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")
+        return TrialError(reason)
+
+    def kill(self) -> None:
+        """Kills the arm and all that descends from it, and waits until they are gone."""
+        family = _descendants(self._process.pid)
+        self._connection.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        self._process.kill()
+        self._process.join(_KILLED_PROCESSES_GONE_S)
+        _end(family)
+        _remove_shared_memory([self._process.pid or 0, *(process.pid for process in family)])
+
+
+@contextlib.contextmanager
+def start(
+    spec: ArmSpec, timeout_s: float | None = None, on_progress: Callable[[str], None] = lambda text: None
+) -> Iterator[Arm]:
+    """Starts an arm with its dataset made, and kills it in the end.
+
+    Args:
+        spec: What it is made of.
+        timeout_s: Seconds that each later command may take, None for no limit.
+        on_progress: Called with a line of text while a dataset is being made.
+
+    Raises:
+        DatasetError: If the dataset cannot be made.
+        TrialError: If the process died while making it.
+    """
+    context = _context(str(spec.dataset.get("_target_", "")))
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
+    with _without_main():
+        process.start()
+    theirs.close()
+    arm = Arm(process, ours, timeout_s, on_progress)
+    try:
+        arm.prepare()
+        yield arm
+    finally:
+        arm.kill()
+
+
+def _run(connection: Connection, spec: ArmSpec) -> None:
+    from nws_sweep.arm_process import main
+
+    main(connection, spec)
+
+
+def _context(target: str) -> Any:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    preload = ["nws_sweep.arm_process", "hydra.utils"]
+    if target.startswith(_PRELOADABLE):
+        preload.append(target.rpartition(".")[0])
+    context.set_forkserver_preload(preload)
+    return context
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Hides the main module while a process starts, which would otherwise run the main script again in the child.
+
+    A script without a ``if __name__ == "__main__"`` guard would train twice.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _descendants(pid: int | None) -> list[psutil.Process]:
+    import psutil
+
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _end(family: Sequence[psutil.Process]) -> None:
+    """Kills those that left the arm's process group, and waits for all."""
+    import psutil
+
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(list(family), timeout=_KILLED_PROCESSES_GONE_S)
+
+
+def _remove_shared_memory(pids: Sequence[int]) -> None:
+    """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
+    for pid in pids:
+        for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
+            segment.unlink(missing_ok=True)
+
+
+def _out_of_memory_kills() -> int:
+    """How often the kernel has killed a process for want of memory since it started, 0 where it does not say."""
+    try:
+        counters = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)

@@ -1,0 +1,88 @@
+"""The command line: a sweep (Hydra's own command line), ``report`` or ``best``; and the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nws_sweep.errors import NwsSweepError, TrialError
+
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit status; an error becomes one line on standard error."""
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    try:
+        return command(arguments[1:]) if command else sweep(arguments)
+    except (NwsSweepError, OSError) as error:
+        print(f"nws_sweep: {error}", file=sys.stderr)
+        return 1 if isinstance(error, TrialError) else WRONG_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def sweep(arguments: Sequence[str]) -> int:
+    """One configuration or a grid, by Hydra's command line."""
+    # `python -m` looks for modules in the current folder first; the console script should find the same datasets.
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    from nws_sweep import app
+    from nws_sweep.config import explain
+
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    # Hydra would print its errors itself, in several lines and with exit status 1.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        return app.run()
+    except SystemExit as stop:
+        if isinstance(stop.code, NwsSweepError):
+            raise stop.code from None
+        raise
+    except (NwsSweepError, OSError):
+        raise
+    except Exception as error:
+        if wants_traceback:
+            raise
+        raise explain(error, arguments) from error
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Rebuilds the report of a run or a grid, also of an interrupted one."""
+    parser = argparse.ArgumentParser("nws_sweep report", description=report.__doc__)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    options = parser.parse_args(arguments)
+    from nws_sweep.report import write
+    from nws_sweep.terminal import View
+
+    View().conclude(*write(options.folder))
+    return 0
+
+
+def best(arguments: Sequence[str]) -> int:
+    """Prints the best setting per configuration, ready to paste."""
+    from nws_sweep.formats import FORMATS
+
+    parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print it (default: %(default)s)")
+    parser.add_argument("--key", default="", help="prefix of the overrides: data makes ++data.num_workers=4")
+    options = parser.parse_args(arguments)
+    from nws_sweep import storage
+    from nws_sweep.analysis import summarise
+    from nws_sweep.formats import render
+
+    print(render(summarise(storage.find(options.folder)), options.format, options.key), end="")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"report": report, "best": best}

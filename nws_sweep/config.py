@@ -1,0 +1,317 @@
+"""The schema of the configuration, its ranges, and the way from Hydra's configuration to a ``Configuration``.
+
+Values and their explanations stand in conf/*.yaml; here stand their types and what is allowed. OmegaConf checks types
+and misspelt keys, ``configuration`` checks ranges; either way the user reads one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from hydra.errors import MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.host import usable_cpus
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
+from nws_sweep.strategies import STRATEGIES
+
+SCHEMA_NAME = "nws_sweep_schema"
+# The columns that every configuration has, in the order of results.csv.
+AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
+_GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
+_MISSING: Any = "???"
+_LONGEST_FOLDER_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a value may be: in words, and as a test that a value of the right type must pass."""
+
+    text: str
+    test: Callable[[Any], bool] = lambda value: True
+
+
+def allowed(text: str, test: Callable[[Any], bool] = lambda value: True) -> Any:
+    """A field of the schema whose value comes from conf/*.yaml and must pass ``test``."""
+    return field(default=_MISSING, metadata={"allowed": Allowed(text, test)})
+
+
+def at_least(least: float, unit: str = "an integer") -> Any:
+    """A field with a smallest value."""
+    return allowed(f"{unit} of at least {least:g}", lambda value: value >= least)
+
+
+def above_zero(unit: str) -> Any:
+    """A field whose value is positive."""
+    return allowed(f"{unit} above 0", lambda value: value > 0)
+
+
+def one_of(*options: str | None) -> Any:
+    """A field with a fixed set of values; None stands for null."""
+    return allowed(" or ".join("null" if option is None else option for option in options), lambda v: v in options)
+
+
+def yes_or_no() -> Any:
+    """A field that is true or false."""
+    return allowed("true or false")
+
+
+@dataclass
+class LoaderSchema:
+    """``loader``: the DataLoader's other keywords."""
+
+    shuffle: bool = yes_or_no()
+    drop_last: bool = yes_or_no()
+    persistent_workers: bool = yes_or_no()
+    multiprocessing_context: str | None = one_of("fork", "spawn", "forkserver", None)
+    timeout: float = at_least(0, "seconds, a number")
+    collate_fn: dict[str, Any] | None = allowed("a _target_ with its arguments, or null")
+
+
+@dataclass
+class SearchSchema:
+    """``search``: which candidates are tried and which is called the best."""
+
+    strategy: str = one_of(*STRATEGIES)
+    maximum_patience: int = at_least(0)
+    candidates: list[int] | None = allowed(
+        "null or a list of different integers of at least 0, such as [0,2,4]",
+        lambda value: value is None or (value and min(value) >= 0 and len(set(value)) == len(value)),
+    )
+    max_workers: int = at_least(0)
+    reference: int | None = allowed("null or an integer of at least 0", lambda value: value is None or value >= 0)
+    tolerance: float = allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+@dataclass
+class MeasureSchema:
+    """``measure``: how long a trial measures."""
+
+    mode: str = one_of("steady", "epoch")
+    bursts: int = at_least(1)
+    seconds: float = above_zero("seconds, a number")
+    max_seconds: float = above_zero("seconds, a number")
+    epochs: int = at_least(1)
+    timeout_s: float | None = allowed("null or seconds, a number above 0", lambda value: value is None or value > 0)
+
+
+@dataclass
+class PathsSchema:
+    """``paths``: folders."""
+
+    cache_dir: str = allowed("a folder")
+    data_dir: str = allowed("a folder")
+    output_dir: str = allowed("a folder")
+
+
+@dataclass
+class SweepSchema:
+    """The whole configuration."""
+
+    batch_size: int = at_least(1)
+    pin_memory: bool = yes_or_no()
+    prefetch_factor: int | None = allowed(
+        "null or an integer of at least 1", lambda value: value is None or value >= 1
+    )
+    patience: int = at_least(0)
+    loader: LoaderSchema = field(default_factory=LoaderSchema)
+    search: SearchSchema = field(default_factory=SearchSchema)
+    measure: MeasureSchema = field(default_factory=MeasureSchema)
+    paths: PathsSchema = field(default_factory=PathsSchema)
+    # Free-form: each option carries a _target_ and that target's arguments.
+    dataset: dict[str, Any] = field(default_factory=dict)
+    consumer: dict[str, Any] = field(default_factory=dict)
+    seed: int = allowed("an integer")
+
+
+def register() -> None:
+    """Makes the schema and the resolvers known to Hydra and OmegaConf; may be called again."""
+    ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
+    OmegaConf.register_new_resolver("nws_sweep.usable_cpus", lambda times=1: usable_cpus() * times, replace=True)
+    OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
+
+
+def config_path() -> str:
+    """Where Hydra finds the configuration: the installed package, or the folder of an uninstalled checkout."""
+    checkout = Path(__file__).resolve().parent.parent / "conf"
+    if (checkout / "config.yaml").is_file():
+        return str(checkout)
+    if importlib.util.find_spec("nws_sweep.conf") is not None:
+        return "pkg://nws_sweep.conf"
+    raise ConfigurationError(f"the configuration is missing: neither {checkout} nor the package nws_sweep.conf exists")
+
+
+def folder_name(overrides: Sequence[str]) -> str:
+    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+
+    Presets (``axis/...``) are left out: the values that they stand for are there. Whatever does not belong into a file
+    name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
+    """
+    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
+    name = ",".join(plain) or "default"
+    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name)[:_LONGEST_FOLDER_NAME].lstrip(".")
+    if safe == name:
+        return name
+    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _lower_literal(override: str) -> str:
+    """``pin_memory=True``, as Hydra writes it, is what people type as ``pin_memory=true``."""
+    key, equals, value = override.partition("=")
+    return f"{key}={value.lower()}" if value in ("True", "False", "None") else f"{key}{equals}{value}"
+
+
+def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str] = ()) -> Configuration:
+    """The plain ``Configuration`` of a composed Hydra configuration.
+
+    Args:
+        config: Composed by Hydra, without its ``hydra`` node.
+        dataset_name: What the dataset is called in tables.
+        overrides: The task's overrides, ``key=value``; those that no column shows yet become columns.
+
+    Raises:
+        ConfigurationError: If a value is missing or out of range.
+    """
+    for key in config:
+        if key not in {entry.name for entry in fields(SweepSchema)}:
+            raise ConfigurationError(f"{key}={shown(config[key])}: {_no_key(str(key))}")
+    check(config)
+    try:
+        plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+    except OmegaConfBaseException as error:
+        raise explain(error) from error
+    return Configuration(
+        columns=_columns(plain, config, dataset_name, overrides),
+        dataset=_target(plain, "dataset"),
+        consumer=_target(plain, "consumer"),
+        loader=_loader(plain),
+        measure=MeasureRules(**plain["measure"]),
+        search=_search(plain["search"]),
+        collate_fn=plain["loader"]["collate_fn"],
+        seed=plain["seed"],
+    )
+
+
+def check(config: DictConfig) -> None:
+    """Checks every value against what its field of the schema allows.
+
+    Raises:
+        ConfigurationError: With one line that names the key, the value and what is allowed.
+    """
+    for key, permitted in ranges():
+        try:
+            value = OmegaConf.select(config, key, throw_on_missing=True)
+        except OmegaConfBaseException as error:
+            raise explain(error) from error
+        plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        if not permitted.test(plain):
+            raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")
+
+
+def ranges(schema: type = SweepSchema, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
+    """Every key of the schema, dotted, with what it allows."""
+    types = get_type_hints(schema)
+    for entry in fields(schema):
+        if is_dataclass(types[entry.name]):
+            yield from ranges(cast("type", types[entry.name]), f"{prefix}{entry.name}.")
+        elif "allowed" in entry.metadata:
+            yield f"{prefix}{entry.name}", entry.metadata["allowed"]
+
+
+def _loader(plain: Mapping[str, Any]) -> LoaderSettings:
+    keywords = {key: value for key, value in plain["loader"].items() if key != "collate_fn"}
+    axes = {name: plain[name] for name in ("batch_size", "pin_memory", "prefetch_factor")}
+    return LoaderSettings(**axes, **keywords)
+
+
+def _search(plain: Mapping[str, Any]) -> SearchRules:
+    chosen = plain["candidates"]
+    candidates = tuple(range(plain["max_workers"] + 1)) if chosen is None else tuple(sorted(chosen))
+    reference = plain["reference"]
+    return SearchRules(
+        strategy=plain["strategy"],
+        candidates=candidates,
+        maximum_patience=plain["maximum_patience"],
+        tolerance=plain["tolerance"],
+        # Nobody who limits the candidates wants others to be started.
+        reference=reference if reference in candidates else None,
+    )
+
+
+def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
+    node: dict[str, Any] = plain[key]
+    if "_target_" not in node:
+        raise ConfigurationError(f"{key}={shown(node)}: it needs a _target_, such as {key}._target_=package.Class")
+    return node
+
+
+def _columns(
+    plain: Mapping[str, Any], config: DictConfig, dataset_name: str, overrides: Sequence[str]
+) -> dict[str, Any]:
+    columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        if key not in columns and not key.startswith(("~", "axis/")):
+            columns[key] = _column_value(config, key, override)
+    return columns
+
+
+def _column_value(config: DictConfig, key: str, override: str) -> Any:
+    """The value itself, or for a group the chosen option's name."""
+    value = None if "/" in key else OmegaConf.select(config, key, default=None)
+    if value is None or OmegaConf.is_config(value):
+        return override.partition("=")[2]
+    return value
+
+
+def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
+    """One line for an error of Hydra's or OmegaConf's: what was wrong, the value, what is allowed.
+
+    Args:
+        error: What composing the configuration raised.
+        overrides: What the user typed, to name it as it was typed.
+    """
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return ConfigurationError(f"{group}={option}: allowed are {', '.join(sorted(error.options))}")
+    text = str(error)
+    if match := re.match(r"Ambiguous value for argument '(.*)'", text):
+        return ConfigurationError(f"{match.group(1)}: several values are a grid, which needs -m before them")
+    whole = f"{text}\n{error.__cause__ or ''}"
+    key = _key_of(error)
+    given = next((text for text in overrides if text.lstrip("+").partition("=")[0] == key), None)
+    if key and ("not in '" in whole or "is not in struct" in whole):
+        return ConfigurationError(f"{given or key}: {_no_key(key)}")
+    if key and "Missing mandatory value" in whole:
+        return ConfigurationError(f"{key} is missing: give it as {key}=VALUE")
+    if given and (permitted := dict(ranges()).get(key or "")):
+        return ConfigurationError(f"{given}: allowed is {permitted.text}")
+    detail = f"{text}: {error.__cause__}" if error.__cause__ else text
+    return ConfigurationError(one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=).*", "", detail)))
+
+
+def _key_of(error: BaseException) -> str | None:
+    for candidate in (error.__cause__, error):
+        if full_key := getattr(candidate, "full_key", None):
+            return str(full_key)
+        if match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", str(candidate)):
+            return match.group(1)
+    return None
+
+
+def _no_key(key: str) -> str:
+    if key.startswith(("dataset.", "consumer.")):
+        return f"the chosen {key.partition('.')[0]} has no such argument; +{key}=VALUE passes it on all the same"
+    known = [name for name, _ in ranges()] + list(_GROUPS)
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")

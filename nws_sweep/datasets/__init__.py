@@ -1,0 +1,1 @@
+"""The datasets that come with nws_sweep, one file each. Any other ``_target_`` works in their place."""

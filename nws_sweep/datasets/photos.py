@@ -1,0 +1,138 @@
+"""JPEG files on disk, made once out of a real photograph, about the size of ImageNet's: real decoding, no download."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import filelock
+from PIL import Image
+from torch.utils.data import Dataset
+
+from nws_sweep.errors import DatasetError
+
+logger = logging.getLogger(__name__)
+
+# Part of the folder's name: raise it when the files would come out different, and old folders are left alone.
+_RECIPE = 1
+_PROGRESS_EVERY = 256
+
+
+class Photos(Dataset[tuple[Any, int]]):
+    """A folder of JPEG files, each a random crop of the photograph that matplotlib ships, some of them mirrored.
+
+    The folder is made when it is first needed, under a temporary name, and renamed when it is complete: one whose
+    making was interrupted is never mistaken for a finished one.
+
+    Args:
+        root: Folder that the folder of files is made in; ``~`` is expanded.
+        count: Files, at least 1.
+        width: Pixels.
+        height: Pixels.
+        quality: JPEG quality, 1 to 95.
+        transform: Called with each ``PIL.Image`` in mode RGB.
+        classes: Labels go round from 0 to ``classes - 1``.
+
+    Raises:
+        DatasetError: If an argument is out of range or the folder cannot be written.
+    """
+
+    def __init__(  # noqa: PLR0913 - all of them are configuration
+        self,
+        root: str,
+        count: int = 2048,
+        width: int = 500,
+        height: int = 375,
+        quality: int = 90,
+        transform: Callable[[Image.Image], Any] | None = None,
+        classes: int = 10,
+    ) -> None:
+        _check(count=(count, 1, None), width=(width, 1, 10_000), height=(height, 1, 10_000), quality=(quality, 1, 95))
+        name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
+        self.folder = Path(root).expanduser() / name
+        self.transform = transform
+        self._count = count
+        self._classes = classes
+        try:
+            _ensure(self.folder, count, (width, height), quality)
+        except OSError as error:
+            raise DatasetError(f"dataset.root={root}: photos cannot be made there ({error})") from error
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        with Image.open(_path(self.folder, index)) as file:
+            image = file.convert("RGB")
+        return (self.transform(image) if self.transform else image), index % self._classes
+
+
+def _check(**values: tuple[int, int, int | None]) -> None:
+    for name, (value, least, most) in values.items():
+        if value < least or (most is not None and value > most):
+            allowed = f"at least {least}" if most is None else f"{least} to {most}"
+            raise DatasetError(f"dataset.{name}={value}: allowed is {allowed}")
+
+
+def _path(folder: Path, index: int) -> Path:
+    return folder / f"{index:06d}.jpg"
+
+
+def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
+    if folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder.with_name(folder.name + ".lock")):
+        if folder.is_dir():  # made by another process while this one waited
+            return
+        _remove_unfinished(folder)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        _make(unfinished, count, size, quality)
+        unfinished.chmod(0o755)  # mkdtemp's own mode would keep other users out
+        unfinished.rename(folder)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Removes what earlier, interrupted makings left; the lock is held, so none is at work."""
+    for leftover in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
+    source = _photograph()
+
+    def make_one(index: int) -> None:
+        _variation(source, random.Random(index), size).save(_path(folder, index), quality=quality)
+
+    # Pillow lets go of the interpreter's lock while it resizes and encodes, so threads use all cores.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, _ in enumerate(pool.map(make_one, range(count))):
+            if done % _PROGRESS_EVERY == 0:
+                logger.info("making %d JPEG files, once: %d %%", count, 100 * done // count)
+
+
+def _photograph() -> Image.Image:
+    import matplotlib
+
+    path = Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
+    with Image.open(path) as file:
+        return file.convert("RGB")
+
+
+def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:
+    """A random crop of the target's shape, 60 to 100 % of the largest that fits, mirrored half of the time."""
+    largest = min(source.width / size[0], source.height / size[1])
+    scale = largest * rng.uniform(0.6, 1.0)
+    width, height = scale * size[0], scale * size[1]
+    left, top = rng.uniform(0, source.width - width), rng.uniform(0, source.height - height)
+    image = source.resize(size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height))
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else image

@@ -1,0 +1,75 @@
+"""torchvision's datasets of files, with errors that say which folder is meant and what belongs there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torchvision import datasets
+
+from nws_sweep.errors import DatasetError, one_line
+
+# torchvision's download has no time limit of its own; without a network it could wait for ever.
+_CONNECT_TIMEOUT_S = 20.0
+
+
+def cifar10(
+    root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
+) -> datasets.CIFAR10:
+    """torchvision's CIFAR10 in ``root`` (``~`` is expanded), downloaded when missing.
+
+    Raises:
+        DatasetError: If it is not there and cannot be downloaded.
+    """
+    folder = Path(root).expanduser()
+    with _explained("cifar10", folder, "cifar-10-python.tar.gz (or its unpacked folder cifar-10-batches-py)"):
+        return datasets.CIFAR10(str(folder), train=train, download=download, transform=transform)
+
+
+def mnist(
+    root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
+) -> datasets.MNIST:
+    """torchvision's MNIST in ``root``/MNIST/raw (``~`` is expanded), downloaded when missing.
+
+    Raises:
+        DatasetError: If it is not there and cannot be downloaded.
+    """
+    folder = Path(root).expanduser()
+    with _explained("mnist", folder / "MNIST" / "raw", "the four files of MNIST (train-images-idx3-ubyte.gz, ...)"):
+        return datasets.MNIST(str(folder), train=train, download=download, transform=transform)
+
+
+def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> datasets.ImageFolder:
+    """torchvision's ImageFolder: one sub-folder per class, images in them.
+
+    Raises:
+        DatasetError: If the folder is missing or holds no images in sub-folders.
+    """
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise DatasetError(f"dataset.root={root}: not a folder; expected one sub-folder per class with images in it")
+    try:
+        return datasets.ImageFolder(str(folder), transform=transform)
+    except FileNotFoundError as error:
+        raise DatasetError(
+            f"dataset.root={root}: no images found; expected one sub-folder per class with images in it "
+            f"({one_line(error, 160)})"
+        ) from error
+
+
+@contextmanager
+def _explained(name: str, folder: Path, files: str) -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_CONNECT_TIMEOUT_S)
+    try:
+        yield
+    except (RuntimeError, OSError) as error:  # URLError, a refused connection and a missing folder are OSErrors
+        raise DatasetError(
+            f"dataset {name} is not in {folder.resolve()} and could not be downloaded ({one_line(error, 120)}); "
+            f"put {files} there"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(before)

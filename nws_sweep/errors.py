@@ -1,0 +1,48 @@
+"""The errors that nws_sweep raises.
+
+    NwsSweepError
+    |-- ConfigurationError   the command line or the configuration is wrong
+    |-- DatasetError         the dataset cannot be made, or has nothing to load
+    |-- NotARunError         a folder that should hold a run or a grid does not
+    `-- TrialError           a candidate could not be measured; becomes a row, never ends the search
+        |-- TrialTimeout
+        `-- TrialOutOfMemory
+
+The command line prints the message of the first three as one line and exits with status 2.
+"""
+
+from __future__ import annotations
+
+
+class NwsSweepError(Exception):
+    """Base of all errors of this package; the message is one line that says what, which value, what is allowed."""
+
+
+class ConfigurationError(NwsSweepError):
+    """The command line or the configuration is wrong."""
+
+
+class DatasetError(NwsSweepError):
+    """The dataset cannot be made, or has nothing to load."""
+
+
+class NotARunError(NwsSweepError):
+    """A folder that should hold the files of a run or of a grid does not."""
+
+
+class TrialError(NwsSweepError):
+    """A candidate could not be measured; the message is the reason that its row gets."""
+
+
+class TrialTimeout(TrialError):  # noqa: N818 - the state's name, as in the row
+    """A candidate did not answer within its time limit and was killed."""
+
+
+class TrialOutOfMemory(TrialError):  # noqa: N818 - the state's name, as in the row
+    """A candidate's process was killed for want of memory."""
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """Folds a message of several lines into one of at most ``limit`` characters."""
+    folded = " ".join(str(text).split())
+    return folded if len(folded) <= limit else folded[: limit - 1] + "…"

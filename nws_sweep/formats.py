@@ -1,0 +1,120 @@
+"""The best setting per configuration, ready to paste: command-line overrides, Python keywords, YAML, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from nws_sweep import units
+from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
+from nws_sweep.records import shown
+
+FORMATS = ("table", "overrides", "kwargs", "yaml", "json")
+
+
+def render(summary: Summary, format_name: str, key: str = "") -> str:
+    """The best settings in one of ``FORMATS``.
+
+    Args:
+        summary: What was found.
+        format_name: ``table`` for people; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
+            ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid.
+        key: Prefix of the overrides, such as ``data`` for ``++data.num_workers=4``.
+    """
+    if format_name == "table":
+        return as_markdown_table(summary)
+    if format_name == "overrides":
+        return _lines(summary, lambda settings: overrides(settings, key))
+    if format_name == "kwargs":
+        return _lines(summary, kwargs)
+    if format_name == "yaml":
+        return as_yaml(documents(summary))
+    return json.dumps(documents(summary), indent=2) + "\n"
+
+
+def overrides(settings: Mapping[str, Any], key: str = "") -> str:
+    """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists."""
+    prefix = f"{key}." if key else ""
+    return " ".join(f"++{prefix}{name}={shown(value)}" for name, value in settings.items())
+
+
+def kwargs(settings: Mapping[str, Any]) -> str:
+    """``batch_size=64, num_workers=4, ...`` as Python writes it."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def as_yaml(document: Any) -> str:
+    """YAML with the keys in their own order."""
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def documents(summary: Summary) -> Any:
+    """The best settings as plain values: of a run its keywords, of a grid a list that names each configuration."""
+    if not summary.stored.is_grid:
+        return best_settings(summary.configurations[0])
+    return [
+        {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
+    ]
+
+
+def _lines(summary: Summary, form: Any) -> str:
+    lines = []
+    for configuration in summary.configurations:
+        settings = best_settings(configuration)
+        if summary.stored.is_grid:
+            lines.append(f"# {configuration.label}")
+        lines.append(form(settings) if settings else f"# nothing could be measured for {configuration.label}")
+    return "\n".join(lines) + "\n"
+
+
+def best_header(summary: Summary) -> list[str]:
+    """Column titles of the table of best settings."""
+    cpus = summary.configurations[0].configuration.search.reference
+    reference = f"vs {cpus} workers" if cpus is not None else "vs CPU count"
+    return [
+        *summary.varying, "num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", f"{reference} (CPUs)",
+    ]  # fmt: skip
+
+
+def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
+    """One row of the table of best settings."""
+    columns = configuration.configuration.columns
+    identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
+    best = configuration.best
+    if best is None or best.measurement is None:
+        return [*identity, "failed", *[units.NOTHING] * 5]
+    return [
+        *identity,
+        str(best.num_workers),
+        units.per_second(best.measurement.samples_per_s),
+        units.interval(best.measurement.batch_s),
+        units.seconds(best.measurement.epoch_s),
+        units.ratio(configuration.gain_over_zero),
+        units.ratio(configuration.gain_over_reference),
+    ]
+
+
+def as_markdown_table(summary: Summary) -> str:
+    """The table of best settings in Markdown."""
+    rows = [best_cells(summary, configuration) for configuration in summary.configurations]
+    return markdown_table(best_header(summary), rows)
+
+
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, aligned so that it reads well as plain text too; cells are escaped."""
+    table = [[_escaped(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = [_row(row, widths) for row in table]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: list[str], widths: list[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,0 +1,56 @@
+"""Facts about this machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+from pathlib import Path
+
+from nws_sweep import __version__
+from nws_sweep.records import Host
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may run on (its affinity where the system has one), at least 1.
+
+    ``os.cpu_count()`` counts the machine's, also where a container or a batch system grants fewer.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def describe() -> Host:
+    """The facts that decide whether two runs may be compared. Reads versions without importing torch."""
+    import psutil
+
+    return Host(
+        hostname=socket.gethostname(),
+        platform=platform.platform(),
+        cpu_model=_cpu_model(),
+        cpu_count=os.cpu_count() or 1,
+        usable_cpus=usable_cpus(),
+        memory_bytes=psutil.virtual_memory().total,
+        python=platform.python_version(),
+        torch=_version("torch"),
+        torchvision=_version("torchvision"),
+        nws_sweep=__version__,
+    )
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

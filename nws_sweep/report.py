@@ -1,0 +1,157 @@
+"""Writes the report of a run or a grid from its files: tables, plots, best settings, and Markdown that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nws_sweep import formats, storage, units
+from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
+from nws_sweep.records import Trial
+
+COMPARISON_PLOT = "time_vs_num_workers.png"
+BEST_PLOT = "best_per_configuration.png"
+BATCHES_PLOT = "batch_times.png"
+
+
+def write(folder: Path) -> tuple[Summary, list[Path]]:
+    """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
+
+    Returns:
+        What was found, and the files written, the report first.
+
+    Raises:
+        NotARunError: If the folder is neither.
+    """
+    summary = summarise(storage.find(folder))
+    pictures = [*_write_comparison(summary), *_write_batch_plots(summary)]
+    tables = [*_write_tables(summary), *_write_best(summary)]
+    report = folder / storage.REPORT
+    storage.write_text(report, markdown(summary, [path.relative_to(folder) for path in pictures]))
+    return summary, [report, *tables, *pictures]
+
+
+def _write_comparison(summary: Summary) -> Iterator[Path]:
+    from nws_sweep import plots
+
+    folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
+    folder.mkdir(exist_ok=True)
+    if panels := plots.comparisons(summary):
+        plots.save(plots.draw_comparison(panels, "Time against num_workers"), folder / COMPARISON_PLOT)
+        yield folder / COMPARISON_PLOT
+    if summary.stored.is_grid and (bars := plots.bars(summary)):
+        plots.save(plots.draw_bars(bars, "Best setting per configuration"), folder / BEST_PLOT)
+        yield folder / BEST_PLOT
+
+
+def _write_batch_plots(summary: Summary) -> Iterator[Path]:
+    """The per-batch times of each configuration, unless the picture is newer than what it shows."""
+    from nws_sweep import plots
+
+    for configuration in summary.configurations:
+        run_folder = configuration.run.folder
+        picture = run_folder / BATCHES_PLOT
+        if not _is_newer(picture, run_folder / storage.BATCHES):
+            lines = plots.timelines(storage.read_batches(run_folder))
+            if not lines:
+                continue
+            plots.save(plots.draw_timelines(lines, f"Per-batch times, {configuration.label}"), picture)
+        yield picture
+
+
+def _is_newer(path: Path, source: Path) -> bool:
+    return path.is_file() and source.is_file() and path.stat().st_mtime >= source.stat().st_mtime
+
+
+def _write_tables(summary: Summary) -> Iterator[Path]:
+    if not summary.stored.is_grid:
+        return
+    from nws_sweep import tables
+
+    for name, frame in ((storage.GRID_RESULTS, tables.trials_frame(summary)), (storage.GRID_BEST, tables.best_frame(summary))):
+        path = summary.stored.folder / name
+        storage.write_text(path, frame.to_csv(index=False))
+        yield path
+
+
+def _write_best(summary: Summary) -> Iterator[Path]:
+    path = summary.stored.folder / storage.BEST
+    storage.write_text(path, formats.as_yaml(formats.documents(summary)))
+    yield path
+    if summary.stored.is_grid:
+        for configuration in summary.configurations:
+            text = formats.as_yaml(best_settings(configuration))
+            storage.write_text(configuration.run.folder / storage.BEST, text)
+
+
+def markdown(summary: Summary, pictures: Iterable[Path]) -> str:
+    """The report as Markdown."""
+    sections = [
+        f"# {summary.title}",
+        "## Best settings\n\n" + formats.as_markdown_table(summary),
+        *_lists(summary),
+        *(f"![{path.stem.replace('_', ' ')}]({path.as_posix()})" for path in pictures if _is_common(path)),
+        *(_configuration_section(c, summary) for c in summary.configurations),
+        _host_section(summary),
+    ]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _is_common(path: Path) -> bool:
+    return path.name != BATCHES_PLOT
+
+
+def _lists(summary: Summary) -> Iterator[str]:
+    warnings = [*summary.warnings, *(f"{c.label}: {line}" for c in summary.configurations for line in c.warnings)]
+    for title, lines in (("Failures", summary.failures), ("Warnings", warnings)):
+        if lines:
+            yield f"## {title}\n\n" + "\n".join(f"- {line.replace('<', '&lt;')}" for line in lines)
+
+
+def _configuration_section(configuration: ConfigurationSummary, summary: Summary) -> str:
+    result = configuration.run.result
+    relative = configuration.run.folder.relative_to(summary.stored.folder)
+    picture = relative / BATCHES_PLOT
+    parts = [
+        f"## {configuration.label}",
+        f"Stopped: {result.stop_reason or 'did not finish'}. The search took {units.seconds(result.cost_s)}.",
+        formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial) for trial in configuration.trials]),
+    ]
+    if result.error:
+        parts.insert(1, f"Failed: {result.error}")
+    if (configuration.run.folder / BATCHES_PLOT).is_file():
+        parts.append(f"![per-batch times](<{picture.as_posix()}>)")
+    return "\n\n".join(part.strip() for part in parts)
+
+
+_TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]
+
+
+def _trial_cells(trial: Trial) -> list[str]:
+    measurement = trial.measurement
+    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
+    if measurement is None:
+        return [str(trial.num_workers), *[units.NOTHING] * 6, state]
+    return [
+        str(trial.num_workers),
+        units.interval(measurement.batch_s),
+        units.per_second(measurement.samples_per_s),
+        units.seconds(measurement.startup_s),
+        units.seconds(measurement.epoch_s),
+        units.share(measurement.stall_fraction),
+        str(measurement.batch_s.n if measurement.batch_s else 0),
+        state,
+    ]
+
+
+def _host_section(summary: Summary) -> str:
+    host = summary.host
+    facts = [
+        f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
+        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}",
+        f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}",
+        "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. "
+        "The recommended candidate has the fewest workers among those that are not slower than the fastest by more "
+        "than search.tolerance.",
+    ]
+    return "## Host and method\n\n" + "\n".join(f"- {fact}" for fact in facts)

@@ -1,0 +1,261 @@
+"""The files of a run and of a grid: the only module that knows their names.
+
+Every file is written under a temporary name and renamed, so that a reader never meets half of one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nws_sweep.errors import NotARunError, one_line
+from nws_sweep.records import (
+    Burst,
+    BurstKind,
+    Configuration,
+    DatasetFacts,
+    Estimate,
+    Host,
+    LoaderSettings,
+    MeasureRules,
+    Measurement,
+    SearchResult,
+    SearchRules,
+    Trial,
+    TrialState,
+)
+
+RESULT = "result.json"
+TIMINGS = "timings.csv"
+BATCHES = "batches.csv"
+BEST = "best.yaml"
+ARM_LOG = "arms.log"
+GRID_RESULTS = "results.csv"
+GRID_BEST = "best.csv"
+REPORT = "report.md"
+PLOTS = "plots"
+
+# Version of result.json. Raise it when an older program could not read the file.
+# 1: first version.
+SCHEMA_VERSION = 1
+
+TIMING_COLUMNS = (
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
+    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
+    "bursts", "cost_s", "notes",
+)  # fmt: skip
+BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """One configuration's result and where it lies."""
+
+    folder: Path
+    result: SearchResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What was found in a folder.
+
+    Attributes:
+        folder: The run's or the grid's folder.
+        is_grid: Whether it holds a sub-folder per configuration.
+        runs: The configurations in the order of measuring.
+        unreadable: One line for each result that cannot be read.
+    """
+
+    folder: Path
+    is_grid: bool
+    runs: tuple[StoredRun, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """One row of batches.csv: the time of one batch, s; ``index`` counts the trial's batches from 0."""
+
+    num_workers: int
+    burst: int
+    index: int
+    warm_up: bool
+    wait_s: float
+    consume_s: float
+
+
+def save(folder: Path, result: SearchResult) -> None:
+    """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
+    write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, (timing_row(trial) for trial in result.trials)))
+    write_text(folder / BATCHES, _csv_text(BATCH_COLUMNS, _batch_rows(result.trials)))
+    write_text(folder / RESULT, json.dumps(_to_json(result), indent=1, default=str) + "\n")
+
+
+def timing_row(trial: Trial) -> dict[str, Any]:
+    """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
+    measurement = asdict(trial.measurement) if trial.measurement else {}
+    batch = measurement.pop("batch_s", None)
+    if batch:
+        measurement |= {"batch_s": batch["value"], "batch_s_low": batch["low"], "batch_s_high": batch["high"]}
+    return {
+        "num_workers": trial.num_workers,
+        **measurement,
+        "state": trial.state.value,
+        "reason": trial.reason,
+        "bursts": batch["n"] if batch else 0,
+        "cost_s": trial.cost_s,
+        "notes": "; ".join(trial.notes),
+    }
+
+
+def _batch_rows(trials: Iterable[Trial]) -> Iterator[dict[str, Any]]:
+    for trial in trials:
+        index = 0
+        for number, burst in enumerate(trial.bursts):
+            for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
+                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s)
+                yield dict(zip(BATCH_COLUMNS, values, strict=True))
+                index += 1
+
+
+def _is_warm_up(burst: Burst) -> int:
+    return int(burst.kind is BurstKind.WARM_UP)
+
+
+def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes the file under a temporary name beside it, then renames it."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def find(folder: Path) -> Stored:
+    """Reads the results of a run, or of all configurations of a grid, finished or not.
+
+    Raises:
+        NotARunError: If the folder holds neither, or no result in it can be read.
+    """
+    is_grid = not (folder / RESULT).is_file()
+    paths = sorted(folder.glob(f"*/{RESULT}")) if is_grid else [folder / RESULT]
+    if not paths:
+        what = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
+        raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({what})")
+    runs, unreadable = [], []
+    for path in paths:
+        try:
+            runs.append(StoredRun(folder=path.parent, result=_from_json(json.loads(path.read_text("utf-8")))))
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            unreadable.append(f"{path}: cannot be read ({one_line(repr(error), 120)})")
+    if not runs:
+        raise NotARunError(unreadable[0])
+    runs.sort(key=lambda run: run.result.started_at)
+    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable))
+
+
+def read_batches(folder: Path) -> list[BatchTime]:
+    """The per-batch times of a run, in the order of measuring; empty if there is no file."""
+    path = folder / BATCHES
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            BatchTime(
+                num_workers=int(row["num_workers"]),
+                burst=int(row["burst"]),
+                index=int(row["index"]),
+                warm_up=row["warm_up"] == "1",
+                wait_s=float(row["wait_s"]),
+                consume_s=float(row["consume_s"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def _to_json(result: SearchResult) -> dict[str, Any]:
+    data = asdict(result)
+    data["configuration"]["fingerprint"] = result.configuration.fingerprint
+    for trial, stored in zip(result.trials, data["trials"], strict=True):
+        stored["bursts"] = [_burst_summary(burst) for burst in trial.bursts]
+    return {"schema_version": SCHEMA_VERSION, **data}
+
+
+def _burst_summary(burst: Burst) -> dict[str, Any]:
+    """A burst without its single batches, which stand in batches.csv."""
+    return {
+        "kind": burst.kind.value,
+        "batches": burst.batches,
+        "samples": burst.samples,
+        "startup_s": burst.startup_s,
+        "wait_s": sum(burst.wait_s),
+        "consume_s": sum(burst.consume_s),
+        "end_s": burst.end_s,
+    }
+
+
+def _from_json(data: Mapping[str, Any]) -> SearchResult:
+    if data["schema_version"] > SCHEMA_VERSION:
+        raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
+    return SearchResult(
+        configuration=_configuration(data["configuration"]),
+        host=Host(**data["host"]),
+        facts=DatasetFacts(**data["facts"]) if data["facts"] else None,
+        trials=tuple(_trial(trial) for trial in data["trials"]),
+        stop_reason=data["stop_reason"],
+        error=data["error"],
+        started_at=data["started_at"],
+        cost_s=data["cost_s"],
+    )
+
+
+def _configuration(data: Mapping[str, Any]) -> Configuration:
+    rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
+    search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
+    return Configuration(
+        loader=LoaderSettings(**data["loader"]),
+        measure=MeasureRules(**data["measure"]),
+        search=SearchRules(**search),
+        **rest,
+    )
+
+
+def _trial(data: Mapping[str, Any]) -> Trial:
+    measurement = data["measurement"]
+    if measurement:
+        batch = measurement["batch_s"]
+        measurement = Measurement(**{**measurement, "batch_s": Estimate(**batch) if batch else None})
+    return Trial(
+        settings=LoaderSettings(**data["settings"]),
+        state=TrialState(data["state"]),
+        reason=data["reason"],
+        notes=tuple(data["notes"]),
+        measurement=measurement,
+        cost_s=data["cost_s"],
+    )

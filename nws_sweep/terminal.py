@@ -1,0 +1,152 @@
+"""What the user sees while it runs and at the end: live progress on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from nws_sweep import formats, units
+from nws_sweep.analysis import Summary, recommend
+from nws_sweep.grid import Plan
+from nws_sweep.records import SearchResult, Trial
+
+# Wide enough for the table of best settings where no terminal sets a limit.
+_PLAIN_WIDTH = 160
+
+
+class View:
+    """The terminal during one invocation; an ``Observer`` of every search.
+
+    Args:
+        console: Where to print; None for standard output.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or _console()
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._label = ""
+        self._done = 0
+        self._planned = 0
+        self._per_configuration = 1
+
+    def announce(self, plan: Plan) -> None:
+        """Says what is about to be done."""
+        count, tried = plan.configurations, len(plan.candidates)
+        lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
+        self._print(
+            f"{count} configuration{'s' if count != 1 else ''}, up to {tried} candidates each "
+            f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
+        )
+        for note in plan.notes:
+            self._print(f"note: {note}")
+        self._per_configuration = tried
+        self._planned = count
+        self._progress.update(self._task, total=count * tried)
+
+    def status(self, text: str) -> None:
+        """Says what is being waited for."""
+        if self._console.is_terminal:
+            self._progress.start()
+            self._progress.update(self._task, description=text)
+        else:
+            self._print(text)
+
+    def configuration_started(self, label: str) -> None:
+        """A configuration's search begins."""
+        self._label = label
+        self._done += 1
+        number = f"[{self._done}/{self._planned}] " if self._planned > 1 else ""
+        self._print(f"{number}{label}")
+
+    def trial_started(self, num_workers: int) -> None:
+        """Shows which candidate is being measured."""
+        self._progress.start()
+        self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
+
+    def trial_finished(self, result: SearchResult) -> None:
+        """A line for the candidate just measured."""
+        self._progress.advance(self._task)
+        self._print(f"  {_trial_line(result.trials[-1])}")
+
+    def search_finished(self, result: SearchResult) -> None:
+        """A line for the configuration just searched."""
+        self._progress.update(self._task, completed=self._done * self._per_configuration)
+        best, _ = recommend(result.trials, result.configuration.search.tolerance)
+        found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
+        self._print(f"  {found}; stopped: {result.stop_reason}")
+
+    def failed(self, reason: str) -> None:
+        """A configuration could not be searched at all."""
+        self._print(f"  failed: {reason}")
+
+    def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
+        """The table of best settings, failures, warnings and the paths of what was written."""
+        self.stop()
+        self._console.print()
+        self._console.print(_best_table(summary))
+        for title, lines in (("failed", summary.failures), ("warning", _all_warnings(summary))):
+            for line in lines:
+                self._print(f"{title}: {line}")
+        for path in written:
+            self._print(f"wrote {path}")
+
+    def stop(self) -> None:
+        """Ends the live display, so that others may print."""
+        self._progress.stop()
+
+    def _print(self, line: str) -> None:
+        # Text, because names from outside may look like rich's markup; no wrapping, because paths are copied.
+        self._progress.console.print(Text(line), soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH, force_terminal=False)
+
+
+def _enumerated(candidates: Sequence[int]) -> str:
+    if len(candidates) > 3 and list(candidates) == list(range(candidates[0], candidates[-1] + 1)):
+        return f"{candidates[0]} to {candidates[-1]}"
+    return ", ".join(map(str, candidates))
+
+
+def _trial_line(trial: Trial) -> str:
+    name = f"num_workers={trial.num_workers:<3}"
+    if trial.measurement is None:
+        return f"{name} {trial.state.value}: {trial.reason}"
+    measurement = trial.measurement
+    return (
+        f"{name} {units.interval(measurement.batch_s):>14} a batch  "
+        f"{units.per_second(measurement.samples_per_s):>8} samples/s  "
+        f"start-up {units.seconds(measurement.startup_s):>8}  epoch {units.seconds(measurement.epoch_s):>8}"
+    )
+
+
+def _best_table(summary: Summary) -> Table:
+    header = formats.best_header(summary)
+    table = Table(title=Text("Best settings"), title_justify="left")
+    is_number: Callable[[int], bool] = lambda index: index >= len(summary.varying)  # noqa: E731
+    for index, name in enumerate(header):
+        table.add_column(Text(name), justify="right" if is_number(index) else "left", overflow="fold")
+    for configuration in summary.configurations:
+        table.add_row(*(Text(cell) for cell in formats.best_cells(summary, configuration)))
+    return table
+
+
+def _all_warnings(summary: Summary) -> list[str]:
+    return [*summary.warnings, *(f"{c.label}: {line}" for c in summary.configurations for line in c.warnings)]

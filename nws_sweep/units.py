@@ -1,0 +1,48 @@
+"""Numbers with units as people read them; seconds inside, scaled only when shown."""
+
+from __future__ import annotations
+
+from nws_sweep.records import Estimate
+
+NOTHING = "-"
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits in µs, ms, s or min."""
+    if value is None:
+        return NOTHING
+    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (600.0, 1.0, "s")):
+        if value < limit:
+            return f"{three_digits(value * factor)} {unit}"
+    return f"{three_digits(value / 60)} min"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """An estimate in seconds with half the width of its interval in per cent, where it has one."""
+    if estimate is None:
+        return NOTHING
+    if estimate.low is None or estimate.high is None:
+        return seconds(estimate.value)
+    return f"{seconds(estimate.value)} ±{50 * (estimate.high - estimate.low) / estimate.value:.0f} %"
+
+
+def per_second(value: float | None) -> str:
+    """A rate with three significant digits."""
+    return NOTHING if value is None else three_digits(value)
+
+
+def ratio(value: float | None) -> str:
+    """A gain, such as ``1.94x``."""
+    return NOTHING if value is None else f"{three_digits(value)}x"
+
+
+def share(value: float | None) -> str:
+    """A fraction in per cent."""
+    return NOTHING if value is None else f"{100 * value:.0f} %"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits without an exponent."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
