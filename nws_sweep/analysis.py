@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState
+from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
 
 
@@ -101,14 +101,6 @@ def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, 
     least_s, _, fastest = ranked[0]
     good = [trial for cost_s, _, trial in ranked if cost_s <= least_s * (1 + tolerance)]
     return min(good, key=lambda trial: trial.num_workers), fastest
-
-
-def varying_columns(configurations: Sequence[Configuration]) -> tuple[str, ...]:
-    """The columns that differ between configurations, ``dataset`` always among them, in their own order."""
-    names = dict.fromkeys(name for configuration in configurations for name in configuration.columns)
-    return tuple(
-        name for name in names if name == "dataset" or len({str(c.columns.get(name)) for c in configurations}) > 1
-    )
 
 
 def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSummary:

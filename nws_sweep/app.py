@@ -1,41 +1,53 @@
 """The Hydra application: checks and announces, searches one configuration per job, reports at the end.
 
-A job records its failure and returns: it never raises into Hydra, whose basic sweeper would hide the other jobs and skip
-its callbacks. The report is made after Hydra has returned, for an exception in a callback is only a warning there.
+A job records its failure and returns: it never raises into Hydra, whose basic sweeper would hide the other jobs
+and skip its callbacks. The report is made after Hydra has returned: an exception in a callback is only a
+warning there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import multiprocessing
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, host, report, storage
-from nws_sweep.analysis import Summary
+from nws_sweep import arms, config, grid, host, storage
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.records import ArmSpec, Configuration, SearchResult
 from nws_sweep.runner import search
-from nws_sweep.terminal import View
+
+if TYPE_CHECKING:
+    from nws_sweep.analysis import Summary
+    from nws_sweep.terminal import View
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass
 class Invocation:
     """One call of the command line: its terminal, and its plan once it is known."""
 
-    view: View = field(default_factory=View)
     plan: Plan | None = None
+
+    @functools.cached_property
+    def view(self) -> View:
+        """The terminal, made when it is first needed: --help does not wait for rich."""
+        from nws_sweep.terminal import View
+
+        return View()
 
 
 # Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
@@ -69,8 +81,6 @@ def run() -> int:
         hydra.main(version_base="1.3", config_path=config.config_path(), config_name="config")(task)()
     except KeyboardInterrupt:
         interrupted = True
-    finally:
-        current.view.stop()
     if current.plan is None:  # --help, --cfg and the like
         return 130 if interrupted else 0
     status = conclude(Path(current.plan.folder), current.view)
@@ -79,6 +89,9 @@ def run() -> int:
 
 def conclude(folder: Path, view: View) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
+    from nws_sweep import report
+
+    view.status("writing the report")
     summary, written = report.write(folder)
     view.conclude(summary, written)
     return status_of(summary)
@@ -98,7 +111,7 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     """
     current = invocation()
     if is_grid:
-        plan, shown = grid.check(composed, hydra.core.global_hydra.GlobalHydra.instance().config_loader())
+        plan, shown = grid.check(composed, GlobalHydra.instance().config_loader())
     else:
         plan, shown = grid.check_single(composed)
     _check_writable(Path(plan.folder))
@@ -115,7 +128,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def _check_datasets(shown: list[Configuration], view: View) -> None:
-    """Makes each distinct dataset of the grid once: what is missing is told, downloaded or made before the first trial."""
+    """Makes each distinct dataset once: what is missing is told, downloaded or made before the first trial."""
     distinct = {repr(configuration.dataset): configuration for configuration in shown}
     for configuration in distinct.values():
         view.status(f"preparing dataset {configuration.columns['dataset']}")
@@ -125,22 +138,20 @@ def _check_datasets(shown: list[Configuration], view: View) -> None:
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
-    hydra_config = HydraConfig.get()
-    with_hydra = OmegaConf.create({"hydra": hydra_config})
-    overrides = list(hydra_config.overrides.task)
-    name = grid.dataset_name(with_hydra.hydra.runtime.choices.get("dataset"), overrides, composed)
-    folder = Path(hydra_config.runtime.output_dir)
-    configuration = config.configuration(composed, name, overrides)
-    measure(configuration, folder, invocation().view)
+    hydra_config = cast("DictConfig", HydraConfig.get())
+    configuration = grid.configuration_of(composed, hydra_config)
+    measure(configuration, Path(hydra_config.runtime.output_dir), invocation())
 
 
-def measure(configuration: Configuration, folder: Path, view: View) -> SearchResult:
+def measure(configuration: Configuration, folder: Path, current: Invocation) -> SearchResult:
     """Searches one configuration; its files are written as it goes, its failure is part of them."""
     start = SearchResult(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
     )
     storage.save(folder, start)
-    view.configuration_started(configuration.label_of(configuration.columns))
+    view = current.view
+    columns = current.plan.varying if current.plan else tuple(configuration.columns)
+    view.configuration_started(configuration.label_of(columns))
     observer = _Recorder(folder, view)
 
     @contextlib.contextmanager
@@ -170,6 +181,7 @@ def _spec(configuration: Configuration, log_path: str | None = None) -> ArmSpec:
         consumer=configuration.consumer,
         collate_fn=configuration.collate_fn,
         seed=configuration.seed,
+        start_method=multiprocessing.get_start_method(allow_none=True),
         log_path=log_path,
     )
 
@@ -194,5 +206,3 @@ class _Recorder:
         self.latest = result
         storage.save(self._folder, result)
         self._view.search_finished(result)
-
-

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -20,10 +21,12 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
+from hydra.errors import HydraException
+from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
 from nws_sweep import loaders
-from nws_sweep.errors import DatasetError, one_line
+from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.measure import LoaderSession
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
 
@@ -40,16 +43,21 @@ class ArmServer:
     def __init__(self, spec: ArmSpec) -> None:
         self._spec = spec
         self._dataset: Any = None
+        self._consumer: Any = None
+        self._collate_fn: Any = None
         self._session: LoaderSession | None = None
         self._warnings: dict[str, None] = {}
 
     def prepare(self) -> DatasetFacts:
-        """Makes the dataset.
+        """Makes the dataset, the consumer and the collate_fn.
 
         Raises:
-            DatasetError: If it cannot be made, is no dataset, or is empty.
+            DatasetError: If the dataset cannot be made, is none, or is empty.
+            ConfigurationError: If one of the others cannot be made.
         """
         torch.manual_seed(self._spec.seed)
+        self._consumer = _make("consumer", self._spec.consumer, ConfigurationError)
+        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
         self._dataset = _make_dataset(self._spec.dataset)
         return DatasetFacts(
             type=f"{type(self._dataset).__module__}.{type(self._dataset).__qualname__}",
@@ -59,13 +67,9 @@ class ArmServer:
         )
 
     def open(self, settings: LoaderSettings) -> int | None:
-        """Makes the DataLoader and the consumer; answers with the batches of an epoch, None if unknown."""
-        from hydra.utils import instantiate
-
-        consumer = instantiate(dict(self._spec.consumer), _convert_="all")
-        collate_fn = instantiate(dict(self._spec.collate_fn), _convert_="all") if self._spec.collate_fn else None
-        loader = loaders.build(self._dataset, settings, collate_fn)
-        self._session = LoaderSession(loader, consumer, default_batch_length=settings.batch_size)
+        """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
+        loader = loaders.build(self._dataset, settings, self._collate_fn)
+        self._session = LoaderSession(loader, self._consumer, default_batch_length=settings.batch_size)
         return loaders.length(loader)
 
     def burst(self, request: BurstRequest) -> Burst:
@@ -88,11 +92,14 @@ def main(connection: Connection, spec: ArmSpec) -> None:
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     _die_with_parent()
+    # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
+    # program would give them.
+    multiprocessing.set_start_method(spec.start_method, force=True)
     _redirect_output(spec.log_path)
     server = ArmServer(spec)
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
-    warnings.showwarning = server.note_warning
+    warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -104,8 +111,8 @@ def _answer(server: ArmServer, name: str, *arguments: Any) -> tuple[str, Any]:
     """The command's result, or why there is none. Whatever a user's dataset raises must not end the search."""
     try:
         return "result", getattr(server, name)(*arguments)
-    except DatasetError as error:
-        return "dataset_error", str(error)
+    except NwsSweepError as error:
+        return "refused", error
     except Exception as error:
         traceback.print_exc()
         return "error", describe_exception(error)
@@ -120,19 +127,23 @@ def describe_exception(error: BaseException) -> str:
     return one_line(f"{name}: {error}" if lines else name)
 
 
-def _make_dataset(config: Mapping[str, Any]) -> Any:
-    from hydra.errors import HydraException
-    from hydra.utils import instantiate
-
-    target = config.get("_target_", "?")
+def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepError]) -> Any:
+    """What Hydra instantiates from the node of that key, None for none."""
+    if config is None:
+        return None
     try:
-        dataset = instantiate(dict(config), _convert_="all")
+        return instantiate(dict(config), _convert_="all")
     except HydraException as error:
-        cause = error.__cause__
-        if isinstance(cause, DatasetError):
+        cause = error.__cause__ or error
+        if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()
-        raise DatasetError(f"dataset {target}: {describe_exception(cause or error)}") from error
+        raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
+
+
+def _make_dataset(config: Mapping[str, Any]) -> Any:
+    target = config.get("_target_")
+    dataset = _make("dataset", config, DatasetError)
     if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         raise DatasetError(
             f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"

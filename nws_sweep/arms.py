@@ -1,4 +1,4 @@
-"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the arm, not the search.
+"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the arm only.
 
 Arms are forked from the standard library's fork server, which has imported torch once: a clean process in milliseconds
 instead of seconds, and never a fork of a process that has run torch operations (with GNU OpenMP such a child hangs at
@@ -14,13 +14,13 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.errors import DatasetError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 # Modules whose import is slow and known to be harmless; a user's own are imported in the arm.
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
 _KILLED_PROCESSES_GONE_S = 5.0
+_ORDERLY_END_S = 3.0
 
 
 class Arm:
-    """The parent's handle of an arm. Use it as a context manager: leaving it kills the whole process group.
+    """The parent's handle of an arm. ``start`` makes it and ends it with its whole process group.
 
     Attributes:
         facts: What the dataset said of itself.
@@ -53,6 +54,7 @@ class Arm:
         self._timeout_s = timeout_s
         self._on_progress = on_progress
         self._kernel_kills = _out_of_memory_kills()
+        self._leaves_semaphores = False
         self.batches_per_epoch: int | None = None
 
     def prepare(self) -> DatasetFacts:
@@ -60,6 +62,7 @@ class Arm:
 
         Raises:
             DatasetError: If it cannot be made.
+            ConfigurationError: If the consumer or the collate_fn cannot be made.
             TrialError: If the process died on it.
         """
         self.facts = self._request(None, "prepare")
@@ -67,6 +70,7 @@ class Arm:
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
+        self._leaves_semaphores = settings.num_workers > 0 and settings.multiprocessing_context not in (None, "fork")
         self.batches_per_epoch = self._request(self._timeout_s, "open", settings)
 
     def burst(self, request: BurstRequest) -> Burst:
@@ -95,8 +99,8 @@ class Arm:
                 break
         except (EOFError, ConnectionError):
             raise self._death() from None
-        if kind == "dataset_error":
-            raise DatasetError(value)
+        if kind == "refused":
+            raise value
         if kind == "error":
             raise self._failure(value)
         return value
@@ -126,6 +130,18 @@ class Arm:
             return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")
         return TrialError(reason)
 
+    def close(self) -> None:
+        """Lets the arm end by itself if that is worth waiting for, then kills it and all that descends from it.
+
+        Forked workers leave nothing behind when they are killed. Spawned ones share named semaphores, which the arm
+        must give back.
+        """
+        if self._leaves_semaphores:
+            with contextlib.suppress(OSError):
+                self._connection.send(None)
+                wait([self._process.sentinel], _ORDERLY_END_S)
+        self.kill()
+
     def kill(self) -> None:
         """Kills the arm and all that descends from it, and waits until they are gone."""
         family = _descendants(self._process.pid)
@@ -151,9 +167,10 @@ def start(
 
     Raises:
         DatasetError: If the dataset cannot be made.
-        TrialError: If the process died while making it.
+        ConfigurationError: If the consumer or the collate_fn cannot be made.
+        TrialError: If the process died while making them.
     """
-    context = _context(str(spec.dataset.get("_target_", "")))
+    context = _context(spec.dataset)
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
     with _without_main():
@@ -164,7 +181,7 @@ def start(
         arm.prepare()
         yield arm
     finally:
-        arm.kill()
+        arm.close()
 
 
 def _run(connection: Connection, spec: ArmSpec) -> None:
@@ -173,15 +190,23 @@ def _run(connection: Connection, spec: ArmSpec) -> None:
     main(connection, spec)
 
 
-def _context(target: str) -> Any:
+def _context(dataset: Mapping[str, Any]) -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    preload = ["nws_sweep.arm_process", "hydra.utils"]
-    if target.startswith(_PRELOADABLE):
-        preload.append(target.rpartition(".")[0])
-    context.set_forkserver_preload(preload)
+    modules = {target.rpartition(".")[0] for target in _targets(dataset) if target.startswith(_PRELOADABLE)}
+    context.set_forkserver_preload(["nws_sweep.arm_process", "hydra.utils", *sorted(modules)])
     return context
+
+
+def _targets(node: Any) -> Iterator[str]:
+    """Every ``_target_`` in a dataset's configuration, its transforms' too."""
+    if isinstance(node, Mapping):
+        yield from (str(value) for key, value in node.items() if key == "_target_")
+        node = list(node.values())
+    if isinstance(node, list):
+        for value in node:
+            yield from _targets(value)
 
 
 @contextlib.contextmanager

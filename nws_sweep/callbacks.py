@@ -8,7 +8,6 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from nws_sweep import app
-from nws_sweep.errors import NwsSweepError
 
 
 class GridCallback(Callback):
@@ -30,5 +29,5 @@ class GridCallback(Callback):
 def _prepare(config: DictConfig, *, is_grid: bool) -> None:
     try:
         app.prepare(config, is_grid=is_grid)
-    except NwsSweepError as error:
-        raise SystemExit(error) from error  # type: ignore[arg-type]
+    except Exception as error:
+        raise SystemExit(error) from error

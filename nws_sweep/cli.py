@@ -16,6 +16,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
+    if Path(sys.argv[0]).name == "__main__.py":
+        sys.argv[0] = "nws_sweep"  # the name that argparse shows
     sys.exit(run(sys.argv[1:]))
 
 
@@ -37,7 +39,7 @@ def sweep(arguments: Sequence[str]) -> int:
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     from nws_sweep import app
-    from nws_sweep.config import explain
+    from nws_sweep.explain import explain
 
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     # Hydra would print its errors itself, in several lines and with exit status 1.
@@ -45,15 +47,14 @@ def sweep(arguments: Sequence[str]) -> int:
     try:
         return app.run()
     except SystemExit as stop:
-        if isinstance(stop.code, NwsSweepError):
-            raise stop.code from None
-        raise
-    except (NwsSweepError, OSError):
-        raise
-    except Exception as error:
-        if wants_traceback:
+        if not isinstance(stop.code, Exception):
             raise
-        raise explain(error, arguments) from error
+        error: Exception = stop.code  # put there by the callback
+    except Exception as raised:
+        error = raised
+    if wants_traceback or isinstance(error, NwsSweepError):
+        raise error
+    raise explain(error, arguments) from error
 
 
 def report(arguments: Sequence[str]) -> int:

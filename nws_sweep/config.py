@@ -7,22 +7,19 @@ and misspelt keys, ``configuration`` checks ranges; either way the user reads on
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib.util
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
-from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.host import usable_cpus
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
+from nws_sweep.storage import folder_name
 from nws_sweep.strategies import STRATEGIES
 
 SCHEMA_NAME = "nws_sweep_schema"
@@ -30,7 +27,6 @@ SCHEMA_NAME = "nws_sweep_schema"
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
-_LONGEST_FOLDER_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +116,7 @@ class SweepSchema:
 
     batch_size: int = at_least(1)
     pin_memory: bool = yes_or_no()
-    prefetch_factor: int | None = allowed(
-        "null or an integer of at least 1", lambda value: value is None or value >= 1
-    )
+    prefetch_factor: int | None = allowed("null or an integer of at least 1", lambda value: value is None or value >= 1)
     patience: int = at_least(0)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
     search: SearchSchema = field(default_factory=SearchSchema)
@@ -151,26 +145,6 @@ def config_path() -> str:
     raise ConfigurationError(f"the configuration is missing: neither {checkout} nor the package nws_sweep.conf exists")
 
 
-def folder_name(overrides: Sequence[str]) -> str:
-    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
-
-    Presets (``axis/...``) are left out: the values that they stand for are there. Whatever does not belong into a file
-    name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
-    """
-    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
-    name = ",".join(plain) or "default"
-    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name)[:_LONGEST_FOLDER_NAME].lstrip(".")
-    if safe == name:
-        return name
-    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def _lower_literal(override: str) -> str:
-    """``pin_memory=True``, as Hydra writes it, is what people type as ``pin_memory=true``."""
-    key, equals, value = override.partition("=")
-    return f"{key}={value.lower()}" if value in ("True", "False", "None") else f"{key}{equals}{value}"
-
-
 def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str] = ()) -> Configuration:
     """The plain ``Configuration`` of a composed Hydra configuration.
 
@@ -180,16 +154,12 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
         overrides: The task's overrides, ``key=value``; those that no column shows yet become columns.
 
     Raises:
-        ConfigurationError: If a value is missing or out of range.
+        ConfigurationError: If a value is out of range or a key unknown.
+        OmegaConfBaseException: If a value is missing; ``explain`` makes one line of it.
     """
-    for key in config:
-        if key not in {entry.name for entry in fields(SweepSchema)}:
-            raise ConfigurationError(f"{key}={shown(config[key])}: {_no_key(str(key))}")
+    _refuse_unknown_keys(config)
     check(config)
-    try:
-        plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    except OmegaConfBaseException as error:
-        raise explain(error) from error
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     return Configuration(
         columns=_columns(plain, config, dataset_name, overrides),
         dataset=_target(plain, "dataset"),
@@ -202,6 +172,21 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
     )
 
 
+def _refuse_unknown_keys(config: DictConfig) -> None:
+    """A plus sign (``+bach_size=64``) makes Hydra add any key; at the top level none would have an effect."""
+    for key in map(str, config):
+        if key not in {entry.name for entry in fields(SweepSchema)}:
+            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
+
+
+def no_such_key(key: str) -> str:
+    """What to tell about a key that does not exist."""
+    if key.startswith(("dataset.", "consumer.")):
+        return f"the chosen {key.partition('.')[0]} has no such argument; +{key}=VALUE passes it on all the same"
+    close = difflib.get_close_matches(key, [*(name for name, _ in ranges()), *_GROUPS], n=1)
+    return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
+
+
 def check(config: DictConfig) -> None:
     """Checks every value against what its field of the schema allows.
 
@@ -209,13 +194,17 @@ def check(config: DictConfig) -> None:
         ConfigurationError: With one line that names the key, the value and what is allowed.
     """
     for key, permitted in ranges():
-        try:
-            value = OmegaConf.select(config, key, throw_on_missing=True)
-        except OmegaConfBaseException as error:
-            raise explain(error) from error
+        value = OmegaConf.select(config, key, throw_on_missing=True)
         plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        if not permitted.test(plain):
+        if not _passes(permitted, plain):
             raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")
+
+
+def _passes(permitted: Allowed, value: Any) -> bool:
+    try:
+        return permitted.test(value)
+    except TypeError:  # null where a number is needed: OmegaConf lets a key be deleted
+        return False
 
 
 def ranges(schema: type = SweepSchema, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
@@ -272,46 +261,3 @@ def _column_value(config: DictConfig, key: str, override: str) -> Any:
     if value is None or OmegaConf.is_config(value):
         return override.partition("=")[2]
     return value
-
-
-def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """One line for an error of Hydra's or OmegaConf's: what was wrong, the value, what is allowed.
-
-    Args:
-        error: What composing the configuration raised.
-        overrides: What the user typed, to name it as it was typed.
-    """
-    if isinstance(error, MissingConfigException) and error.options:
-        group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return ConfigurationError(f"{group}={option}: allowed are {', '.join(sorted(error.options))}")
-    text = str(error)
-    if match := re.match(r"Ambiguous value for argument '(.*)'", text):
-        return ConfigurationError(f"{match.group(1)}: several values are a grid, which needs -m before them")
-    whole = f"{text}\n{error.__cause__ or ''}"
-    key = _key_of(error)
-    given = next((text for text in overrides if text.lstrip("+").partition("=")[0] == key), None)
-    if key and ("not in '" in whole or "is not in struct" in whole):
-        return ConfigurationError(f"{given or key}: {_no_key(key)}")
-    if key and "Missing mandatory value" in whole:
-        return ConfigurationError(f"{key} is missing: give it as {key}=VALUE")
-    if given and (permitted := dict(ranges()).get(key or "")):
-        return ConfigurationError(f"{given}: allowed is {permitted.text}")
-    detail = f"{text}: {error.__cause__}" if error.__cause__ else text
-    return ConfigurationError(one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=).*", "", detail)))
-
-
-def _key_of(error: BaseException) -> str | None:
-    for candidate in (error.__cause__, error):
-        if full_key := getattr(candidate, "full_key", None):
-            return str(full_key)
-        if match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", str(candidate)):
-            return match.group(1)
-    return None
-
-
-def _no_key(key: str) -> str:
-    if key.startswith(("dataset.", "consumer.")):
-        return f"the chosen {key.partition('.')[0]} has no such argument; +{key}=VALUE passes it on all the same"
-    known = [name for name, _ in ranges()] + list(_GROUPS)
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")

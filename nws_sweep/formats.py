@@ -73,10 +73,8 @@ def _lines(summary: Summary, form: Any) -> str:
 def best_header(summary: Summary) -> list[str]:
     """Column titles of the table of best settings."""
     cpus = summary.configurations[0].configuration.search.reference
-    reference = f"vs {cpus} workers" if cpus is not None else "vs CPU count"
-    return [
-        *summary.varying, "num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", f"{reference} (CPUs)",
-    ]  # fmt: skip
+    reference = "vs CPU count" + (f" ({cpus})" if cpus is not None else "")
+    return [*summary.varying, "num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:

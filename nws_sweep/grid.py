@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import config as schema
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import Configuration, MeasureRules
+from nws_sweep.explain import explain
+from nws_sweep.records import Configuration, MeasureRules, varying_columns
 
 # Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
 _TRIAL_OVERHEAD_S = 2.0
@@ -26,7 +27,7 @@ class Plan:
         configurations: Points of the grid.
         candidates: Values of num_workers that the first configuration may try.
         at_most_s: Rough upper limit of the time, s; None where whole epochs are measured, whose length is not known.
-        is_grid: Whether a sub-folder per configuration will be made.
+        varying: The identifying columns that tell the configurations apart, or describe the only one.
         folder: Where the files will be.
         notes: Lines that the user should see beforehand.
     """
@@ -34,7 +35,7 @@ class Plan:
     configurations: int
     candidates: tuple[int, ...]
     at_most_s: float | None
-    is_grid: bool
+    varying: tuple[str, ...]
     folder: str
     notes: tuple[str, ...] = ()
 
@@ -86,34 +87,43 @@ def check(config: DictConfig, loader: ConfigLoader) -> tuple[Plan, list[Configur
     expanded = axes(list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {}), loader)
     shown = [_compose(config, loader, point) for point in samples(expanded)]
     size = math.prod(len(values) for values in expanded.values())
-    return _plan(shown, size, is_grid=True, folder=str(config.hydra.sweep.dir)), shown
+    return _plan(shown, size, varying_columns(shown), str(config.hydra.sweep.dir)), shown
 
 
 def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
     """The same for a single configuration."""
-    chosen = configuration_of(config)
+    chosen = configuration_of(_without_hydra(config), config.hydra)
     notes = []
     if params := dict(config.hydra.sweeper.get("params") or {}):
         names = ", ".join(f"{key}={value}" for key, value in params.items())
         notes.append(f"presets of axes are swept only with -m; without it {names} is ignored")
-    return _plan([chosen], 1, is_grid=False, folder=str(config.hydra.run.dir), notes=tuple(notes)), [chosen]
+    varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor")
+    return _plan([chosen], 1, varying, str(config.hydra.run.dir), tuple(notes)), [chosen]
 
 
 def _compose(config: DictConfig, loader: ConfigLoader, overrides: list[str]) -> Configuration:
     try:
-        return configuration_of(loader.load_sweep_config(config, overrides))
+        composed = loader.load_sweep_config(config, overrides)
+        return configuration_of(_without_hydra(composed), composed.hydra)
     except ConfigurationError:
         raise
     except Exception as error:  # Hydra's and OmegaConf's errors have no common base
-        raise schema.explain(error, overrides) from error
+        raise explain(error, overrides) from error
 
 
-def configuration_of(config: DictConfig) -> Configuration:
-    """The plain configuration of what Hydra composed for one job, with its ``hydra`` node."""
-    task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    overrides = list(config.hydra.overrides.task)
-    name = dataset_name(config.hydra.runtime.choices.get("dataset"), overrides, task)
-    return schema.configuration(task, name, overrides)
+def configuration_of(task: DictConfig, hydra: DictConfig) -> Configuration:
+    """The plain configuration of what Hydra composed for one job.
+
+    Args:
+        task: The job's own configuration.
+        hydra: Hydra's node beside it.
+    """
+    overrides = list(hydra.overrides.task)
+    return schema.configuration(task, dataset_name(hydra.runtime.choices.get("dataset"), overrides, task), overrides)
+
+
+def _without_hydra(composed: DictConfig) -> DictConfig:
+    return OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
 
 
 def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfig) -> str:
@@ -125,14 +135,13 @@ def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfi
 
 
 def _plan(
-    shown: Sequence[Configuration], size: int, *, is_grid: bool, folder: str, notes: tuple[str, ...] = ()
+    shown: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
 ) -> Plan:
-    first = shown[0]
-    candidates = first.search.candidates
-    trial_s = _trial_s(first.measure)
+    candidates = shown[0].search.candidates
+    trial_s = _trial_s(shown[0].measure)
     at_most_s = None if trial_s is None else size * len(candidates) * trial_s
     return Plan(
-        configurations=size, candidates=candidates, at_most_s=at_most_s, is_grid=is_grid, folder=folder, notes=notes
+        configurations=size, candidates=candidates, at_most_s=at_most_s, varying=varying, folder=folder, notes=notes
     )
 
 

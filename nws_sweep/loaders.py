@@ -10,7 +10,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from nws_sweep.records import LoaderSettings
 
 
-def build(dataset: Dataset[Any], settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None = None) -> DataLoader[Any]:
+def build(
+    dataset: Dataset[Any], settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None = None
+) -> DataLoader[Any]:
     """A DataLoader over the dataset with exactly these settings.
 
     Args:

@@ -65,12 +65,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Per-batch times of one candidate, s, warm-up included: all batches in order."""
+    """Per-batch times of one candidate, s: all batches in order, and whether each one was warm-up."""
 
     num_workers: int
     wait_s: tuple[float, ...]
     consume_s: tuple[float, ...]
-    warm_up: int
+    warm_up: tuple[bool, ...]
 
 
 def comparisons(summary: Summary) -> list[Comparison]:
@@ -114,12 +114,18 @@ def _points(summary: ConfigurationSummary, has_epochs: bool) -> tuple[Point, ...
 def bars(summary: Summary) -> list[Bar]:
     """The best setting of every configuration that has one, the fastest first."""
     found = []
+    names = [name for name in summary.varying if name != "dataset" or _datasets(summary) > 1]
     for c in summary.configurations:
         if c.best and c.best.measurement and c.best.measurement.samples_per_s:
             gain = f", {units.ratio(c.gain_over_zero)} of 0 workers" if c.gain_over_zero and c.best.num_workers else ""
             text = f"num_workers={c.best.num_workers}{gain}"
-            found.append(Bar(c.label, c.best.measurement.samples_per_s, text))
+            label = c.configuration.label_of(names) or c.label
+            found.append(Bar(label, c.best.measurement.samples_per_s, text))
     return sorted(found, key=lambda bar: -bar.samples_per_s)
+
+
+def _datasets(summary: Summary) -> int:
+    return len({str(c.configuration.columns["dataset"]) for c in summary.configurations})
 
 
 def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
@@ -128,7 +134,7 @@ def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
     for num_workers in sorted({batch.num_workers for batch in batches}):
         mine = [batch for batch in batches if batch.num_workers == num_workers]
         waits, consumes = tuple(batch.wait_s for batch in mine), tuple(batch.consume_s for batch in mine)
-        lines.append(Timeline(num_workers, waits, consumes, sum(batch.warm_up for batch in mine)))
+        lines.append(Timeline(num_workers, waits, consumes, tuple(batch.warm_up for batch in mine)))
     return lines
 
 
@@ -185,8 +191,8 @@ def draw_bars(chosen: Sequence[Bar], title: str) -> Figure:
     axes.barh([bar.label for bar in shown], [bar.samples_per_s for bar in shown], color=_COLOURS[0], height=0.6)
     for position, bar in enumerate(shown):
         axes.annotate(
-            f"{units.per_second(bar.samples_per_s)}  {bar.text}", (bar.samples_per_s, position), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize="small",
+            f"{units.per_second(bar.samples_per_s)}  {bar.text}", (0, position), xytext=(6, 0),
+            textcoords="offset points", va="center", fontsize="small", color="white",
         )  # fmt: skip
     axes.invert_yaxis()
     # Room for the text at the end of the longest bar.
@@ -202,8 +208,10 @@ def draw_timelines(lines: Sequence[Timeline], title: str) -> Figure:
     """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded."""
     shown = lines[:_MOST_PANELS]
     figure = Figure(figsize=(7.2, 1.0 + 1.35 * max(1, len(shown))), dpi=_DPI, layout="constrained")
-    figure.suptitle(title + (f" (the first {len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""))
-    panels = _stacked(figure, len(shown))
+    figure.suptitle(
+        title + (f" (the first {len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else "")
+    )
+    panels = _stacked(figure, len(shown), same_height=True)
     for axes, line in zip(panels, shown, strict=True):
         _draw_timeline(axes, line)
     if panels:
@@ -217,16 +225,19 @@ def _draw_timeline(axes: Axes, line: Timeline) -> None:
     total = [wait + consume for wait, consume in zip(line.wait_s, line.consume_s, strict=True)]
     axes.stairs(total, edges, baseline=line.wait_s, fill=True, color=_COLOURS[4], label="consumer")
     axes.stairs(line.wait_s, edges, fill=True, color=_COLOURS[0], label="waiting for the loader")
-    if line.warm_up:
-        axes.axvspan(-0.5, line.warm_up - 0.5, color="#DDDDDD", zorder=0, label="warm-up")
+    top = max(total, default=0.0)
+    shaded = [top if warm_up else 0.0 for warm_up in line.warm_up]
+    axes.stairs(shaded, edges, fill=True, color="#DDDDDD", zorder=0, label="warm-up, not counted")
     axes.set_xlim(-0.5, max(0.5, len(line.wait_s) - 0.5))
     axes.set_ylim(bottom=0)
     axes.set_ylabel(f"{line.num_workers} workers\ns", fontsize="small")
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _stacked(figure: Figure, count: int) -> list[Axes]:
-    return [axes for row in figure.subplots(count, squeeze=False) for axes in row] if count else []
+def _stacked(figure: Figure, count: int, *, same_height: bool = False) -> list[Axes]:
+    if not count:
+        return []
+    return [axes for row in figure.subplots(count, squeeze=False, sharey=same_height) for axes in row]
 
 
 def save(figure: Figure, path: Path) -> None:

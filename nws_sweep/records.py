@@ -1,7 +1,7 @@
 """The values that travel between the modules: what was asked, what was measured, what was found.
 
-All are frozen, say their units in their names (``_s`` seconds, ``_bytes``), and know nothing of torch, files or screens.
-A quantity that is not defined is None, never 0.
+All are frozen, say their units in their names (``_s`` seconds, ``_bytes``), and know nothing of torch, files or the
+terminal. A quantity that is not defined is None, never 0.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -89,7 +89,7 @@ class MeasureRules:
     """
 
     mode: str = "steady"
-    bursts: int = 3
+    bursts: int = 5
     seconds: float = 3.0
     max_seconds: float = 20.0
     epochs: int = 1
@@ -159,6 +159,8 @@ class ArmSpec:
         consumer: The consumer, likewise.
         collate_fn: The collate_fn, likewise; None for the DataLoader's own.
         seed: Seed of torch's random numbers.
+        start_method: multiprocessing's start method as the parent set it, which DataLoader workers follow; None for the
+            platform's own.
         log_path: File that standard output and error of the arm and its workers are appended to; None to drop them.
     """
 
@@ -166,6 +168,7 @@ class ArmSpec:
     consumer: Mapping[str, Any]
     collate_fn: Mapping[str, Any] | None = None
     seed: int = 0
+    start_method: str | None = None
     log_path: str | None = None
 
 
@@ -370,3 +373,11 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(value)
+
+
+def varying_columns(configurations: Sequence[Configuration]) -> tuple[str, ...]:
+    """The columns that differ between configurations, ``dataset`` always among them, in their own order."""
+    names = dict.fromkeys(name for configuration in configurations for name in configuration.columns)
+    return tuple(
+        name for name in names if name == "dataset" or len({str(c.columns.get(name)) for c in configurations}) > 1
+    )

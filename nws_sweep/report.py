@@ -68,7 +68,10 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
         return
     from nws_sweep import tables
 
-    for name, frame in ((storage.GRID_RESULTS, tables.trials_frame(summary)), (storage.GRID_BEST, tables.best_frame(summary))):
+    for name, frame in (
+        (storage.GRID_RESULTS, tables.trials_frame(summary)),
+        (storage.GRID_BEST, tables.best_frame(summary)),
+    ):
         path = summary.stored.folder / name
         storage.write_text(path, frame.to_csv(index=False))
         yield path

@@ -125,9 +125,7 @@ def run_trial(
     return replace(trial, bursts=tuple(bursts), cost_s=clock() - began), facts
 
 
-def _take_bursts(
-    arm: TrialArm, settings: LoaderSettings, configuration: Configuration, bursts: list[Burst]
-) -> None:
+def _take_bursts(arm: TrialArm, settings: LoaderSettings, configuration: Configuration, bursts: list[Burst]) -> None:
     arm.open(settings)
     while request := next_request(bursts, settings, configuration.measure, arm.batches_per_epoch):
         burst = arm.burst(request)

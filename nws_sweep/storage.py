@@ -6,9 +6,11 @@ Every file is written under a temporary name and renamed, so that a reader never
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,8 +26,8 @@ from nws_sweep.records import (
     Estimate,
     Host,
     LoaderSettings,
-    MeasureRules,
     Measurement,
+    MeasureRules,
     SearchResult,
     SearchRules,
     Trial,
@@ -51,6 +53,8 @@ TIMING_COLUMNS = (
     "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
     "bursts", "cost_s", "notes",
 )  # fmt: skip
+_LONGEST_FOLDER_NAME = 120
+
 BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s")
 
 
@@ -89,6 +93,26 @@ class BatchTime:
     warm_up: bool
     wait_s: float
     consume_s: float
+
+
+def folder_name(overrides: Sequence[str]) -> str:
+    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+
+    Presets (``axis/...``) are left out: the values that they stand for are there. Whatever does not belong into a file
+    name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
+    """
+    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
+    name = ",".join(plain) or "default"
+    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name)[:_LONGEST_FOLDER_NAME].lstrip(".")
+    if safe == name:
+        return name
+    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _lower_literal(override: str) -> str:
+    """``pin_memory=True``, as Hydra writes it, is what people type as ``pin_memory=true``."""
+    key, equals, value = override.partition("=")
+    return f"{key}={value.lower()}" if value in ("True", "False", "None") else f"{key}{equals}{value}"
 
 
 def save(folder: Path, result: SearchResult) -> None:
@@ -142,7 +166,7 @@ def write_text(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
         temporary.replace(path)

@@ -52,8 +52,9 @@ def _configuration_columns(summary: Summary) -> list[str]:
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """A frame whose integers stay integers beside empty cells."""
-    frame = pd.DataFrame([{name: _cell(value) for name, value in row.items()} for row in rows], columns=columns)
-    return frame.convert_dtypes(convert_floating=False)
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    frame: pd.DataFrame = pd.DataFrame(cells, columns=columns).convert_dtypes(convert_floating=False)
+    return frame
 
 
 def _cell(value: Any) -> Any:

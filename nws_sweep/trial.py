@@ -8,8 +8,9 @@ anything. An epoch too short for that is measured whole, again and again, as mod
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from nws_sweep.records import Burst, BurstKind, BurstRequest, LoaderSettings, MeasureRules, Measurement
+from nws_sweep.records import Burst, BurstKind, BurstRequest, LoaderSettings, Measurement, MeasureRules
 from nws_sweep.stats import estimate_mean
 
 
@@ -28,7 +29,9 @@ def whole_epochs(
     """Whether whole epochs are the unit: asked for, or an epoch has no room for the warm-up and for one window."""
     if rules.mode == "epoch":
         return True
-    if batches_per_epoch is not None and batches_per_epoch < _warm_up_batches(settings) + rules.bursts * _clump(settings):
+    if batches_per_epoch is not None and batches_per_epoch < _warm_up_batches(settings) + rules.bursts * _clump(
+        settings
+    ):
         return True
     return any(burst.ended_epoch for burst in bursts) and not steady_bursts(bursts)
 
@@ -90,15 +93,15 @@ def summarise(bursts: Sequence[Burst], settings: LoaderSettings, batches_per_epo
     if not startups:
         raise ValueError("no batch was taken")
     startup_s = sum(startups) / len(startups)
-    windows = [_without_startup(burst) for burst in _windows(bursts)]
+    windows = [_after_first_clump(burst, settings) for burst in _windows(bursts)]
     windows = [burst for burst in windows if burst.batches]
-    if not windows:
+    if not windows:  # an epoch of one clump has a start and an end, and no steady state
         return _startup_only(startup_s, bursts, batches_per_epoch)
     batches = sum(burst.batches for burst in windows)
     wait_s = sum(sum(burst.wait_s) for burst in windows) / batches
     consume_s = sum(sum(burst.consume_s) for burst in windows) / batches
     batch_s = wait_s + consume_s
-    means = [(sum(burst.wait_s) + sum(burst.consume_s)) / burst.batches for burst in windows]
+    means = [burst.elapsed_s / burst.batches for burst in windows]
     return Measurement(
         startup_s=startup_s,
         batch_s=estimate_mean(means, batch_s),
@@ -115,18 +118,24 @@ def _windows(bursts: Sequence[Burst]) -> list[Burst]:
     return epochs or steady_bursts(bursts)
 
 
-def _without_startup(burst: Burst) -> Burst:
-    """The same burst less its first batch, if that one carries the start of an epoch: start-up is not a batch."""
+def _after_first_clump(burst: Burst, settings: LoaderSettings) -> Burst:
+    """The whole clumps of an epoch but its first, which carries the start-up: n batches arrive together with it."""
     if burst.startup_s is None:
         return burst
-    share = burst.samples * (burst.batches - 1) // burst.batches
-    return Burst(
-        kind=burst.kind, startup_s=None, wait_s=burst.wait_s[1:], consume_s=burst.consume_s[1:], samples=share
+    clump = _clump(settings)
+    kept = slice(clump, burst.batches // clump * clump)
+    waits = burst.wait_s[kept]
+    return replace(
+        burst,
+        startup_s=None,
+        wait_s=waits,
+        consume_s=burst.consume_s[kept],
+        samples=burst.samples * len(waits) // burst.batches,
+        end_s=None,
     )
 
 
 def _startup_only(startup_s: float, bursts: Sequence[Burst], batches_per_epoch: int | None) -> Measurement:
-    """An epoch of a single batch has a start-up and an end, and no steady state."""
     return Measurement(
         startup_s=startup_s,
         batch_s=None,
@@ -143,9 +152,7 @@ def _samples_per_batch(windows: Sequence[Burst], settings: LoaderSettings) -> fl
     return samples / batches if samples else settings.batch_size
 
 
-def _epoch_s(
-    bursts: Sequence[Burst], startup_s: float, batch_s: float, batches_per_epoch: int | None
-) -> float | None:
+def _epoch_s(bursts: Sequence[Burst], startup_s: float, batch_s: float, batches_per_epoch: int | None) -> float | None:
     if batches_per_epoch is None:
         return None
     epochs = [burst.elapsed_s for burst in bursts if burst.kind is BurstKind.EPOCH]

@@ -11,7 +11,7 @@ def seconds(value: float | None) -> str:
     """Three significant digits in µs, ms, s or min."""
     if value is None:
         return NOTHING
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (600.0, 1.0, "s")):
+    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
         if value < limit:
             return f"{three_digits(value * factor)} {unit}"
     return f"{three_digits(value / 60)} min"
@@ -23,7 +23,8 @@ def interval(estimate: Estimate | None) -> str:
         return NOTHING
     if estimate.low is None or estimate.high is None:
         return seconds(estimate.value)
-    return f"{seconds(estimate.value)} ±{50 * (estimate.high - estimate.low) / estimate.value:.0f} %"
+    half_width = 50 * (estimate.high - estimate.low) / estimate.value
+    return f"{seconds(estimate.value)} ±{half_width:.{0 if half_width >= 10 else 1}f} %"
 
 
 def per_second(value: float | None) -> str:

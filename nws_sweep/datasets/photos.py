@@ -44,7 +44,7 @@ class Photos(Dataset[tuple[Any, int]]):
         DatasetError: If an argument is out of range or the folder cannot be written.
     """
 
-    def __init__(  # noqa: PLR0913 - all of them are configuration
+    def __init__(
         self,
         root: str,
         count: int = 2048,
@@ -125,7 +125,8 @@ def _photograph() -> Image.Image:
 
     path = Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
     with Image.open(path) as file:
-        return file.convert("RGB")
+        image: Image.Image = file.convert("RGB")
+    return image
 
 
 def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:

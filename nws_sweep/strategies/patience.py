@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,10 @@ class Patience:
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next candidate, unless patience is exceeded or none is left."""
-        best, without_improvement = None, 0
+        best, best_s, without_improvement = None, math.inf, 0
         for observation in observations:
-            if observation.cost_s is not None and (best is None or observation.cost_s < best.cost_s):
-                best, without_improvement = observation, 0
+            if observation.cost_s is not None and observation.cost_s < best_s:
+                best, best_s, without_improvement = observation, observation.cost_s, 0
             else:
                 without_improvement += 1
         if without_improvement > self.maximum_patience:
