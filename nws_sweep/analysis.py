@@ -95,11 +95,11 @@ def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, 
     The recommended one has the fewest workers among those whose time exceeds the least by no more than ``tolerance``
     (0.03 is 3 %): a worker that gains less costs memory and start-up for nothing.
     """
-    ranked = sorted((trial.objective_s, trial.num_workers, trial) for trial in trials if trial.objective_s is not None)
-    if not ranked:
+    costs = [(trial.objective_s, trial) for trial in trials if trial.objective_s is not None]
+    if not costs:
         return None, None
-    least_s, _, fastest = ranked[0]
-    good = [trial for cost_s, _, trial in ranked if cost_s <= least_s * (1 + tolerance)]
+    least_s, fastest = min(costs, key=lambda cost: (cost[0], cost[1].num_workers))
+    good = [trial for cost_s, trial in costs if cost_s <= least_s * (1 + tolerance)]
     return min(good, key=lambda trial: trial.num_workers), fastest
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
 _KILLED_PROCESSES_GONE_S = 5.0
 _ORDERLY_END_S = 3.0
+_POLL_S = 0.002
 
 
 class Arm:
@@ -233,13 +234,28 @@ def _descendants(pid: int | None) -> list[psutil.Process]:
 
 
 def _end(family: Sequence[psutil.Process]) -> None:
-    """Kills those that left the arm's process group, and waits for all."""
+    """Kills those that left the arm's process group, and waits until all are dead.
+
+    A dead process whose parent is gone stays a zombie until init takes notice, which takes seconds in some containers:
+    it holds no memory and runs no more, so that is not waited for.
+    """
     import psutil
 
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(list(family), timeout=_KILLED_PROCESSES_GONE_S)
+    deadline = time.monotonic() + _KILLED_PROCESSES_GONE_S
+    while any(_is_alive(process) for process in family) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _remove_shared_memory(pids: Sequence[int]) -> None:

@@ -137,12 +137,12 @@ def register() -> None:
 
 def config_path() -> str:
     """Where Hydra finds the configuration: the installed package, or the folder of an uninstalled checkout."""
+    if importlib.util.find_spec("nws_sweep.conf") is not None:
+        return "pkg://nws_sweep.conf"
     checkout = Path(__file__).resolve().parent.parent / "conf"
     if (checkout / "config.yaml").is_file():
         return str(checkout)
-    if importlib.util.find_spec("nws_sweep.conf") is not None:
-        return "pkg://nws_sweep.conf"
-    raise ConfigurationError(f"the configuration is missing: neither {checkout} nor the package nws_sweep.conf exists")
+    raise ConfigurationError(f"the configuration is missing: neither the package nws_sweep.conf nor {checkout} exists")
 
 
 def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str] = ()) -> Configuration:
@@ -182,7 +182,7 @@ def _refuse_unknown_keys(config: DictConfig) -> None:
 def no_such_key(key: str) -> str:
     """What to tell about a key that does not exist."""
     if key.startswith(("dataset.", "consumer.")):
-        return f"the chosen {key.partition('.')[0]} has no such argument; +{key}=VALUE passes it on all the same"
+        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it on all the same"
     close = difflib.get_close_matches(key, [*(name for name, _ in ranges()), *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 

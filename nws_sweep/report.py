@@ -90,7 +90,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
 def markdown(summary: Summary, pictures: Iterable[Path]) -> str:
     """The report as Markdown."""
     sections = [
-        f"# {summary.title}",
+        f"# {_escaped(summary.title)}",
         "## Best settings\n\n" + formats.as_markdown_table(summary),
         *_lists(summary),
         *(f"![{path.stem.replace('_', ' ')}]({path.as_posix()})" for path in pictures if _is_common(path)),
@@ -108,7 +108,12 @@ def _lists(summary: Summary) -> Iterator[str]:
     warnings = [*summary.warnings, *(f"{c.label}: {line}" for c in summary.configurations for line in c.warnings)]
     for title, lines in (("Failures", summary.failures), ("Warnings", warnings)):
         if lines:
-            yield f"## {title}\n\n" + "\n".join(f"- {line.replace('<', '&lt;')}" for line in lines)
+            yield f"## {title}\n\n" + "\n".join(f"- {_escaped(line)}" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Text that may hold what people called their files, safe outside of tables."""
+    return text.replace("<", "&lt;")
 
 
 def _configuration_section(configuration: ConfigurationSummary, summary: Summary) -> str:
@@ -116,12 +121,12 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     relative = configuration.run.folder.relative_to(summary.stored.folder)
     picture = relative / BATCHES_PLOT
     parts = [
-        f"## {configuration.label}",
+        f"## {_escaped(configuration.label)}",
         f"Stopped: {result.stop_reason or 'did not finish'}. The search took {units.seconds(result.cost_s)}.",
         formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial) for trial in configuration.trials]),
     ]
     if result.error:
-        parts.insert(1, f"Failed: {result.error}")
+        parts.insert(1, f"Failed: {_escaped(result.error)}")
     if (configuration.run.folder / BATCHES_PLOT).is_file():
         parts.append(f"![per-batch times](<{picture.as_posix()}>)")
     return "\n\n".join(part.strip() for part in parts)

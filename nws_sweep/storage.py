@@ -53,7 +53,7 @@ TIMING_COLUMNS = (
     "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
     "bursts", "cost_s", "notes",
 )  # fmt: skip
-_LONGEST_FOLDER_NAME = 120
+_LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
 
 BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s")
 
@@ -103,7 +103,7 @@ def folder_name(overrides: Sequence[str]) -> str:
     """
     plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
     name = ",".join(plain) or "default"
-    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name)[:_LONGEST_FOLDER_NAME].lstrip(".")
+    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name).encode()[:_LONGEST_FOLDER_NAME].decode(errors="ignore").lstrip(".")
     if safe == name:
         return name
     return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -53,7 +53,7 @@ def _configuration_columns(summary: Summary) -> list[str]:
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """A frame whose integers stay integers beside empty cells."""
     cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
-    frame: pd.DataFrame = pd.DataFrame(cells, columns=columns).convert_dtypes(convert_floating=False)
+    frame: pd.DataFrame = pd.DataFrame(cells, columns=columns).convert_dtypes()
     return frame
 
 

@@ -12,7 +12,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return NOTHING
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
-        if value < limit:
+        if float(f"{value:.2e}") < limit:  # 0.9999 s is 1.00 s, not 1000 ms
             return f"{three_digits(value * factor)} {unit}"
     return f"{three_digits(value / 60)} min"
 
@@ -44,6 +44,5 @@ def share(value: float | None) -> str:
 
 def three_digits(value: float) -> str:
     """Three significant digits without an exponent."""
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    exponent = int(f"{value:.2e}".partition("e")[2])  # after rounding: 9.999 is 10.0, not 10.00
+    return f"{value:.{max(0, 2 - exponent)}f}"

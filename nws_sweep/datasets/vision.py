@@ -68,7 +68,7 @@ def _explained(name: str, folder: Path, files: str) -> Iterator[None]:
         yield
     except (RuntimeError, OSError) as error:  # URLError, a refused connection and a missing folder are OSErrors
         raise DatasetError(
-            f"dataset {name} is not in {folder.resolve()} and could not be downloaded ({one_line(error, 120)}); "
+            f"dataset {name} is not in {folder.resolve()} and was not downloaded ({one_line(error, 120)}); "
             f"put {files} there"
         ) from error
     finally:

@@ -1,0 +1,169 @@
+"""Records with sensible values, for tests that care about one or two of them.
+
+Times are made of powers of two where they can be, so that tests may compare them exactly: an epoch is 65 batches of 64
+samples, half of it is start-up, and the interval of a batch's time reaches from 0.75 to 1.5 of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nws_sweep import storage
+from nws_sweep.analysis import Summary, summarise
+from nws_sweep.records import (
+    Burst,
+    BurstKind,
+    Configuration,
+    DatasetFacts,
+    Estimate,
+    Host,
+    LoaderSettings,
+    Measurement,
+    MeasureRules,
+    SearchResult,
+    SearchRules,
+    Trial,
+    TrialState,
+)
+from nws_sweep.storage import Stored, StoredRun
+
+COLUMNS: Mapping[str, Any] = {
+    "dataset": "photos",
+    "batch_size": 64,
+    "pin_memory": False,
+    "prefetch_factor": None,
+    "patience": 3,
+}
+HOST = Host(
+    hostname="node1",
+    platform="Linux-6.1-x86_64",
+    cpu_model="Example CPU",
+    cpu_count=16,
+    usable_cpus=8,
+    memory_bytes=64 * 2**30,
+    python="3.11.7",
+    torch="2.4.0",
+    torchvision="0.19.0",
+    nws_sweep="0.1.0",
+)
+FACTS = DatasetFacts(type="package.Photos", iterable=False, samples=4160, accelerator=None)
+
+
+def loader_settings(num_workers: int = 0, **changes: Any) -> LoaderSettings:
+    return LoaderSettings(**{"batch_size": 64, "num_workers": num_workers, **changes})
+
+
+def search_rules(candidates: tuple[int, ...] = (0, 1, 2, 4), **changes: Any) -> SearchRules:
+    return SearchRules(**{"strategy": "exhaustive", "candidates": candidates, **changes})
+
+
+def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> Configuration:
+    """One whose columns are ``COLUMNS`` with the given ones on top."""
+    defaults: dict[str, Any] = {
+        "columns": {**COLUMNS, **(columns or {})},
+        "dataset": {"_target_": "package.Photos", "files": 100},
+        "consumer": {"_target_": "package.NoConsumer"},
+        "loader": loader_settings(),
+        "measure": MeasureRules(),
+        "search": search_rules(),
+    }
+    return Configuration(**{**defaults, **changes})
+
+
+def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 4, **changes: Any) -> Burst:
+    """Batch i waits 0.25 + i s and is consumed in 0.125 s."""
+    defaults: dict[str, Any] = {
+        "kind": kind,
+        "startup_s": None,
+        "wait_s": tuple(0.25 + index for index in range(batches)),
+        "consume_s": (0.125,) * batches,
+        "samples": 64 * batches,
+    }
+    return Burst(**{**defaults, **changes})
+
+
+def bursts() -> tuple[Burst, ...]:
+    """A warm-up of two batches and two windows of three."""
+    return burst(BurstKind.WARM_UP, 2, startup_s=0.25), burst(batches=3), burst(batches=3)
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(value=value, low=0.75 * value, high=1.5 * value, n=5)
+
+
+def measurement(epoch_s: float, /, **changes: Any) -> Measurement:
+    batch_s = epoch_s / 128
+    defaults: dict[str, Any] = {
+        "startup_s": epoch_s / 2,
+        "batch_s": estimate(batch_s),
+        "samples_per_s": 64 / batch_s,
+        "wait_s": 0.75 * batch_s,
+        "consume_s": 0.25 * batch_s,
+        "stall_fraction": 0.75,
+        "epoch_s": epoch_s,
+    }
+    return Measurement(**{**defaults, **changes})
+
+
+def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
+    defaults: dict[str, Any] = {
+        "settings": loader_settings(num_workers),
+        "state": TrialState.OK,
+        "measurement": measurement(epoch_s),
+        "bursts": bursts(),
+        "cost_s": 1.5,
+    }
+    return Trial(**{**defaults, **changes})
+
+
+def endless_trial(num_workers: int, batch_s: float) -> Trial:
+    """A trial on a dataset whose length is unknown."""
+    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, epoch_s=None))
+
+
+def failed_trial(num_workers: int, reason: str = "it broke", state: TrialState = TrialState.FAILED) -> Trial:
+    return Trial(settings=loader_settings(num_workers), state=state, reason=reason, cost_s=0.5)
+
+
+def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchResult:
+    """A search that finished, of the given trials."""
+    defaults: dict[str, Any] = {
+        "configuration": configuration(columns),
+        "host": HOST,
+        "facts": FACTS,
+        "trials": trials,
+        "stop_reason": "all 4 candidates were measured",
+        "started_at": "2024-05-01T12:00:00+00:00",
+        "cost_s": 8.0,
+    }
+    return SearchResult(**{**defaults, **changes})
+
+
+def summary_of_run(result: SearchResult) -> Summary:
+    folder = Path("runs/one")
+    return summarise(Stored(folder=folder, is_grid=False, runs=(StoredRun(folder=folder, result=result),)))
+
+
+def summary_of_grid(*results: SearchResult, unreadable: tuple[str, ...] = ()) -> Summary:
+    folder = Path("sweeps/all")
+    runs = tuple(StoredRun(folder=folder / str(index), result=result) for index, result in enumerate(results))
+    return summarise(Stored(folder=folder, is_grid=True, runs=runs, unreadable=unreadable))
+
+
+def store_run(parent: Path, result: SearchResult, name: str = "run") -> Path:
+    folder = parent / name
+    folder.mkdir(parents=True)
+    storage.save(folder, result)
+    return folder
+
+
+def store_grid(parent: Path, *results: SearchResult) -> Path:
+    """Stores the results as configurations of one grid, measured in their order, and gives its folder."""
+    for index, result in enumerate(results):
+        overrides = [f"{name}={value}" for name, value in result.configuration.columns.items()]
+        dated = replace(result, started_at=f"2024-05-01T12:{index:02}:00+00:00")
+        store_run(parent / "grid", dated, storage.folder_name(overrides))
+    return parent / "grid"

@@ -1,0 +1,238 @@
+"""The command line as a process: exit status, messages, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import yaml
+from PIL import Image
+from tests.conftest import Command
+
+PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
+QUICK = ("measure=quick", "measure.seconds=0.05", "search.max_workers=1")
+
+
+def only_folder(parent: Path) -> Path:
+    (folder,) = parent.iterdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["batch_size=0"], "batch_size=0: allowed is an integer of at least 1"),
+        (["batch_size=abc"], "batch_size=abc: allowed is an integer of at least 1"),
+        (["prefetch_factor=0"], "prefetch_factor=0: allowed is null or an integer of at least 1"),
+        (["patience=-1"], "patience=-1: allowed is an integer of at least 0"),
+        (["bach_size=64"], "bach_size=64: there is no key bach_size; did you mean batch_size?"),
+        (["pin_memory=maybe"], "pin_memory=maybe: allowed is true or false"),
+        (["search.max_workers=-1"], "search.max_workers=-1: allowed is an integer of at least 0"),
+        (["-m", "batch_size=64,0"], "batch_size=0: allowed is an integer of at least 1"),
+        (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true or false"),
+        (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
+        (["dataset=cfar"], "dataset=cfar: allowed are "),
+        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
+        (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        (["best", "nowhere"], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line_status_2_and_nothing_written(
+    nws: Command, tmp_path: Path, arguments: list[str], line: str
+) -> None:
+    done = nws(*arguments)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stderr.startswith("nws_sweep: ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
+        (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: not a folder"),
+        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
+    ],
+)
+def test_a_dataset_without_anything_to_load_starts_nothing(
+    nws: Command, tmp_path: Path, arguments: list[str], line: str
+) -> None:
+    done = nws(*arguments)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_the_commands_and_groups(nws: Command) -> None:
+    done = nws("--help")
+    assert done.returncode == 0
+    for text in (
+        "-m batch_size=64,256 pin_memory=true,false",
+        "report DIR",
+        "best DIR",
+        "dataset: cifar10",
+        "batch_size",
+    ):
+        assert text in done.stdout
+
+
+def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None:
+    job = yaml.safe_load(nws("--cfg", "job", "--resolve", "batch_size=96").stdout)
+    assert job["batch_size"] == 96
+    assert isinstance(job["search"]["max_workers"], int)
+    assert "hydra" not in job
+    assert "nws_sweep" in nws("--info", "searchpath").stdout + nws("--info", "config").stdout
+    assert nws("--version").stdout.startswith("Hydra 1.3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_grid_is_announced_measured_and_reported(nws: Command, tmp_path: Path) -> None:
+    done = nws("-m", *PLAIN, *QUICK, "batch_size=4,8,16", "pin_memory=true,false")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("6 configurations, up to 2 candidates each (num_workers 0, 1), at most about ")
+    assert "[6/6]" in done.stdout
+    assert done.stdout.count("pin_memory=true has no effect here") == 1
+    assert "This DataLoader will create" not in done.stdout
+
+    grid = only_folder(tmp_path / "outputs" / "sweeps")
+    for path in grid.rglob("*"):
+        if path.suffix == ".png":
+            with Image.open(path) as image:
+                image.verify()
+    for name in ("results.csv", "best.csv", "best.yaml", "report.md"):
+        assert f"wrote {grid / name}" in done.stdout
+    _check_tables(grid)
+    _check_folders(grid)
+    _check_formats(nws, grid)
+
+
+def _check_tables(grid: Path) -> None:
+    results = pd.read_csv(grid / "results.csv")
+    assert list(results.columns[:5]) == ["dataset", "batch_size", "pin_memory", "prefetch_factor", "patience"]
+    assert len(results) == 12
+    assert set(results["state"]) == {"ok"}
+    assert sorted(results["batch_size"].unique()) == [4, 8, 16]
+    assert (results[["startup_s", "samples_per_s", "epoch_s"]] > 0).all(axis=None)
+    assert results[["cpu_s", "memory_bytes"]].isna().all(axis=None)  # not measured yet: empty, never 0
+    no_workers = results[results["num_workers"] == 0]
+    assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
+    best = pd.read_csv(grid / "best.csv")
+    assert len(best) == 6
+    assert set(best["num_workers"]) <= {0, 1}
+
+
+def _check_folders(grid: Path) -> None:
+    folders = sorted(path for path in grid.iterdir() if (path / "result.json").is_file())
+    assert len(folders) == 6
+    for folder in folders:
+        timings = pd.read_csv(folder / "timings.csv")
+        batches = pd.read_csv(folder / "batches.csv")
+        result = json.loads((folder / "result.json").read_text())
+        assert list(timings["num_workers"]) == [0, 1]
+        assert list(batches.columns) == ["num_workers", "burst", "index", "warm_up", "wait_s", "consume_s"]
+        assert set(batches["num_workers"]) == {0, 1}
+        assert result["schema_version"] == 1
+        assert result["host"]["torch"]
+        assert result["facts"]["samples"] == 64
+        assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}
+        assert (folder / "batch_times.png").is_file()
+        assert not list(folder.glob(".*-*"))
+
+
+def _check_formats(nws: Command, grid: Path) -> None:
+    assert nws("best", grid).stdout.count("\n") == 8
+    assert "++data.loader.num_workers=" in nws("best", grid, "--format", "overrides", "--key", "data.loader").stdout
+    kwargs = [line for line in nws("best", grid, "--format", "kwargs").stdout.splitlines() if line[0] != "#"]
+    assert [eval(f"dict({line})")["batch_size"] for line in kwargs] == [4, 4, 8, 8, 16, 16]
+    assert len(yaml.safe_load(nws("best", grid, "--format", "yaml").stdout)) == 6
+    assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 6
+    for name in ("report.md", "best.csv"):
+        (grid / name).unlink()
+    again = nws("report", grid)
+    assert again.returncode == 0
+    assert (grid / "report.md").is_file()
+    assert "Best settings" in again.stdout
+
+
+def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(nws: Command, tmp_path: Path) -> None:
+    done = nws(
+        "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
+        "+dataset.num_workers=1,99", "measure=quick", "measure.seconds=0.05", "search=exhaustive",
+        "search.max_workers=2",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    assert (
+        "failed: dataset=RaisesWithWorkers dataset.num_workers=1 num_workers=1: failed: ValueError: no good with 1 "
+        in (done.stdout)
+    )
+    grid = only_folder(tmp_path / "outputs" / "sweeps")
+    results = pd.read_csv(grid / "results.csv")
+    failed = results[results["state"] == "failed"]
+    assert list(failed["dataset.num_workers"]) == [1]
+    assert failed["reason"].iloc[0] == "ValueError: no good with 1 workers (in a worker)"
+    assert failed[["batch_s", "epoch_s"]].isna().all(axis=None)
+    assert (results["state"] == "ok").sum() == 5
+    assert "no good with 1 workers" in (grid / "report.md").read_text()
+    assert pd.read_csv(grid / "best.csv")["num_workers"].notna().all()
+
+
+def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(nws: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "my 'runs'"
+    folder.mkdir()
+    done = nws("dataset.count=96", "batch_size=16", *QUICK, "hydra.job.chdir=true", "axis/batch_size=wide", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "presets of axes are swept only with -m" in done.stdout
+    run = only_folder(folder / "outputs" / "runs")
+    assert {path.name for path in run.iterdir()} >= {
+        "timings.csv", "batches.csv", "result.json", "best.yaml", "report.md", "time_vs_num_workers.png",
+        "batch_times.png", "nws_sweep.log",
+    }  # fmt: skip
+    assert yaml.safe_load((run / "best.yaml").read_text())["batch_size"] == 16
+    assert nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_was_measured_before_an_interruption_is_kept(
+    tmp_path: Path, environment: dict[str, str], nws: Command, number: signal.Signals
+) -> None:
+    arguments = ["dataset=sleep", "batch_size=1", "measure=quick", "search=exhaustive", "search.max_workers=30"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nws_sweep", *arguments],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        assert running.stderr is not None
+        while "num_workers=2 " not in running.stdout.readline():
+            assert running.poll() is None
+        family = psutil.Process(running.pid).children(recursive=True)
+        os.killpg(running.pid, number) if number == signal.SIGINT else running.kill()
+        output, errors = running.stdout.read(), running.stderr.read()
+    run = only_folder(tmp_path / "outputs" / "runs")
+    if number == signal.SIGINT:
+        assert (running.returncode, errors) == (130, "")
+        assert "the search did not finish; 3 candidates were measured" in output
+    else:
+        assert nws("report", run).returncode == 0
+    assert len(pd.read_csv(run / "timings.csv")) >= 3
+    assert "did not finish" in (run / "report.md").read_text()
+    _wait_until_gone(family)
+
+
+def _wait_until_gone(family: list[psutil.Process]) -> None:
+    deadline = time.monotonic() + 10
+    while any(process.is_running() and process.status() != "zombie" for process in family):
+        assert time.monotonic() < deadline, family
+        time.sleep(0.05)

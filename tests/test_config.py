@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from nws_sweep import config, host
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.explain import explain
+from nws_sweep.records import Configuration
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+@pytest.fixture(autouse=True)
+def _hydra() -> Iterator[None]:
+    config.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        yield
+    GlobalHydra.instance().clear()
+
+
+def configured(*overrides: str) -> Configuration:
+    return config.configuration(compose("config", overrides=list(overrides)), "photos", overrides)
+
+
+def refused(*overrides: str) -> str:
+    """The line that the user reads."""
+    with pytest.raises(Exception, match=".") as caught:
+        configured(*overrides)
+    error = caught.value
+    return str(error if isinstance(error, ConfigurationError) else explain(error, overrides))
+
+
+def test_the_defaults_are_those_of_the_readme() -> None:
+    found = configured()
+    assert found.columns == {
+        "dataset": "photos", "batch_size": 64, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
+    }  # fmt: skip
+    assert found.search.strategy == "patience"
+    assert found.search.maximum_patience == 3
+    assert found.search.candidates == tuple(range(2 * host.usable_cpus() + 1))
+    assert found.search.reference == host.usable_cpus()
+    assert found.loader.shuffle
+
+
+@pytest.mark.parametrize("size", [1, 96, 64, 12345])
+def test_any_integer_is_a_batch_size(size: int) -> None:
+    assert configured(f"batch_size={size}").loader.batch_size == size
+
+
+def test_patience_reaches_the_strategy() -> None:
+    assert configured("patience=7").search.maximum_patience == 7
+
+
+def test_candidates_are_tried_in_ascending_order() -> None:
+    assert configured("search.candidates=[8,0,2]").search.candidates == (0, 2, 8)
+
+
+def test_a_reference_that_is_no_candidate_is_left_out() -> None:
+    assert configured("search.max_workers=3", "search.reference=4").search.reference is None
+    assert configured("search.max_workers=4", "search.reference=4").search.reference == 4
+
+
+def test_other_overrides_become_columns_and_presets_do_not() -> None:
+    found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32")
+    assert dict(found.columns) == {
+        "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
+        "measure": "quick", "dataset.count": 10,
+    }  # fmt: skip
+
+
+def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
+    assert configured("batch_size=64").fingerprint == configured("batch_size=64").fingerprint
+    assert configured("batch_size=64").fingerprint != configured("batch_size=65").fingerprint
+    assert configured("dataset.count=9").fingerprint != configured("dataset.count=10").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("batch_size=0", "batch_size=0: allowed is an integer of at least 1"),
+        ("batch_size=-4", "batch_size=-4: allowed is an integer of at least 1"),
+        ("batch_size=abc", "batch_size=abc: allowed is an integer of at least 1"),
+        ("batch_size=1.5", "batch_size=1.5: allowed is an integer of at least 1"),
+        ("batch_size=", "batch_size=: allowed is an integer of at least 1"),
+        ("~batch_size", "batch_size=null: allowed is an integer of at least 1"),
+        ("prefetch_factor=0", "prefetch_factor=0: allowed is null or an integer of at least 1"),
+        ("prefetch_factor=none", "prefetch_factor=none: allowed is null or an integer of at least 1"),
+        ("patience=-1", "patience=-1: allowed is an integer of at least 0"),
+        ("pin_memory=maybe", "pin_memory=maybe: allowed is true or false"),
+        ("bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
+        ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
+        ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
+        ("measure.secs=3", "measure.secs=3: there is no key measure.secs; did you mean measure.seconds?"),
+        (
+            "dataset.size=3",
+            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",
+        ),
+        ("dataset=image_folder", "dataset.root is missing: give it as dataset.root=VALUE"),
+        ("dataset=custom", "dataset._target_ is missing: give it as dataset._target_=VALUE"),
+        ("search=adaptve", "search=adaptve: allowed are exhaustive, patience"),
+        ("search.strategy=bisect", "search.strategy=bisect: allowed is exhaustive or patience"),
+        ("search.max_workers=-1", "search.max_workers=-1: allowed is an integer of at least 0"),
+        ("search.tolerance=2", "search.tolerance=2.0: allowed is a number from 0 to 1"),
+        ("measure.seconds=0", "measure.seconds=0.0: allowed is seconds, a number above 0"),
+        ("measure.timeout_s=-1", "measure.timeout_s=-1.0: allowed is null or seconds, a number above 0"),
+        (
+            "loader.multiprocessing_context=thread",
+            "loader.multiprocessing_context=thread: allowed is fork or spawn or forkserver or null",
+        ),
+        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m before them"),
+        ("a b=3", "a b=3: not an override; expected key=value"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str, line: str) -> None:
+    assert refused(override) == line
+
+
+def test_a_wrong_option_of_a_group_lists_the_right_ones() -> None:
+    line = refused("dataset=cfar")
+    assert line.startswith("dataset=cfar: allowed are ")
+    assert "cifar10" in line
+    assert "photos" in line
+
+
+@pytest.mark.parametrize("candidates", ["[]", "[1,1]", "[-1,2]"])
+def test_candidates_that_make_no_sense_are_refused(candidates: str) -> None:
+    assert "allowed is null or a list of different integers" in refused(f"search.candidates={candidates}")
+
+
+def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
+    """Hydra refuses batch_size=64 as soon as conf/batch_size/ exists: such a key would be a config group."""
+    folders = {path.name for path in CONF.iterdir() if path.is_dir()}
+    scalars = {key for key, _ in config.ranges() if "." not in key}
+    assert {"batch_size", "pin_memory", "prefetch_factor", "patience"} <= scalars
+    assert not folders & scalars
+
+
+def test_every_key_of_the_schema_has_a_value_and_an_explanation() -> None:
+    text = (CONF / "base.yaml").read_text() + (CONF / "paths" / "default.yaml").read_text()
+    composed = compose("config")
+    for key, _ in config.ranges():
+        name = key.rpartition(".")[2]
+        explained = re.search(rf"^ *{name}:.*#.*\w", text, re.MULTILINE)
+        if key != "search.strategy":  # the option's own name says it
+            assert explained, f"{key} is not explained in conf/"
+        assert not OmegaConf.is_missing(*_parent(composed, key)), key
+
+
+def _parent(composed: DictConfig, key: str) -> tuple[DictConfig, str]:
+    node, _, name = key.rpartition(".")
+    return (OmegaConf.select(composed, node) if node else composed), name
+
+
+def test_what_is_embedded_has_relative_interpolations_only_and_no_hydra_node() -> None:
+    """base.yaml and its groups must work below any node of a host's configuration."""
+    for path in sorted(CONF.rglob("*.yaml")):
+        group = path.relative_to(CONF).parts[0]
+        if group in ("hydra", "axis", "experiment", "config.yaml"):
+            continue
+        text = path.read_text()
+        absolute = [
+            name for name in re.findall(r"\$\{([^}]*)", text) if not name.startswith((".", "oc.", "nws_sweep."))
+        ]
+        assert not absolute, f"{path}: {absolute}"
+        assert "hydra" not in (yaml.safe_load(text) or {})
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "dataset").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_dataset_option_composes(path: Path) -> None:
+    given = {"image_folder": ["dataset.root=/images"], "custom": ["dataset._target_=a.B"]}.get(path.stem, [])
+    assert "_target_" in configured(f"dataset={path.stem}", *given).dataset
+
+
+@pytest.mark.parametrize("group", ["measure", "search", "consumer", "experiment"])
+def test_every_option_of_the_other_groups_composes(group: str) -> None:
+    for path in (CONF / group).glob("*.yaml"):
+        assert configured(f"{group}={path.stem}")
+
+
+def test_the_experiments_are_what_they_say() -> None:
+    full = configured("experiment=full_search")
+    assert (full.dataset["_target_"], full.measure.mode) == ("nws_sweep.datasets.vision.cifar10", "epoch")
+    assert full.search.candidates == tuple(range(host.usable_cpus() + 1))
+    timeline = configured("experiment=batch_timeline")
+    assert timeline.search.candidates == (0, 1, 2, 3, 4)
+    assert timeline.consumer["seconds_per_batch"] * 4 == timeline.dataset["seconds_per_sample"]
+
+
+def test_presets_fill_the_sweepers_parameters() -> None:
+    composed = compose("config", overrides=["axis/batch_size=wide", "axis/pin_memory=both"], return_hydra_config=True)
+    assert dict(composed.hydra.sweeper.params) == {"batch_size": "32,64,128,256", "pin_memory": "true,false"}
+
+
+def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nbatch_size: 7\n")
+    composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]"])
+    assert composed.batch_size == 7
+
+
+def test_without_an_installed_package_the_checkouts_own_folder_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert config.config_path() == str(CONF)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import pickle
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision import datasets as torchvision_datasets
+
+from nws_sweep.datasets import vision
+from nws_sweep.datasets.photos import Photos
+from nws_sweep.datasets.sleep import Sleep
+from nws_sweep.datasets.tensor import tensor
+from nws_sweep.errors import DatasetError
+
+
+def test_photos_are_jpeg_files_of_the_size_asked_for(tmp_path: Path) -> None:
+    photos = Photos(str(tmp_path), count=12, width=100, height=75)
+    files = sorted(photos.folder.glob("*.jpg"))
+    assert len(files) == len(photos) == 12
+    for path in files:
+        with Image.open(path) as image:
+            assert (image.format, image.size) == ("JPEG", (100, 75))
+    assert len({path.read_bytes() for path in files}) == 12
+
+
+def test_a_photo_is_a_picture_and_a_label(tmp_path: Path) -> None:
+    photos = Photos(str(tmp_path), count=12, width=100, height=75, transform=lambda image: image.size, classes=10)
+    assert photos[11] == ((100, 75), 1)
+    with pytest.raises(IndexError):
+        photos[12]
+    image, _ = Photos(str(tmp_path), count=12, width=100, height=75)[0]
+    assert (image.mode, np.asarray(image).std() > 10) == ("RGB", True)
+
+
+def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path) -> None:
+    first = Photos(str(tmp_path / "a"), count=3, width=50, height=40).folder
+    times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
+    Photos(str(tmp_path / "a"), count=3, width=50, height=40)
+    assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == times
+    second = Photos(str(tmp_path / "b"), count=3, width=50, height=40).folder
+    assert [p.read_bytes() for p in sorted(first.iterdir())] == [p.read_bytes() for p in sorted(second.iterdir())]
+
+
+def test_photos_of_another_shape_have_a_folder_of_their_own(tmp_path: Path) -> None:
+    shapes = ((40, 90), (41, 90), (40, 50))
+    folders = {Photos(str(tmp_path), count=2, width=50, height=h, quality=q).folder for h, q in shapes}
+    assert len(folders) == 3
+
+
+def test_an_interrupted_making_is_not_mistaken_for_a_finished_one(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys
+        from nws_sweep.datasets.photos import Photos
+        Photos(sys.argv[1], count=100_000, width=50, height=40)
+    """)
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as making:
+        while not list(tmp_path.glob(".photos-*/*.jpg")):
+            assert making.poll() is None
+            time.sleep(0.05)
+        making.kill()
+    assert not list(tmp_path.glob("photos-100000*/"))
+    (tmp_path / ".photos-2-50x40-q90-v1-left").mkdir()
+    photos = Photos(str(tmp_path), count=2, width=50, height=40)
+    assert len(list(photos.folder.glob("*.jpg"))) == 2
+    assert not list(tmp_path.glob(".photos-2-*/"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 0), ("count", -1), ("width", 0), ("height", 10_001), ("quality", 0), ("quality", 96)]
+)
+def test_photos_refuse_values_out_of_range(tmp_path: Path, name: str, value: int) -> None:
+    with pytest.raises(DatasetError, match=rf"^dataset\.{name}={value}: allowed is "):
+        Photos(str(tmp_path), **{name: value})  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_photos_in_a_place_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="photos cannot be made there") as caught:
+        Photos(str(tmp_path / "file"), count=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_photos_expand_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Photos("~/cache", count=1, width=20, height=20).folder.parent == tmp_path / "cache"
+
+
+def test_sleep_takes_its_time_and_gives_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    sleepy = Sleep(length=3, seconds_per_sample=0.5)
+    assert [sleepy[index].item() for index in range(len(sleepy))] == [0, 1, 2]
+    assert slept == [0.5] * 3
+
+
+def test_sleep_with_a_spread_is_log_normal_and_the_same_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    sleepy = Sleep(length=2000, seconds_per_sample=0.1, spread=0.5)
+    for _ in range(2):
+        for index in range(2000):
+            sleepy[index]
+    assert slept[:2000] == slept[2000:]
+    logs = np.log(slept[:2000])
+    assert np.median(slept) == pytest.approx(0.1, rel=0.05)
+    assert logs.std() == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"length": 0, "seconds_per_sample": 1}, "dataset.length=0: allowed is at least 1"),
+        ({"length": 1, "seconds_per_sample": -1}, "dataset.seconds_per_sample=-1: allowed is at least 0"),
+        ({"length": 1, "seconds_per_sample": 1, "spread": -2}, "dataset.spread=-2: allowed is at least 0"),
+    ],
+)
+def test_sleep_refuses_values_out_of_range(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        Sleep(**arguments)
+    assert str(caught.value) == message
+
+
+def test_tensor_is_in_memory_in_the_shape_asked_for() -> None:
+    sample, label = tensor(length=5, shape=[3, 2], classes=4)[4]
+    assert (sample.shape, sample.dtype) == (torch.Size([3, 2]), torch.float32)
+    assert 0 <= label < 4
+    with pytest.raises(DatasetError, match="dataset.length=0"):
+        tensor(length=0)
+
+
+def test_cifar10_reads_files_in_its_own_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
+        data = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
+        (folder / name).write_bytes(pickle.dumps({"data": data, "labels": [0, 1, 2, 3]}))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}))
+    # These files are not the original ones, whose checksums torchvision knows.
+    monkeypatch.setattr(torchvision_datasets.cifar, "check_integrity", lambda path, md5: True)
+    found = vision.cifar10(str(tmp_path), download=False)
+    assert len(found) == 20
+    assert found[3][0].size == (32, 32)
+
+
+def test_mnist_reads_files_in_its_own_format(tmp_path: Path) -> None:
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    images = np.zeros((3, 28, 28), dtype=np.uint8)
+    for prefix in ("train", "t10k"):
+        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 3, 28, 28) + images.tobytes())
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 3) + bytes([1, 2, 3]))
+    found = vision.mnist(str(tmp_path), download=False)
+    assert [label for _, label in found] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("make", "folder"), [(vision.cifar10, ""), (vision.mnist, "MNIST/raw")])
+def test_missing_files_are_one_line_that_names_the_folder(make: object, folder: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        make(str(tmp_path / "data"), download=False)  # type: ignore[operator]
+    line = str(caught.value)
+    assert str((tmp_path / "data" / folder).resolve()) in line
+    assert "put " in line
+    assert "\n" not in line
+
+
+def test_a_download_that_fails_is_one_line_that_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from urllib.error import URLError
+
+    def no_network(self: object) -> None:
+        raise URLError("no network")
+
+    monkeypatch.setattr(torchvision_datasets.CIFAR10, "download", no_network)
+    with pytest.raises(DatasetError, match=r"was not downloaded \(<urlopen error no network>\); put cifar-10-pyt"):
+        vision.cifar10(str(tmp_path))
+
+
+def test_image_folder_reads_classes_from_sub_folders(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 6)).save(tmp_path / name / "1.png")
+    found = vision.image_folder(str(tmp_path))
+    assert [(image.size, label) for image, label in found] == [((8, 6), 0), ((8, 6), 1)]
+
+
+@pytest.mark.parametrize("content", ["missing", "empty", "flat", "no images"])
+def test_a_folder_without_images_in_sub_folders_is_one_line(tmp_path: Path, content: str) -> None:
+    root = tmp_path / "images"
+    if content != "missing":
+        root.mkdir()
+    if content == "flat":
+        Image.new("RGB", (8, 6)).save(root / "1.png")
+    if content == "no images":
+        (root / "cat").mkdir()
+        (root / "cat" / "notes.txt").write_text("nothing")
+    with pytest.raises(DatasetError, match=rf"^dataset\.root={root}: .*one sub-folder per class") as caught:
+        vision.image_folder(str(root))
+    assert "\n" not in str(caught.value)

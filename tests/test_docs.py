@@ -1,0 +1,112 @@
+"""What the documents say is run: every command in a bash block, with less to measure; every link; every key."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.conftest import ROOT, Command
+from tests.factories import search_result, store_grid, trial
+
+from nws_sweep import __version__, config, storage
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+def commands() -> list[str]:
+    """Each distinct ``python -m nws_sweep`` line of the documents, without its comment."""
+    blocks = [block for path in DOCUMENTS for block in FENCED.findall(path.read_text("utf-8"))]
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
+
+
+def shrunk(arguments: list[str]) -> list[str]:
+    """The same command with little to measure; only values that the document leaves open are given."""
+    text = " ".join(arguments)
+    if arguments[:1] and arguments[0] in ("report", "best") or "--" in text:
+        return arguments
+    if "experiment=batch_timeline" in text:
+        return [*arguments, "dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"]
+    given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
+    small = {"measure": "quick", "measure.seconds": "0.02", "search.max_workers": "1" if "-m" not in arguments else "0"}
+    if "dataset" not in given:
+        small["dataset.count"] = "32"
+    elif "dataset=sleep" in text:
+        small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
+    if "search.candidates" in given:
+        small.pop("search.max_workers")
+    return [*arguments, *(f"{key}={value}" for key, value in small.items() if key not in given)]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """What the documents' examples assume: a folder of images, a module with a dataset, a finished grid."""
+    for name in ("cat", "dog"):
+        folder = tmp_path / "images" / "train" / name
+        folder.mkdir(parents=True)
+        Image.new("RGB", (64, 48)).save(folder / "1.jpg")
+    module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
+    (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
+    store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0))).rename(tmp_path / "DIR")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_documents_works(nws: Command, project: Path, command: str) -> None:
+    arguments = shlex.split(command)[3:]
+    done = nws(*shrunk(arguments), cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_the_documents_have_commands() -> None:
+    assert len(commands()) > 12
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in LINK.findall(path.read_text("utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["demo", "test", "check", "setup"])
+def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
+    assert (ROOT / "scripts" / name).stat().st_mode & stat.S_IXUSR
+    assert any(f"scripts/{name}" in path.read_text("utf-8") for path in DOCUMENTS)
+
+
+def test_the_demo_runs_the_grid_that_the_readme_shows() -> None:
+    assert "-m batch_size=64,256 pin_memory=true,false" in (ROOT / "scripts" / "demo").read_text()
+    assert "python -m nws_sweep -m batch_size=64,256 pin_memory=true,false" in commands()
+
+
+def test_every_column_is_explained() -> None:
+    text = (ROOT / "docs" / "files.md").read_text("utf-8")
+    for column in (*storage.TIMING_COLUMNS, *storage.BATCH_COLUMNS):
+        assert f"`{column}`" in text, column
+
+
+def test_every_group_and_option_is_explained() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    for group in ("dataset", "search", "measure", "consumer", "experiment"):
+        for path in (ROOT / "conf" / group).glob("*.yaml"):
+            assert f"`{path.stem}`" in text, path
+
+
+def test_every_dotted_key_that_the_documents_name_exists() -> None:
+    known = {key for key, _ in config.ranges()}
+    for path in DOCUMENTS:
+        for key in re.findall(r"`((?:search|measure|loader|paths)\.\w+)", path.read_text("utf-8")):
+            assert key in known, f"{path.name}: {key}"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"\n## {__version__} " in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")

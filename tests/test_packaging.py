@@ -1,0 +1,107 @@
+"""The ways of starting: a wheel, an editable install and an uninstalled checkout, in an environment of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.conftest import COMMAND_TIMEOUT_S, ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # one environment, changed step by step
+
+UV = Path(sys.executable).with_name("uv")
+TINY = (
+    "dataset=sleep", "dataset.length=8", "dataset.seconds_per_sample=0.001", "batch_size=2", "measure=quick",
+    "measure.seconds=0.02", "search.max_workers=1",
+)  # fmt: skip
+
+
+def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> str:
+    """Standard output of a command that must succeed in silence, in an environment without this test's own paths."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=kept | environment, capture_output=True, text=True,
+        timeout=COMMAND_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what git would hand out, so that building leaves nothing in the real one."""
+    copy = tmp_path_factory.mktemp("source") / "nws_sweep"
+    ignored = shutil.ignore_patterns(".*", "outputs", "build", "dist", "__pycache__", "*.egg-info", "data", "local")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[Path]:
+    """The interpreter of an environment with what a plain wheel installs, in the versions that are here."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    python = folder / "bin" / "python"
+    frozen = run([UV, "pip", "freeze", "--exclude-editable", "--python", sys.executable], checkout)
+    constraints = folder.with_name("constraints.txt")
+    constraints.write_text("".join(line + "\n" for line in frozen.splitlines() if "==" in line))
+    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder.with_name("dist")], checkout)
+    (wheel,) = folder.with_name("dist").iterdir()
+    run([UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder], checkout)
+    run([UV, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel], checkout)
+    yield python
+    shutil.rmtree(folder)
+
+
+def check_start(command: Sequence[str | Path], cwd: Path, tmp_path: Path) -> None:
+    """The command answers --help, composes its presets, and measures."""
+    assert "axis/batch_size: small, wide" in run([*command, "--help"], cwd)
+    output = run([*command, *TINY], cwd, NWS_SWEEP_OUTPUT_DIR=str(tmp_path / "out"))
+    assert "Best settings" in output
+    (folder,) = (tmp_path / "out" / "runs").iterdir()
+    assert "num_workers" in run([*command, "best", folder], cwd)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder elsewhere"
+    folder.mkdir()
+    return folder
+
+
+# In this order: a wheel is replaced by an editable install, which is then removed.
+
+
+@pytest.mark.parametrize("by", ["module", "script"])
+def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path, by: str) -> None:
+    command = [python, "-m", "nws_sweep"] if by == "module" else [python.with_name("nws-sweep")]
+    assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
+    check_start(command, elsewhere, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def editable(python: Path, checkout: Path) -> Path:
+    install = [UV, "pip", "install", "--quiet", "--python", python, "--no-deps", "--no-build-isolation"]
+    run([UV, "pip", "install", "--quiet", "--python", python, "setuptools>=77"], checkout)
+    run([*install, "--editable", checkout], checkout)
+    return python
+
+
+@pytest.mark.parametrize(("by", "where"), [("module", "elsewhere"), ("script", "elsewhere"), ("module", "checkout")])
+def test_an_editable_install_starts_from_anywhere(  # noqa: PLR0913
+    editable: Path, checkout: Path, elsewhere: Path, tmp_path: Path, by: str, where: str
+) -> None:
+    cwd = elsewhere if where == "elsewhere" else checkout
+    found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], cwd)
+    assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
+    command = [editable, "-m", "nws_sweep"] if by == "module" else [editable.with_name("nws-sweep")]
+    check_start(command, cwd, tmp_path)
+
+
+def test_an_uninstalled_checkout_starts_from_its_own_folder(editable: Path, checkout: Path, tmp_path: Path) -> None:
+    run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
+    check_start([editable, "-m", "nws_sweep"], checkout, tmp_path)

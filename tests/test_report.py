@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nws_sweep import report, storage
+from nws_sweep.errors import NotARunError
+from nws_sweep.records import TrialState
+from tests.factories import COLUMNS, HOST, failed_trial, search_result, store_grid, store_run, trial
+
+BEST_OF_4 = {
+    "batch_size": 64,
+    "num_workers": 4,
+    "pin_memory": False,
+    "prefetch_factor": None,
+    "persistent_workers": False,
+}
+
+
+def write(folder: Path) -> str:
+    """Writes the report and gives its text, once all that it names and returns is there."""
+    _, paths = report.write(folder)
+    assert paths[0] == folder / "report.md"
+    assert [path for path in paths if not path.is_file()] == []
+    text = paths[0].read_text()
+    assert [name for name in pictures_of(text) if not (folder / name).is_file()] == []
+    return text
+
+
+def pictures_of(text: str) -> list[str]:
+    return [bracketed or plain for bracketed, plain in re.findall(r"!\[[^]]*\]\((?:<(.+?)>|(\S+?))\)", text)]
+
+
+def section(text: str, title: str) -> str:
+    """The body of the section of this title."""
+    (body,) = re.findall(rf"^## {re.escape(title)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return str(body)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
+    return store_grid(
+        tmp_path_factory.mktemp("report"),
+        search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
+        search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
+        search_result(
+            failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT), failed_trial(1), columns={"batch_size": 256}
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def grid_text(grid: Path) -> str:
+    return write(grid)
+
+
+def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 32.0), trial(4, 8.0)))
+    text = write(folder)
+    assert files_in(folder) == [
+        "batch_times.png",
+        "batches.csv",
+        "best.yaml",
+        "report.md",
+        "result.json",
+        "time_vs_num_workers.png",
+        "timings.csv",
+    ]
+    assert pictures_of(text) == ["time_vs_num_workers.png", "batch_times.png"]
+    assert yaml.safe_load((folder / "best.yaml").read_text()) == BEST_OF_4
+    assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
+    assert "\n| photos  | 4           | 1024      | 62.5 ms ±38 % | 8.00 s | 4.00x        | -            |\n" in text
+
+
+def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped(tmp_path: Path) -> None:
+    slow = failed_trial(2, "no answer | for 600 s", TrialState.TIMEOUT)
+    text = write(store_run(tmp_path, search_result(trial(4, 8.0), slow)))
+    assert section(text, "dataset=photos").splitlines()[:6] == [
+        "Stopped: all 4 candidates were measured. The search took 8.00 s.",
+        "",
+        "| num_workers | per batch     | samples/s | start-up | epoch  | waiting | bursts | state                           |",  # noqa: E501
+        "|-------------|---------------|-----------|----------|--------|---------|--------|---------------------------------|",
+        "| 2           | -             | -         | -        | -      | -       | -      | timeout: no answer \\| for 600 s |",  # noqa: E501
+        "| 4           | 62.5 ms ±38 % | 1024      | 4.00 s   | 8.00 s | 75 %    | 5      | ok                              |",  # noqa: E501
+    ]
+
+
+def test_the_report_of_a_run_says_where_and_with_which_versions_it_was_measured(tmp_path: Path) -> None:
+    body = section(write(store_run(tmp_path, search_result(trial(0, 8.0)))), "Host and method")
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
+    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
+
+
+def test_a_run_without_failures_and_warnings_has_no_such_sections(tmp_path: Path) -> None:
+    text = write(store_run(tmp_path, search_result(trial(0, 8.0))))
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
+
+
+def test_a_run_that_could_not_measure_anything_has_a_report_that_says_why(tmp_path: Path) -> None:
+    text = write(store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None)))
+    assert "| photos  | failed " in section(text, "Best settings")
+    assert section(text, "Failures").strip() == "- dataset=photos: no such folder: &lt;data>"
+    body = section(text, "dataset=photos")
+    assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
+    assert pictures_of(text) == []
+    assert yaml.safe_load((tmp_path / "run" / "best.yaml").read_text()) is None
+
+
+def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
+    names = [
+        f"batch_size={size},dataset=photos,patience=3,pin_memory=false,prefetch_factor=none" for size in (64, 128, 256)
+    ]
+    everywhere = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
+    assert files_in(grid) == sorted(
+        [
+            "best.csv",
+            "best.yaml",
+            "plots/best_per_configuration.png",
+            "plots/time_vs_num_workers.png",
+            "report.md",
+            "results.csv",
+            *(f"{name}/{file}" for name in names for file in everywhere),
+            *(f"{name}/batch_times.png" for name in names[:2]),
+        ]
+    )
+    assert pictures_of(grid_text) == [
+        "plots/time_vs_num_workers.png",
+        "plots/best_per_configuration.png",
+        *(f"{name}/batch_times.png" for name in names[:2]),
+    ]
+
+
+def test_the_report_of_a_grid_has_a_row_for_each_configuration_also_for_one_without_a_successful_trial(
+    grid_text: str,
+) -> None:
+    rows = section(grid_text, "Best settings").splitlines()
+    assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
+        ["dataset", "batch_size", "num_workers", "samples/s"],
+        ["photos", "64", "4", "1024"],
+        ["photos", "128", "0", "512"],
+        ["photos", "256", "failed", "-"],
+    ]
+
+
+def test_the_report_of_a_grid_lists_failures_and_warnings(grid_text: str) -> None:
+    assert section(grid_text, "Failures").splitlines()[:3] == [
+        "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
+        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
+        "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
+    ]
+    edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
+    assert edge.startswith("- dataset=photos batch_size=64: the best stands at the edge")
+    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
+
+
+def test_an_interrupted_configuration_of_a_grid_has_its_section(grid_text: str) -> None:
+    assert section(grid_text, "dataset=photos batch_size=128").startswith("Stopped: did not finish.")
+
+
+def test_the_tables_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
+    assert grid_text
+    with (grid / "results.csv").open(newline="") as file:
+        trials = [(row["batch_size"], row["num_workers"], row["state"]) for row in csv.DictReader(file)]
+    with (grid / "best.csv").open(newline="") as file:
+        best = [(row["batch_size"], row["num_workers"]) for row in csv.DictReader(file)]
+    assert trials == [
+        ("64", "0", "ok"),
+        ("64", "2", "failed"),
+        ("64", "4", "ok"),
+        ("128", "0", "ok"),
+        ("256", "0", "timeout"),
+        ("256", "1", "failed"),
+    ]
+    assert best == [("64", "4"), ("128", "0"), ("256", "")]
+
+
+def test_best_yaml_of_a_grid_names_each_configuration_and_that_of_each_configuration_is_its_own(
+    grid: Path, grid_text: str
+) -> None:
+    assert grid_text
+    first, second, third = yaml.safe_load((grid / "best.yaml").read_text())
+    assert first == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
+    assert second["loader"]["num_workers"] == 0
+    assert third == {"configuration": {**COLUMNS, "batch_size": 256}, "loader": None}
+    stored = storage.find(grid)
+    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in stored.runs]
+    assert own == [first["loader"], second["loader"], None]
+
+
+def test_a_report_is_rebuilt_from_the_same_files_to_the_same_text_and_files(grid: Path, grid_text: str) -> None:
+    before = files_in(grid)
+    tables = [(grid / name).read_bytes() for name in ("results.csv", "best.csv", "best.yaml")]
+    assert write(grid) == grid_text
+    assert files_in(grid) == before
+    assert [(grid / name).read_bytes() for name in ("results.csv", "best.csv", "best.yaml")] == tables
+
+
+def test_a_report_that_is_rebuilt_shows_what_was_measured_since(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0), stop_reason=""))
+    assert "the search did not finish" in write(folder)
+    picture = (folder / "batch_times.png").read_bytes()
+    storage.save(folder, search_result(trial(0, 8.0), trial(1, 4.0)))
+    text = write(folder)
+    assert "the search did not finish" not in text
+    assert "| photos  | 1  " in text
+    assert (folder / "batch_times.png").read_bytes() != picture
+
+
+def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    folder = store_grid(
+        tmp_path,
+        search_result(trial(0, 8.0), columns={"batch_size": 64}),
+        search_result(columns={"batch_size": 128}, stop_reason=""),
+    )
+    (folder / "batch_size=256").mkdir()
+    (folder / "batch_size=512").mkdir()
+    (folder / "batch_size=512" / "result.json").write_text("{")
+    text = write(folder)
+    assert "batch_size=256" not in text
+    lines = section(text, "Warnings").split("\n\n")[0].splitlines()
+    assert lines[0].startswith(f"- {folder}/batch_size=512/result.json: cannot be read (JSONDecodeError")
+    assert lines[1:] == ["- dataset=photos batch_size=128: the search did not finish; 0 candidates were measured"]
+
+
+def test_a_grid_in_which_nothing_was_measured_has_a_report_without_pictures(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, search_result(failed_trial(0)), search_result(failed_trial(0), columns={"seed": 1}))
+    text = write(folder)
+    assert pictures_of(text) == []
+    assert len(section(text, "Failures").strip().splitlines()) == 2
+
+
+def test_what_people_called_their_data_is_no_markup(tmp_path: Path) -> None:
+    folder = store_grid(
+        tmp_path,
+        search_result(trial(0, 8.0), trial(1, 16.0, notes=("a <b>",)), columns={"dataset": "<script>"}),
+        search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
+    )
+    text = write(folder)
+    assert re.findall(r"<[a-z/]+>", text) == []
+    assert "## dataset=&lt;script>" in text
+    assert "| &lt;script> | 0  " in text
+    assert "| a\\|b        | failed " in text
+    assert "- dataset=&lt;script>: a &lt;b>" in text
+
+
+def test_a_grid_of_different_hosts_is_warned_about_first(tmp_path: Path) -> None:
+    elsewhere = replace(HOST, hostname="node2")
+    folder = store_grid(
+        tmp_path, search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"seed": 1}, host=elsewhere)
+    )
+    assert section(write(folder), "Warnings").startswith("- the configurations were measured on different hosts")
+
+
+def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
+        report.write(tmp_path)
+    assert files_in(tmp_path) == []

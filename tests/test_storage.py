@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import storage
+from nws_sweep.errors import NotARunError
+from nws_sweep.records import BurstKind, SearchResult, TrialState
+from nws_sweep.storage import BatchTime, StoredRun
+from tests.factories import (
+    FACTS,
+    burst,
+    bursts,
+    configuration,
+    endless_trial,
+    failed_trial,
+    measurement,
+    search_result,
+    store_grid,
+    store_run,
+    trial,
+)
+
+
+def without_bursts(result: SearchResult) -> SearchResult:
+    return replace(result, trials=tuple(replace(each, bursts=()) for each in result.trials))
+
+
+def timings_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "timings.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def edit_result(folder: Path, **changes: Any) -> None:
+    path = folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+RESULTS = {
+    "everything measured": search_result(trial(0, 8.0, notes=("one", "two")), trial(2, 0.1 + 0.2), trial(4, 1 / 3)),
+    "failures among it": search_result(failed_trial(0), failed_trial(1, "late", TrialState.TIMEOUT), trial(2, 8.0)),
+    "unknown length": search_result(endless_trial(0, 0.5), facts=replace(FACTS, iterable=True, samples=None)),
+    "no interval": search_result(trial(0, 8.0, measurement=measurement(8.0, batch_s=None, samples_per_s=None))),
+    "nothing measured": search_result(facts=None, stop_reason="", error="no such folder: 'ä, \"b\"'"),
+    "other values": search_result(
+        trial(0, 8.0),
+        configuration=configuration(
+            {"dataset.sizes": [1, 2], "größe": None}, collate_fn={"_target_": "package.pad"}, seed=7
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_is_saved_is_found_again_all_but_the_single_batches(tmp_path: Path, name: str) -> None:
+    folder = store_run(tmp_path, RESULTS[name])
+    stored = storage.find(folder)
+    assert stored.runs == (StoredRun(folder=folder, result=without_bursts(RESULTS[name])),)
+    assert (stored.folder, stored.is_grid, stored.unreadable) == (folder, False, ())
+    assert stored.runs[0].result.configuration.fingerprint == RESULTS[name].configuration.fingerprint
+
+
+def test_saving_again_replaces_what_was_there_and_leaves_only_the_three_files(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0), stop_reason=""))
+    storage.save(folder, search_result(trial(0, 8.0), trial(1, 4.0)))
+    assert [row["num_workers"] for row in timings_of(folder)] == ["0", "1"]
+    assert sorted(path.name for path in folder.iterdir()) == ["batches.csv", "result.json", "timings.csv"]
+
+
+def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst(tmp_path: Path) -> None:
+    ended = burst(batches=2, startup_s=0.25, end_s=0.5)
+    result = search_result(trial(1, 8.0, bursts=(ended,)))
+    data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
+    assert data["schema_version"] == 1
+    assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
+    assert data["trials"][0]["bursts"] == [
+        {
+            "kind": "steady",
+            "batches": 2,
+            "samples": 128,
+            "startup_s": 0.25,
+            "wait_s": 1.5,
+            "consume_s": 0.25,
+            "end_s": 0.5,
+        }
+    ]
+
+
+def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_defined(tmp_path: Path) -> None:
+    odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
+    folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
+    assert (folder / "timings.csv").read_text().splitlines()[0] == (
+        "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
+        "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,cost_s,notes"
+    )
+    measured, failed = timings_of(folder)
+    assert {name: text for name, text in measured.items() if text} == {
+        "num_workers": "2",
+        "startup_s": "4.0",
+        "batch_s": "0.0625",
+        "batch_s_low": "0.046875",
+        "batch_s_high": "0.09375",
+        "samples_per_s": "1024.0",
+        "wait_s": "0.046875",
+        "consume_s": "0.015625",
+        "stall_fraction": "0.75",
+        "epoch_s": "8.0",
+        "state": "ok",
+        "bursts": "5",
+        "cost_s": "1.5",
+        "notes": "one; two",
+    }
+    assert {name: text for name, text in failed.items() if text} == {
+        "num_workers": "4",
+        "state": "out_of_memory",
+        "reason": 'ValueError: "a", b',
+        "bursts": "0",
+        "cost_s": "0.5",
+    }
+
+
+def test_an_unknown_epoch_is_an_empty_cell_and_a_zero_is_a_zero(tmp_path: Path) -> None:
+    zero = trial(0, 64.0, measurement=measurement(64.0, epoch_s=None, stall_fraction=0.0))
+    (row,) = timings_of(store_run(tmp_path, search_result(zero)))
+    assert (row["epoch_s"], row["stall_fraction"]) == ("", "0.0")
+
+
+def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_warm_up(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, bursts=bursts()[2:])))
+    assert storage.read_batches(folder) == [
+        BatchTime(4, 0, 0, True, 0.25, 0.125),
+        BatchTime(4, 0, 1, True, 1.25, 0.125),
+        BatchTime(4, 1, 2, False, 0.25, 0.125),
+        BatchTime(4, 1, 3, False, 1.25, 0.125),
+        BatchTime(4, 1, 4, False, 2.25, 0.125),
+        BatchTime(4, 2, 5, False, 0.25, 0.125),
+        BatchTime(4, 2, 6, False, 1.25, 0.125),
+        BatchTime(4, 2, 7, False, 2.25, 0.125),
+        BatchTime(2, 0, 0, False, 0.25, 0.125),
+        BatchTime(2, 0, 1, False, 1.25, 0.125),
+        BatchTime(2, 0, 2, False, 2.25, 0.125),
+    ]
+
+
+def test_batches_of_a_whole_epoch_count(tmp_path: Path) -> None:
+    epoch = burst(BurstKind.EPOCH, 1, startup_s=0.25, end_s=0.5)
+    folder = store_run(tmp_path, search_result(trial(0, 8.0, bursts=(epoch,))))
+    assert storage.read_batches(folder) == [BatchTime(0, 0, 0, False, 0.25, 0.125)]
+
+
+def test_a_folder_without_batches_has_none(tmp_path: Path) -> None:
+    assert storage.read_batches(tmp_path) == []
+
+
+def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_path: Path) -> None:
+    wide, narrow = (search_result(trial(0, 8.0), columns={"batch_size": size}) for size in (256, 128))
+    folder = store_grid(tmp_path, wide, narrow)
+    (folder / "plots").mkdir()
+    stored = storage.find(folder)
+    assert (stored.is_grid, stored.unreadable) == (True, ())
+    assert [run.result.configuration.columns["batch_size"] for run in stored.runs] == [256, 128]
+    assert [run.folder.parent for run in stored.runs] == [folder, folder]
+
+
+def test_a_configuration_of_a_grid_is_found_as_a_run(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    (inner,) = folder.iterdir()
+    assert storage.find(inner).is_grid is False
+
+
+def test_a_folder_that_does_not_exist_is_not_a_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError) as caught:
+        storage.find(tmp_path / "gone")
+    assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"
+
+
+def test_a_folder_without_results_is_not_a_run(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotARunError) as caught:
+        storage.find(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", '{"schema_version": 1, "conf', "null", "[]", '{"schema_version": 1}', '{"schema_version": "1"}', "\udcff"],
+)
+def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: Path, text: str) -> None:
+    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    garbled = folder / "batch_size=1" / "result.json"
+    garbled.parent.mkdir()
+    garbled.write_bytes(text.encode(errors="surrogateescape"))
+    stored = storage.find(folder)
+    assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
+    (line,) = stored.unreadable
+    assert line.startswith(f"{garbled}: cannot be read (")
+    assert "\n" not in line
+
+
+def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
+    (folder / "result.json").write_text("{")
+    with pytest.raises(NotARunError, match=r"run/result\.json: cannot be read \(JSONDecodeError") as caught:
+        storage.find(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_result_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
+    edit_result(folder, schema_version=2)
+    with pytest.raises(NotARunError, match="schema version 2, this program reads up to 1"):
+        storage.find(folder)
+
+
+def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old and longer")
+    old_mask = os.umask(0o027)
+    try:
+        storage.write_text(path, "ä\r\n")
+    finally:
+        os.umask(old_mask)
+    assert path.read_bytes() == "ä\r\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_when_writing_fails_the_old_content_stays_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        storage.write_text(path, "begun, then \ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Path, target: Path) -> Path:
+        assert (self.read_text(), target.read_text()) == ("new", "old")
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        storage.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "default"),
+        (["axis/batch_size=wide"], "default"),
+        (["pin_memory=true", "batch_size=64"], "batch_size=64,pin_memory=true"),
+        (["axis/batch_size=wide", "batch_size=64"], "batch_size=64"),
+        (["pin_memory=False", "dataset.name=Truest", "seed=None"], "dataset.name=Truest,pin_memory=false,seed=none"),
+        (["+consumer.ms=5", "~seed", "dataset.ids=[1,2]"], "+consumer.ms=5,dataset.ids=[1,2],~seed"),
+    ],
+)
+def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides: list[str], name: str) -> None:
+    assert storage.folder_name(overrides) == name
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stem"),
+    [
+        ("path=/data/a b", "path=_data_a_b", "path=_data_a_b"),
+        ("path=a/b", "path=a b", "path=a_b"),
+        ("name=<x>", 'name="x"', "name=_x_"),
+    ],
+)
+def test_what_does_not_belong_into_a_name_is_replaced_and_a_hash_keeps_it_unique(
+    first: str, second: str, stem: str
+) -> None:
+    names = {storage.folder_name([first]), storage.folder_name([second])}
+    assert len(names) == 2
+    assert all(name == stem or (name.startswith(f"{stem}-") and len(name) == len(stem) + 9) for name in names)
+    assert storage.folder_name([first]) != stem
+
+
+@pytest.mark.parametrize("letter", ["x", "大"])
+def test_a_name_too_long_for_a_file_system_is_cut_and_stays_unique(tmp_path: Path, letter: str) -> None:
+    names = {storage.folder_name([f"dataset.path={letter * 400}{end}"]) for end in "ab"}
+    assert len(names) == 2
+    for name in names:
+        assert name.startswith(f"dataset.path={letter * 10}")
+        (tmp_path / name).mkdir()
+
+
+@pytest.mark.parametrize("override", ["..", ".", "../../etc", "../x=1", ".hidden=1", "a=/etc/passwd", "a=b/../../c"])
+def test_no_override_leads_out_of_the_grid_or_hides_its_folder(tmp_path: Path, override: str) -> None:
+    name = storage.folder_name([override])
+    folder = tmp_path / name
+    assert folder.resolve().parent == tmp_path.resolve()
+    assert not name.startswith(".")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.strategies import STRATEGIES, Exhaustive, Measure, Observation, Patience, Stop, Strategy, make
+from tests.factories import search_rules
+
+Costs = Mapping[int, float | None]
+
+
+def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
+    """The candidates in the order of measuring, and why the search stopped."""
+    observations: list[Observation] = []
+    while isinstance(decision := strategy.decide(observations), Measure):
+        observations.append(Observation(decision.num_workers, costs[decision.num_workers]))
+    return [observation.num_workers for observation in observations], decision.reason
+
+
+def patience(maximum_patience: int, costs: Costs) -> tuple[list[int], str]:
+    return search(Patience(candidates=tuple(costs), maximum_patience=maximum_patience), costs)
+
+
+def test_exhaustive_measures_every_candidate_in_order_whatever_it_costs() -> None:
+    costs = {0: 1.0, 2: 5.0, 4: None, 8: 9.0}
+    assert search(Exhaustive(candidates=(0, 2, 4, 8)), costs) == ([0, 2, 4, 8], "all 4 candidates were measured")
+
+
+def test_patience_stops_when_one_more_than_its_number_has_not_improved() -> None:
+    costs = {0: 9.0, 1: 5.0, 2: 6.0, 3: 6.0, 4: 6.0, 5: 6.0, 6: 1.0}
+    assert patience(3, costs) == (
+        [0, 1, 2, 3, 4, 5],
+        "4 candidates after num_workers=1 did not improve on it (patience 3)",
+    )
+
+
+def test_patience_of_zero_stops_at_the_first_candidate_that_does_not_improve() -> None:
+    costs = {0: 9.0, 1: 5.0, 2: 6.0, 3: 1.0}
+    assert patience(0, costs) == ([0, 1, 2], "1 candidates after num_workers=1 did not improve on it (patience 0)")
+
+
+def test_an_improvement_however_small_starts_the_count_anew() -> None:
+    costs = {0: 9.0, 1: 9.5, 2: 8.999, 3: 9.5, 4: 9.5, 5: 1.0}
+    assert patience(1, costs) == (
+        [0, 1, 2, 3, 4],
+        "2 candidates after num_workers=2 did not improve on it (patience 1)",
+    )
+
+
+def test_better_than_the_one_before_but_not_than_the_best_is_no_improvement() -> None:
+    costs = {0: 3.0, 1: 9.0, 2: 8.0, 3: 7.0, 4: 1.0}
+    assert patience(2, costs)[0] == [0, 1, 2, 3]
+
+
+def test_an_equal_cost_is_no_improvement() -> None:
+    costs = {0: 4.0, 1: 4.0, 2: 4.0, 3: 1.0}
+    assert patience(1, costs) == ([0, 1, 2], "2 candidates after num_workers=0 did not improve on it (patience 1)")
+
+
+def test_a_failed_candidate_has_not_improved() -> None:
+    costs = {0: 4.0, 1: None, 2: None, 3: 1.0}
+    assert patience(1, costs) == ([0, 1, 2], "2 candidates after num_workers=0 did not improve on it (patience 1)")
+
+
+def test_a_failed_candidate_between_improvements_is_borne() -> None:
+    costs = {0: None, 1: 4.0, 2: None, 3: 2.0}
+    assert patience(1, costs) == ([0, 1, 2, 3], "all 4 candidates were measured within patience 1")
+
+
+def test_when_all_candidates_fail_patience_runs_out_and_none_is_named_as_the_best() -> None:
+    costs = {0: None, 1: None, 2: None, 3: None}
+    assert patience(1, costs) == ([0, 1], "2 candidates could not be measured (patience 1)")
+
+
+def test_running_out_of_candidates_ends_the_search_too() -> None:
+    costs = {0: 4.0, 1: 3.0, 2: 2.0}
+    assert patience(3, costs) == ([0, 1, 2], "all 3 candidates were measured within patience 3")
+
+
+def test_a_single_candidate_is_measured_once() -> None:
+    assert patience(0, {4: 2.0}) == ([4], "all 1 candidates were measured within patience 0")
+    assert search(Exhaustive(candidates=(4,)), {4: None}) == ([4], "all 1 candidates were measured")
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_new_strategy_that_is_shown_what_was_observed_goes_on_where_the_search_was(name: str) -> None:
+    costs: Costs = {0: 9.0, 1: 5.0, 2: None, 3: 6.0, 4: 1.0}
+    rules = search_rules(tuple(costs), strategy=name, maximum_patience=1)
+    order, reason = search(make(rules), costs)
+    observed = [Observation(candidate, costs[candidate]) for candidate in order]
+    resumed = [make(rules).decide(observed[:count]) for count in range(len(observed) + 1)]
+    assert resumed == [*map(Measure, order), Stop(reason)]
+
+
+def test_rules_are_handed_to_the_strategy_that_they_name() -> None:
+    assert make(search_rules((0, 3), strategy="exhaustive")) == Exhaustive(candidates=(0, 3))
+    rules = search_rules((0, 3), strategy="patience", maximum_patience=2)
+    assert make(rules) == Patience(candidates=(0, 3), maximum_patience=2)
+
+
+def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"^search\.strategy=magic: allowed are exhaustive, patience$"):
+        make(search_rules(strategy="magic"))

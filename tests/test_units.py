@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from nws_sweep import units
+from nws_sweep.records import Estimate
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0.0, "0.00 µs"),
+        (0.0000123, "12.3 µs"),
+        (0.00123, "1.23 ms"),
+        (0.0456, "45.6 ms"),
+        (0.789, "789 ms"),
+        (1.0, "1.00 s"),
+        (23.45, "23.4 s"),
+        (119.0, "119 s"),
+        (120.0, "2.00 min"),
+        (7200.0, "120 min"),
+    ],
+)
+def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0009999, "1.00 ms"), (0.9999, "1.00 s"), (119.9, "2.00 min")])
+def test_seconds_that_round_up_to_the_next_unit_are_shown_in_it(value: float, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (0.00512, "0.00512"), (0.5, "0.500"), (1.234, "1.23"), (9.999, "10.0"), (99.96, "100"),
+     (12345.6, "12346")],
+)  # fmt: skip
+def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(value: float, text: str) -> None:
+    assert units.three_digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (None, "-"),
+        (Estimate(value=0.5, low=None, high=None, n=2), "500 ms"),
+        (Estimate(value=1.0, low=0.97, high=1.035, n=5), "1.00 s ±3.2 %"),
+        (Estimate(value=0.5, low=0.375, high=0.75, n=5), "500 ms ±38 %"),
+    ],
+)
+def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate | None, text: str) -> None:
+    assert units.interval(estimate) == text
+
+
+def test_rates_gains_and_shares_have_their_signs_and_a_dash_for_nothing() -> None:
+    assert (units.per_second(512.4), units.ratio(1.944), units.share(0.754)) == ("512", "1.94x", "75 %")
+    assert (units.per_second(None), units.ratio(None), units.share(None)) == ("-", "-", "-")

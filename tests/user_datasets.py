@@ -1,0 +1,120 @@
+"""Datasets that users write, good and bad; arms import them by path."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+
+class Plain(Dataset[torch.Tensor]):
+    def __init__(self, length: int = 64) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(index)
+
+
+class Stream(IterableDataset[int]):
+    """Without a length; each worker gives every sample of its own share."""
+
+    def __init__(self, length: int = 64) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        return iter(range(first, self.length, step))
+
+
+class SizedStream(Stream):
+    def __len__(self) -> int:
+        return self.length
+
+
+class ParentPid(Plain):
+    """Samples tell which process started the one that loads them."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(os.getppid())
+
+
+class Raises(Plain):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 40:
+            raise ValueError("bad sample 40")
+        return super().__getitem__(index)
+
+
+class RaisesWithWorkers(Plain):
+    """Fails with exactly so many workers."""
+
+    def __init__(self, length: int, num_workers: int) -> None:
+        super().__init__(length)
+        self.num_workers = num_workers
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers == self.num_workers:
+            raise ValueError(f"no good with {self.num_workers} workers")
+        return super().__getitem__(index)
+
+
+class Killed(Plain):
+    """The process that loads sample 40 is killed."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+class Exits(Plain):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        sys.exit(3)
+
+
+class Hangs(Plain):
+    """Never gives a sample, and ignores whatever signal can be ignored."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if get_worker_info() is not None or number != signal.SIGHUP:
+                signal.signal(number, signal.SIG_IGN)
+        while True:
+            time.sleep(60)
+
+
+class Talks(Plain):
+    def __init__(self, length: int = 64) -> None:
+        super().__init__(length)
+        print("hello from the dataset")
+        warnings.warn("this dataset is old", stacklevel=1)
+
+
+class DiesWhenMade:
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def not_a_dataset() -> int:
+    return 7
+
+
+def ragged(samples: list[Any]) -> torch.Tensor:
+    """A collate_fn: as many rows as samples."""
+    return torch.zeros(len(samples), 3)
+
+
+def broken_collate(samples: list[Any]) -> Any:
+    raise KeyError("label")
