@@ -25,7 +25,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from nws_sweep import arms, config, grid, host, storage
-from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.records import ArmSpec, Configuration, SearchResult
 from nws_sweep.runner import search
@@ -83,8 +83,11 @@ def run() -> int:
         interrupted = True
     if current.plan is None:  # --help, --cfg and the like
         return 130 if interrupted else 0
-    status = conclude(Path(current.plan.folder), current.view)
-    return 130 if interrupted else status
+    if interrupted:
+        with contextlib.suppress(NotARunError):  # nothing was begun
+            conclude(Path(current.plan.folder), current.view)
+        return 130
+    return conclude(Path(current.plan.folder), current.view)
 
 
 def conclude(folder: Path, view: View) -> int:

@@ -92,6 +92,7 @@ def main(connection: Connection, spec: ArmSpec) -> None:
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     _die_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
     multiprocessing.set_start_method(spec.start_method, force=True)

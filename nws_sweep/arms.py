@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,22 +138,24 @@ class Arm:
         Forked workers leave nothing behind when they are killed. Spawned ones share named semaphores, which the arm
         must give back.
         """
+        if self._process.pid is None:  # interrupted before it began
+            return
         if self._leaves_semaphores:
             with contextlib.suppress(OSError):
                 self._connection.send(None)
                 wait([self._process.sentinel], _ORDERLY_END_S)
-        self.kill()
+        with _uninterrupted():
+            self._kill(self._process.pid)
 
-    def kill(self) -> None:
-        """Kills the arm and all that descends from it, and waits until they are gone."""
-        family = _descendants(self._process.pid)
+    def _kill(self, pid: int) -> None:
+        family = _descendants(pid)
         self._connection.close()
         with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-            os.killpg(self._process.pid or 0, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
         self._process.kill()
         self._process.join(_KILLED_PROCESSES_GONE_S)
         _end(family)
-        _remove_shared_memory([self._process.pid or 0, *(process.pid for process in family)])
+        _remove_shared_memory([pid, *(process.pid for process in family)])
 
 
 @contextlib.contextmanager
@@ -174,11 +177,12 @@ def start(
     context = _context(spec.dataset)
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
-    with _without_main():
-        process.start()
-    theirs.close()
     arm = Arm(process, ours, timeout_s, on_progress)
     try:
+        # Ctrl-C in the middle of a start would leave the fork server with half a message, on which it dies loudly.
+        with _uninterrupted(), _without_main():
+            process.start()
+        theirs.close()
         arm.prepare()
         yield arm
     finally:
@@ -197,7 +201,22 @@ def _context(dataset: Mapping[str, Any]) -> Any:
     context = multiprocessing.get_context("forkserver")
     modules = {target.rpartition(".")[0] for target in _targets(dataset) if target.startswith(_PRELOADABLE)}
     context.set_forkserver_preload(["nws_sweep.arm_process", "hydra.utils", *sorted(modules)])
+    _start_fork_server()
     return context
+
+
+def _start_fork_server() -> None:
+    """Starts it deaf to Ctrl-C, unless it runs: by itself it is so only after importing torch, and would die before."""
+    from multiprocessing import forkserver  # not on every platform
+
+    if threading.current_thread() is not threading.main_thread():
+        forkserver.ensure_running()
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 def _targets(node: Any) -> Iterator[str]:
@@ -224,7 +243,23 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _descendants(pid: int | None) -> list[psutil.Process]:
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Holds back Ctrl-C until the block is done. Only the main thread is ever interrupted by it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if received:
+            raise KeyboardInterrupt
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
     import psutil
 
     try:

@@ -9,26 +9,23 @@ from nws_sweep import formats, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.records import Trial
 
-COMPARISON_PLOT = "time_vs_num_workers.png"
-BEST_PLOT = "best_per_configuration.png"
-BATCHES_PLOT = "batch_times.png"
-
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
     """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
 
     Returns:
-        What was found, and the files written, the report first.
+        What was found, and the files written, the report first; of a grid without those of single configurations.
 
     Raises:
         NotARunError: If the folder is neither.
     """
     summary = summarise(storage.find(folder))
-    pictures = [*_write_comparison(summary), *_write_batch_plots(summary)]
+    comparisons = list(_write_comparison(summary))
+    timelines = list(_write_batch_plots(summary))
     tables = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
-    storage.write_text(report, markdown(summary, [path.relative_to(folder) for path in pictures]))
-    return summary, [report, *tables, *pictures]
+    storage.write_text(report, markdown(summary, [path.relative_to(folder) for path in comparisons]))
+    return summary, [report, *tables, *comparisons, *([] if summary.stored.is_grid else timelines)]
 
 
 def _write_comparison(summary: Summary) -> Iterator[Path]:
@@ -37,11 +34,11 @@ def _write_comparison(summary: Summary) -> Iterator[Path]:
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
     folder.mkdir(exist_ok=True)
     if panels := plots.comparisons(summary):
-        plots.save(plots.draw_comparison(panels, "Time against num_workers"), folder / COMPARISON_PLOT)
-        yield folder / COMPARISON_PLOT
+        plots.save(plots.draw_comparison(panels, "Time against num_workers"), folder / storage.COMPARISON_PLOT)
+        yield folder / storage.COMPARISON_PLOT
     if summary.stored.is_grid and (bars := plots.bars(summary)):
-        plots.save(plots.draw_bars(bars, "Best setting per configuration"), folder / BEST_PLOT)
-        yield folder / BEST_PLOT
+        plots.save(plots.draw_bars(bars, "Best setting per configuration"), folder / storage.BEST_PLOT)
+        yield folder / storage.BEST_PLOT
 
 
 def _write_batch_plots(summary: Summary) -> Iterator[Path]:
@@ -50,7 +47,7 @@ def _write_batch_plots(summary: Summary) -> Iterator[Path]:
 
     for configuration in summary.configurations:
         run_folder = configuration.run.folder
-        picture = run_folder / BATCHES_PLOT
+        picture = run_folder / storage.BATCHES_PLOT
         if not _is_newer(picture, run_folder / storage.BATCHES):
             lines = plots.timelines(storage.read_batches(run_folder))
             if not lines:
@@ -88,20 +85,16 @@ def _write_best(summary: Summary) -> Iterator[Path]:
 
 
 def markdown(summary: Summary, pictures: Iterable[Path]) -> str:
-    """The report as Markdown."""
+    """The report as Markdown, with the pictures that concern all configurations, relative to its folder."""
     sections = [
         f"# {_escaped(summary.title)}",
         "## Best settings\n\n" + formats.as_markdown_table(summary),
         *_lists(summary),
-        *(f"![{path.stem.replace('_', ' ')}]({path.as_posix()})" for path in pictures if _is_common(path)),
+        *(f"![{path.stem.replace('_', ' ')}]({path.as_posix()})" for path in pictures),
         *(_configuration_section(c, summary) for c in summary.configurations),
         _host_section(summary),
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
-
-
-def _is_common(path: Path) -> bool:
-    return path.name != BATCHES_PLOT
 
 
 def _lists(summary: Summary) -> Iterator[str]:
@@ -119,7 +112,7 @@ def _escaped(text: str) -> str:
 def _configuration_section(configuration: ConfigurationSummary, summary: Summary) -> str:
     result = configuration.run.result
     relative = configuration.run.folder.relative_to(summary.stored.folder)
-    picture = relative / BATCHES_PLOT
+    picture = relative / storage.BATCHES_PLOT
     parts = [
         f"## {_escaped(configuration.label)}",
         f"Stopped: {result.stop_reason or 'did not finish'}. The search took {units.seconds(result.cost_s)}.",
@@ -127,7 +120,7 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     ]
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")
-    if (configuration.run.folder / BATCHES_PLOT).is_file():
+    if (configuration.run.folder / storage.BATCHES_PLOT).is_file():
         parts.append(f"![per-batch times](<{picture.as_posix()}>)")
     return "\n\n".join(part.strip() for part in parts)
 

@@ -43,6 +43,9 @@ GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
 PLOTS = "plots"
+COMPARISON_PLOT = "time_vs_num_workers.png"
+BEST_PLOT = "best_per_configuration.png"
+BATCHES_PLOT = "batch_times.png"
 
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.

@@ -40,7 +40,7 @@ class SimulatedLoader:
         end_s: Seconds that the end of an epoch takes.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         clock: FakeClock,
         batches: int,

@@ -85,7 +85,7 @@ def test_the_workers_start_method_can_be_chosen(context: str) -> None:
 
 @pytest.mark.parametrize(("num_workers", "where"), [(0, ""), (2, " (in a worker)")])
 def test_a_sample_that_raises_is_the_reason(num_workers: int, where: str) -> None:
-    with pytest.raises(TrialError, match="^ValueError: bad sample 40") as caught:
+    with pytest.raises(TrialError, match=r"^ValueError: bad sample 40") as caught:
         one_epoch(spec("Raises"), settings(num_workers))
     assert str(caught.value) == f"ValueError: bad sample 40{where}"
 

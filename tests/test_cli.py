@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 from PIL import Image
+
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")

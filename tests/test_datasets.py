@@ -133,7 +133,7 @@ def test_tensor_is_in_memory_in_the_shape_asked_for() -> None:
     sample, label = tensor(length=5, shape=[3, 2], classes=4)[4]
     assert (sample.shape, sample.dtype) == (torch.Size([3, 2]), torch.float32)
     assert 0 <= label < 4
-    with pytest.raises(DatasetError, match="dataset.length=0"):
+    with pytest.raises(DatasetError, match=r"dataset\.length=0"):
         tensor(length=0)
 
 

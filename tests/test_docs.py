@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.conftest import ROOT, Command
-from tests.factories import search_result, store_grid, trial
 
 from nws_sweep import __version__, config, storage
+from tests.conftest import ROOT, Command
+from tests.factories import search_result, store_grid, trial
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,7 +29,7 @@ def commands() -> list[str]:
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command with little to measure; only values that the document leaves open are given."""
     text = " ".join(arguments)
-    if arguments[:1] and arguments[0] in ("report", "best") or "--" in text:
+    if (arguments[:1] and arguments[0] in ("report", "best")) or "--" in text:
         return arguments
     if "experiment=batch_timeline" in text:
         return [*arguments, "dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"]

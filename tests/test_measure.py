@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.fakes import FakeClock, SimulatedLoader
 
 from nws_sweep.measure import LoaderSession, batch_length
 from nws_sweep.records import BurstKind, BurstRequest
+from tests.fakes import FakeClock, SimulatedLoader
 
 STEADY = BurstRequest(kind=BurstKind.STEADY)
 EPOCH = BurstRequest(kind=BurstKind.EPOCH)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # one environment, changed step by step
@@ -66,6 +67,10 @@ def check_start(command: Sequence[str | Path], cwd: Path, tmp_path: Path) -> Non
     assert "num_workers" in run([*command, "best", folder], cwd)
 
 
+def start_by(way: str, python: Path) -> list[str]:
+    return [str(python), "-m", "nws_sweep"] if way == "module" else [str(python.with_name("nws-sweep"))]
+
+
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
     folder = tmp_path / "a folder elsewhere"
@@ -78,30 +83,28 @@ def elsewhere(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("by", ["module", "script"])
 def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path, by: str) -> None:
-    command = [python, "-m", "nws_sweep"] if by == "module" else [python.with_name("nws-sweep")]
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
-    check_start(command, elsewhere, tmp_path)
+    check_start(start_by(by, python), elsewhere, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def editable(python: Path, checkout: Path) -> Path:
-    install = [UV, "pip", "install", "--quiet", "--python", python, "--no-deps", "--no-build-isolation"]
+    install = [str(UV), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--no-build-isolation"]
     run([UV, "pip", "install", "--quiet", "--python", python, "setuptools>=77"], checkout)
-    run([*install, "--editable", checkout], checkout)
+    run([*install, "--editable", str(checkout)], checkout)
     return python
 
 
 @pytest.mark.parametrize(("by", "where"), [("module", "elsewhere"), ("script", "elsewhere"), ("module", "checkout")])
-def test_an_editable_install_starts_from_anywhere(  # noqa: PLR0913
+def test_an_editable_install_starts_from_anywhere(
     editable: Path, checkout: Path, elsewhere: Path, tmp_path: Path, by: str, where: str
 ) -> None:
     cwd = elsewhere if where == "elsewhere" else checkout
     found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], cwd)
     assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
-    command = [editable, "-m", "nws_sweep"] if by == "module" else [editable.with_name("nws-sweep")]
-    check_start(command, cwd, tmp_path)
+    check_start(start_by(by, editable), cwd, tmp_path)
 
 
 def test_an_uninstalled_checkout_starts_from_its_own_folder(editable: Path, checkout: Path, tmp_path: Path) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
-    check_start([editable, "-m", "nws_sweep"], checkout, tmp_path)
+    check_start(start_by("module", editable), checkout, tmp_path)

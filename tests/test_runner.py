@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.fakes import FailingArm, FakeArm, FakeClock, SimulatedLoader, arm_factory
 
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.records import (
@@ -16,6 +15,7 @@ from nws_sweep.records import (
     TrialState,
 )
 from nws_sweep.runner import run_trial, search
+from tests.fakes import FailingArm, FakeArm, FakeClock, SimulatedLoader, arm_factory
 
 HOST = Host(
     hostname="here", platform="p", cpu_model="c", cpu_count=4, usable_cpus=4, memory_bytes=1, python="3", torch="2",

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes import FakeArm, FakeClock, SimulatedLoader
 
 from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules
 from nws_sweep.trial import next_request, summarise
+from tests.fakes import FakeArm, FakeClock, SimulatedLoader
 
 RULES = MeasureRules(bursts=3, seconds=30.0, max_seconds=1000.0)
 
@@ -24,7 +24,7 @@ def run(
     return bursts, summarise(bursts, chosen, arm.batches_per_epoch)
 
 
-def simulate(  # noqa: PLR0913
+def simulate(
     num_workers: int,
     *,
     make_s: float = 1.0,
