@@ -133,6 +133,7 @@ def _check_writable(folder: Path) -> None:
 def _check_datasets(shown: list[Configuration], view: View) -> None:
     """Makes each distinct dataset once: what is missing is told, downloaded or made before the first trial."""
     distinct = {repr(configuration.dataset): configuration for configuration in shown}
+    arms.preload(configuration.dataset for configuration in distinct.values())
     for configuration in distinct.values():
         view.status(f"preparing dataset {configuration.columns['dataset']}")
         with arms.start(_spec(configuration), on_progress=view.status):

@@ -9,29 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import sys
-import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nws_sweep import processes
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
 
-if TYPE_CHECKING:
-    import psutil
-
 # Modules whose import is slow and known to be harmless; a user's own are imported in the arm.
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
-_KILLED_PROCESSES_GONE_S = 5.0
+_HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
-_POLL_S = 0.002
 
 
 class Arm:
@@ -55,7 +49,7 @@ class Arm:
         self._connection = connection
         self._timeout_s = timeout_s
         self._on_progress = on_progress
-        self._kernel_kills = _out_of_memory_kills()
+        self._kernel_kills = processes.out_of_memory_kills()
         self._leaves_semaphores = False
         self.batches_per_epoch: int | None = None
 
@@ -118,7 +112,7 @@ class Arm:
         raise TrialTimeout(f"no answer within measure.timeout_s={timeout_s:g} s; the candidate was killed")
 
     def _death(self) -> TrialError:
-        self._process.join(_KILLED_PROCESSES_GONE_S)
+        self._process.join(processes.GONE_WITHIN_S)
         code = self._process.exitcode
         if code is None or code >= 0:
             return TrialError(f"the loading process ended with exit status {code}")
@@ -126,7 +120,7 @@ class Arm:
         return self._failure(f"the loading process was killed by {name}")
 
     def _failure(self, reason: str) -> TrialError:
-        if _out_of_memory_kills() > self._kernel_kills:
+        if processes.out_of_memory_kills() > self._kernel_kills:
             return TrialOutOfMemory(f"{reason} (the kernel killed a process for want of memory)")
         if "Bus error" in reason or "SIGBUS" in reason:
             return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")
@@ -144,18 +138,9 @@ class Arm:
             with contextlib.suppress(OSError):
                 self._connection.send(None)
                 wait([self._process.sentinel], _ORDERLY_END_S)
-        with _uninterrupted():
-            self._kill(self._process.pid)
-
-    def _kill(self, pid: int) -> None:
-        family = _descendants(pid)
-        self._connection.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-            os.killpg(pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.join(_KILLED_PROCESSES_GONE_S)
-        _end(family)
-        _remove_shared_memory([pid, *(process.pid for process in family)])
+        with processes.uninterrupted():
+            self._connection.close()
+            processes.end_tree(self._process)
 
 
 @contextlib.contextmanager
@@ -174,13 +159,14 @@ def start(
         ConfigurationError: If the consumer or the collate_fn cannot be made.
         TrialError: If the process died while making them.
     """
-    context = _context(spec.dataset)
+    preload([spec.dataset])
+    context: Any = multiprocessing.get_context("forkserver" if _HAS_FORK_SERVER else "spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
     arm = Arm(process, ours, timeout_s, on_progress)
     try:
         # Ctrl-C in the middle of a start would leave the fork server with half a message, on which it dies loudly.
-        with _uninterrupted(), _without_main():
+        with processes.uninterrupted(), _without_main():
             process.start()
         theirs.close()
         arm.prepare()
@@ -195,28 +181,19 @@ def _run(connection: Connection, spec: ArmSpec) -> None:
     main(connection, spec)
 
 
-def _context(dataset: Mapping[str, Any]) -> Any:
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    modules = {target.rpartition(".")[0] for target in _targets(dataset) if target.startswith(_PRELOADABLE)}
-    context.set_forkserver_preload(["nws_sweep.arm_process", "hydra.utils", *sorted(modules)])
-    _start_fork_server()
-    return context
+def preload(datasets: Iterable[Mapping[str, Any]]) -> None:
+    """Starts the server that arms are forked from, with what these datasets will import; later calls change nothing.
 
-
-def _start_fork_server() -> None:
-    """Starts it deaf to Ctrl-C, unless it runs: by itself it is so only after importing torch, and would die before."""
-    from multiprocessing import forkserver  # not on every platform
-
-    if threading.current_thread() is not threading.main_thread():
-        forkserver.ensure_running()
+    Args:
+        datasets: Datasets as Hydra instantiates them; all that are going to be measured.
+    """
+    if not _HAS_FORK_SERVER:
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    targets = {target for dataset in datasets for target in _targets(dataset)}
+    modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["nws_sweep.arm_process", "hydra.utils", *sorted(modules)])
+    processes.start_fork_server()
 
 
 def _targets(node: Any) -> Iterator[str]:
@@ -241,69 +218,3 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C until the block is done. Only the main thread is ever interrupted by it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-        if received:
-            raise KeyboardInterrupt
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    import psutil
-
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _end(family: Sequence[psutil.Process]) -> None:
-    """Kills those that left the arm's process group, and waits until all are dead.
-
-    A dead process whose parent is gone stays a zombie until init takes notice, which takes seconds in some containers:
-    it holds no memory and runs no more, so that is not waited for.
-    """
-    import psutil
-
-    for process in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    deadline = time.monotonic() + _KILLED_PROCESSES_GONE_S
-    while any(_is_alive(process) for process in family) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    import psutil
-
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _remove_shared_memory(pids: Sequence[int]) -> None:
-    """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
-    for pid in pids:
-        for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
-            segment.unlink(missing_ok=True)
-
-
-def _out_of_memory_kills() -> int:
-    """How often the kernel has killed a process for want of memory since it started, 0 where it does not say."""
-    try:
-        counters = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)

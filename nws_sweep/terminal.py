@@ -37,6 +37,7 @@ class View:
             TimeRemainingColumn(),
             console=self._console,
             transient=True,
+            refresh_per_second=4,  # drawing takes CPU time from what is measured
             disable=not self._console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None)

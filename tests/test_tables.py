@@ -4,6 +4,7 @@ import csv
 import io
 
 import pandas as pd
+import pytest
 
 from nws_sweep import storage, tables
 from nws_sweep.analysis import Summary
@@ -105,7 +106,7 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     assert first["persistent_workers"] is True
     assert first["epoch_s"] == 4.0625
     assert (first["batch_s_low"], first["batch_s_high"]) == (0.75 * 4.0625 / 128, 1.5 * 4.0625 / 128)
-    assert first["gain_over_cpu_count"] == 4.0 / 4.0625
+    assert first["gain_over_cpu_count"] == pytest.approx(4.0 / 4.0625)
     assert first["fastest_num_workers"] == 8
     assert pd.isna(first["gain_over_zero"])
     assert first["stop_reason"] == "all 4 candidates were measured"

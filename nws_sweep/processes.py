@@ -1,0 +1,118 @@
+"""Processes as the operating system knows them: signals, groups, what a dead one leaves behind.
+
+What a platform lacks is guarded here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+GONE_WITHIN_S = 5.0
+_POLL_S = 0.002
+
+
+def start_fork_server() -> None:
+    """Starts it deaf to Ctrl-C, unless it runs: by itself it is so only after importing torch, and would die before."""
+    from multiprocessing import forkserver  # not on every platform
+
+    if threading.current_thread() is not threading.main_thread():
+        forkserver.ensure_running()
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Holds back Ctrl-C until the block is done. Only the main thread is ever interrupted by it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if received:
+            raise KeyboardInterrupt
+
+
+def end_tree(process: BaseProcess) -> None:
+    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
+
+    Args:
+        process: A child that leads a process group of its own (or has not come to that yet).
+    """
+    pid = process.pid or 0
+    family = _descendants(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
+        os.killpg(pid, signal.SIGKILL)
+    process.kill()
+    process.join(GONE_WITHIN_S)
+    _kill(family)
+    _remove_shared_memory([pid, *(member.pid for member in family)])
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    import psutil
+
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(family: Sequence[psutil.Process]) -> None:
+    """Kills those that left the arm's process group, and waits until all are dead.
+
+    A dead process whose parent is gone stays a zombie until init takes notice, which takes seconds in some containers:
+    it holds no memory and runs no more, so that is not waited for.
+    """
+    import psutil
+
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while any(_is_alive(process) for process in family) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _remove_shared_memory(pids: Sequence[int]) -> None:
+    """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
+    for pid in pids:
+        for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
+            segment.unlink(missing_ok=True)
+
+
+def out_of_memory_kills() -> int:
+    """How often the kernel has killed a process for want of memory since it started, 0 where it does not say."""
+    try:
+        counters = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)
