@@ -25,7 +25,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from nws_sweep import arms, config, grid, host, storage
-from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError, one_line
+from nws_sweep.errors import ConfigurationError, DatasetError, NotARunError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.records import ArmSpec, Configuration, SearchResult
 from nws_sweep.runner import search
@@ -131,13 +131,17 @@ def _check_writable(folder: Path) -> None:
 
 
 def _check_datasets(shown: list[Configuration], view: View) -> None:
-    """Makes each distinct dataset once: what is missing is told, downloaded or made before the first trial."""
-    distinct = {repr(configuration.dataset): configuration for configuration in shown}
+    """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
+    distinct = {repr((c.dataset, c.consumer, c.collate_fn)): c for c in shown}
     arms.preload(configuration.dataset for configuration in distinct.values())
     for configuration in distinct.values():
-        view.status(f"preparing dataset {configuration.columns['dataset']}")
-        with arms.start(_spec(configuration), on_progress=view.status):
-            pass
+        name = configuration.columns["dataset"]
+        view.status(f"preparing dataset {name}")
+        try:
+            with arms.start(_spec(configuration), on_progress=view.status):
+                pass
+        except TrialError as error:
+            raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
 def task(composed: DictConfig) -> None:

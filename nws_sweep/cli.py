@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nws_sweep.errors import NwsSweepError, TrialError
+from nws_sweep.errors import NwsSweepError
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
         return command(arguments[1:]) if command else sweep(arguments)
     except (NwsSweepError, OSError) as error:
         print(f"nws_sweep: {error}", file=sys.stderr)
-        return 1 if isinstance(error, TrialError) else WRONG_USAGE
+        return WRONG_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -64,6 +64,14 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: not a folder"),
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
+        (
+            ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
+            "dataset DiesWhenMade cannot be made: the loading process was killed by SIGKILL",
+        ),
+        (
+            ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
+            "consumer nws_sweep.consumers.",
+        ),
     ],
 )
 def test_a_dataset_without_anything_to_load_starts_nothing(
