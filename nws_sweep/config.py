@@ -16,8 +16,8 @@ from typing import Any, cast, get_type_hints
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from nws_sweep.cores import usable_cpus
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.host import usable_cpus
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.storage import folder_name
 from nws_sweep.strategies import STRATEGIES

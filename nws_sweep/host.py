@@ -8,17 +8,8 @@ import socket
 from pathlib import Path
 
 from nws_sweep import __version__
+from nws_sweep.cores import usable_cpus
 from nws_sweep.records import Host
-
-
-def usable_cpus() -> int:
-    """CPUs that this process may run on (its affinity where the system has one), at least 1.
-
-    ``os.cpu_count()`` counts the machine's, also where a container or a batch system grants fewer.
-    """
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def describe() -> Host:

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import config, host
+from nws_sweep import config, cores
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.explain import explain
 from nws_sweep.records import Configuration
@@ -46,8 +46,8 @@ def test_the_defaults_are_those_of_the_readme() -> None:
     }  # fmt: skip
     assert found.search.strategy == "patience"
     assert found.search.maximum_patience == 3
-    assert found.search.candidates == tuple(range(2 * host.usable_cpus() + 1))
-    assert found.search.reference == host.usable_cpus()
+    assert found.search.candidates == tuple(range(2 * cores.usable_cpus() + 1))
+    assert found.search.reference == cores.usable_cpus()
     assert found.loader.shuffle
 
 
@@ -189,7 +189,7 @@ def test_every_option_of_the_other_groups_composes(group: str) -> None:
 def test_the_experiments_are_what_they_say() -> None:
     full = configured("experiment=full_search")
     assert (full.dataset["_target_"], full.measure.mode) == ("nws_sweep.datasets.vision.cifar10", "epoch")
-    assert full.search.candidates == tuple(range(host.usable_cpus() + 1))
+    assert full.search.candidates == tuple(range(cores.usable_cpus() + 1))
     timeline = configured("experiment=batch_timeline")
     assert timeline.search.candidates == (0, 1, 2, 3, 4)
     assert timeline.consumer["seconds_per_batch"] * 4 == timeline.dataset["seconds_per_sample"]

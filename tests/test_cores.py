@@ -1,0 +1,89 @@
+"""Made-up control groups: what a process may use where the machine has more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nws_sweep import cores
+
+
+def control_groups(root: Path, own: str, files: dict[str, str]) -> Path:
+    """A root with /proc/self/cgroup and files below /sys/fs/cgroup."""
+    for name, text in {
+        "proc/self/cgroup": own,
+        **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def v1(folder: str, quota_us: int) -> dict[str, str]:
+    """The files of a version 1 group."""
+    return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 12.0),
+        ("0::/\n", {"cpu.max": "400000 100000\n"}, 4.0),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/\n", {"cpu.max": "9900000 100000\n"}, 12.0),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3.0),
+        ("0::/a/b\n", {"a/b/cpu.max": "200000 100000\n", "a/cpu.max": "300000 100000\n"}, 2.0),
+        ("0::/host/path/of/container\n", {"cpu.max": "200000 100000\n"}, 2.0),
+        ("4:cpu,cpuacct:/\n", v1("cpu,cpuacct", 250_000), 2.5),
+        ("4:cpu,cpuacct:/d\n", v1("cpu/d", 600_000), 6.0),
+        ("1:cpu:/\n", v1("cpu", -1), 12.0),
+        ("3:cpuset:/\n2:cpuacct:/\n", v1("cpuset", 100_000), 12.0),
+        ("9:name=systemd:/\n1:cpu:/x\n0::/\n", v1("cpu", 700_000), 7.0),
+        ("0::/with:colon\n", {"with:colon/cpu.max": "500000 100000\n"}, 5.0),
+        ("", {}, 12.0),
+        ("0::/\n", {"cpu.max": "\n"}, 12.0),
+    ],
+)  # fmt: skip
+def test_the_quota_of_control_groups_counts(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
+    root = control_groups(tmp_path, own, files)
+    assert cores.usable_cores(root, {}, affinity=12) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, 12.0),
+        ({"SLURM_CPUS_PER_TASK": "8"}, 8.0),
+        ({"SLURM_CPUS_PER_TASK": "64"}, 12.0),
+        ({"SLURM_CPUS_PER_TASK": ""}, 12.0),
+        ({"SLURM_CPUS_PER_TASK": "many"}, 12.0),
+        ({"SLURM_CPUS_PER_TASK": "0"}, 12.0),
+        ({"LOCAL_WORLD_SIZE": "4"}, 3.0),
+        ({"LOCAL_WORLD_SIZE": "8"}, 1.5),
+        ({"SLURM_CPUS_PER_TASK": "6", "LOCAL_WORLD_SIZE": "2"}, 3.0),
+    ],
+)
+def test_batch_system_and_ranks_count(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
+    assert cores.usable_cores(tmp_path, environment, affinity=12) == expected
+
+
+def test_whole_cpus_are_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "usable_cores", lambda: 0.25)
+    assert cores.usable_cpus() == 1
+    monkeypatch.setattr(cores, "usable_cores", lambda: 3.9)
+    assert cores.usable_cpus() == 3
+
+
+def test_the_affinity_of_this_process_counts() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        return
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert cores.usable_cores(environment={}) <= 1
+    finally:
+        os.sched_setaffinity(0, allowed)
