@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,15 +33,21 @@ def test_report_does_not_import_torch() -> None:
     assert not imported("report", "/nowhere") & {"torch", "torchvision"}
 
 
-def test_help_takes_less_than_two_bare_hydra_programs(tmp_path: Path) -> None:
-    """A ratio of minima of runs in turn, for machines differ; the budget of half a second is meant against 0.31 s."""
+def test_help_costs_little_more_than_a_bare_hydra_program(tmp_path: Path) -> None:
+    """CPU seconds, minima of runs in turn: what else the machine does must not decide. 1.6 is usual."""
     bare = tmp_path / "bare.py"
     bare.write_text('import hydra\n@hydra.main(version_base="1.3", config_path=None)\ndef main(config): pass\nmain()\n')
     commands = {"bare": [str(bare)], "ours": ["-m", "nws_sweep"]}
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    cpu_s: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(4):
         for name, command in commands.items():
-            began = time.perf_counter()
-            subprocess.run([sys.executable, *command, "--help"], check=True, capture_output=True, cwd=ROOT)
-            seconds[name].append(time.perf_counter() - began)
-    assert min(seconds["ours"]) < 2 * min(seconds["bare"])
+            cpu_s[name].append(cpu_seconds([*command, "--help"]))
+    assert min(cpu_s["ours"]) < 2.5 * min(cpu_s["bare"])
+
+
+def cpu_seconds(arguments: list[str]) -> float:
+    """User and system seconds of a Python process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
