@@ -71,6 +71,12 @@ class Summary:
         return self.stored.runs[0].result.host
 
     @property
+    def succeeded(self) -> bool:
+        """Whether every configuration was measured to the end without a failure."""
+        complete = all(configuration.run.result.complete for configuration in self.configurations)
+        return complete and not self.failures and not self.stored.unreadable
+
+    @property
     def title(self) -> str:
         """What kind of folder this is, and its name."""
         return f"{'Grid' if self.stored.is_grid else 'Run'} {self.stored.folder.name}"
@@ -133,7 +139,12 @@ def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
             f"the best stands at the edge of what was tried (num_workers={best.num_workers}); "
             "a larger search.max_workers may find a better one"
         )
-    yield from dict.fromkeys(note for trial in result.trials for note in trial.notes if not note.startswith("num_work"))
+    if result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
+        yield (
+            "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
+            "if it does not, each worker gives all of them and the gain is none"
+        )
+    yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
 
 
 def _common_warnings(results: Sequence[SearchResult]) -> list[str]:

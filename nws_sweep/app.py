@@ -25,22 +25,22 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from nws_sweep import arms, config, grid, host, storage
-from nws_sweep.errors import ConfigurationError, DatasetError, NotARunError, NwsSweepError, TrialError, one_line
+from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.records import ArmSpec, Configuration, SearchResult
 from nws_sweep.runner import search
 
 if TYPE_CHECKING:
-    from nws_sweep.analysis import Summary
     from nws_sweep.terminal import View
 
 logger = logging.getLogger(__name__)
 
 
 class Invocation:
-    """One call of the command line: its terminal, and its plan once it is known."""
+    """One call of the command line: its terminal, its plan and the folder of its results once they are known."""
 
     plan: Plan | None = None
+    folder: Path | None = None
 
     @functools.cached_property
     def view(self) -> View:
@@ -48,6 +48,11 @@ class Invocation:
         from nws_sweep.terminal import View
 
         return View()
+
+    def stop_view(self) -> None:
+        """Gives the terminal back, if it was taken: cursor and all."""
+        if "view" in self.__dict__:
+            self.view.stop()
 
 
 # Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
@@ -76,18 +81,28 @@ def run() -> int:
     current = Invocation()
     _current.set(current)
     config.register()
-    interrupted = False
     try:
-        hydra.main(version_base="1.3", config_path=config.config_path(), config_name="config")(task)()
+        return _run_and_conclude(current)
+    finally:
+        current.stop_view()
+
+
+def _run_and_conclude(current: Invocation) -> int:
+    application = hydra.main(version_base="1.3", config_path=config.config_path(), config_name="config")(task)
+    status = 0
+    try:
+        application()
     except KeyboardInterrupt:
-        interrupted = True
-    if current.plan is None:  # --help, --cfg and the like
-        return 130 if interrupted else 0
-    if interrupted:
-        with contextlib.suppress(NotARunError):  # nothing was begun
-            conclude(Path(current.plan.folder), current.view)
-        return 130
-    return conclude(Path(current.plan.folder), current.view)
+        status = 130
+    except Exception:
+        # What was measured before, by other jobs of a grid, must not go unreported.
+        if current.folder is None or not storage.holds_results(current.folder):
+            raise
+        logger.exception("a job failed")
+        status = 1
+    if current.folder is None or not storage.holds_results(current.folder):  # --help, --cfg, or nothing was begun
+        return status
+    return max(status, conclude(current.folder, current.view))
 
 
 def conclude(folder: Path, view: View) -> int:
@@ -97,13 +112,7 @@ def conclude(folder: Path, view: View) -> int:
     view.status("writing the report")
     summary, written = report.write(folder)
     view.conclude(summary, written)
-    return status_of(summary)
-
-
-def status_of(summary: Summary) -> int:
-    """0 if every configuration was measured without a failure, else 1."""
-    complete = all(c.run.result.complete for c in summary.configurations)
-    return 0 if complete and not summary.failures and not summary.stored.unreadable else 1
+    return 0 if summary.succeeded else 1
 
 
 def prepare(composed: DictConfig, *, is_grid: bool) -> None:
@@ -120,7 +129,8 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     _check_writable(Path(plan.folder))
     current.view.announce(plan)
     _check_datasets(shown, current.view)
-    current.plan = replace(plan, folder=str(Path(plan.folder).absolute()))
+    current.plan = plan
+    current.folder = storage.claim(Path(plan.folder).absolute())
 
 
 def _check_writable(folder: Path) -> None:
@@ -138,7 +148,7 @@ def _check_datasets(shown: list[Configuration], view: View) -> None:
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")
         try:
-            with arms.start(_spec(configuration), on_progress=view.status):
+            with arms.start(_spec(configuration, str(Path.cwd())), on_progress=view.status):
                 pass
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
@@ -148,15 +158,24 @@ def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
     hydra_config = cast("DictConfig", HydraConfig.get())
     configuration = grid.configuration_of(composed, hydra_config)
-    measure(configuration, Path(hydra_config.runtime.output_dir), invocation())
+    folder, current = Path(hydra_config.runtime.output_dir), invocation()
+    if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
+        current.folder = folder
+    measure(configuration, folder, hydra_config.runtime.cwd, current)
 
 
-def measure(configuration: Configuration, folder: Path, current: Invocation) -> SearchResult:
-    """Searches one configuration; its files are written as it goes, its failure is part of them."""
+def measure(configuration: Configuration, folder: Path, working_folder: str, current: Invocation) -> SearchResult:
+    """Searches one configuration; its files are written as it goes, its failure is part of them.
+
+    Args:
+        configuration: What to measure.
+        folder: Where its files belong.
+        working_folder: Where relative paths of its dataset begin.
+        current: The call of the command line that this belongs to.
+    """
     start = SearchResult(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
     )
-    storage.save(folder, start)
     view = current.view
     columns = current.plan.varying if current.plan else tuple(configuration.columns)
     view.configuration_started(configuration.label_of(columns))
@@ -164,11 +183,12 @@ def measure(configuration: Configuration, folder: Path, current: Invocation) -> 
 
     @contextlib.contextmanager
     def open_arm(configuration: Configuration) -> Iterator[arms.Arm]:
-        spec = _spec(configuration, str(folder / storage.ARM_LOG))
+        spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
         with arms.start(spec, configuration.measure.timeout_s, view.status) as arm:
             yield arm
 
     try:
+        storage.save(folder, start)
         return search(start, open_arm, observer)
     except Exception as error:
         logger.exception("the search failed")
@@ -178,18 +198,23 @@ def measure(configuration: Configuration, folder: Path, current: Invocation) -> 
 def _record_failure(result: SearchResult, error: Exception, folder: Path, view: View) -> SearchResult:
     reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
     failed = replace(result, error=reason)
-    storage.save(folder, failed)
     view.failed(reason)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        storage.save(folder, failed)
+    except OSError as unwritable:  # a full disk, say: the other configurations may still find room
+        logger.error("the failure could not be written: %s", unwritable)
     return failed
 
 
-def _spec(configuration: Configuration, log_path: str | None = None) -> ArmSpec:
+def _spec(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
     return ArmSpec(
         dataset=configuration.dataset,
         consumer=configuration.consumer,
         collate_fn=configuration.collate_fn,
         seed=configuration.seed,
         start_method=multiprocessing.get_start_method(allow_none=True),
+        working_folder=working_folder,
         log_path=log_path,
     )
 

@@ -35,6 +35,7 @@ _EXPECTED_WARNINGS = (
     r"This DataLoader will create \d+ worker processes",
     r"'pin_memory' argument is set as true but no accelerator is found",
 )
+_MOST_WARNINGS = 5
 
 
 class ArmServer:
@@ -84,13 +85,17 @@ class ArmServer:
 
     def note_warning(self, message: Warning | str, *_: Any) -> None:
         """Takes the place of ``warnings.showwarning``."""
-        self._warnings[one_line(message)] = None
+        if len(self._warnings) < _MOST_WARNINGS:
+            self._warnings[one_line(message)] = None
+        else:  # each sample may have its own
+            self._warnings["further warnings are left out"] = None
 
 
 def main(connection: Connection, spec: ArmSpec) -> None:
     """Answers commands until told to stop, or until the other end is gone."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
+    os.chdir(spec.working_folder)
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
@@ -120,12 +125,19 @@ def _answer(server: ArmServer, name: str, *arguments: Any) -> tuple[str, Any]:
 
 
 def describe_exception(error: BaseException) -> str:
-    """One line: the exception's class and message; for one out of a worker, the original's and the sample's place."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if lines and lines[0].startswith("Caught ") and "in DataLoader worker process" in lines[0]:
-        return one_line(f"{lines[-1]} (in a worker)")
-    name = type(error).__name__
-    return one_line(f"{name}: {error}" if lines else name)
+    """One line: the exception's class and message; for one out of a worker, the original's."""
+    text = str(error)
+    if text.startswith("Caught ") and "in DataLoader worker process" in text:
+        return one_line(f"{_after_traceback(text)} (in a worker)")
+    return one_line(f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__)
+
+
+def _after_traceback(text: str) -> str:
+    """What follows the frames of a formatted traceback: the class and the message, which may have several lines."""
+    lines = text.splitlines()
+    last_frame = max((index for index, line in enumerate(lines) if line.startswith('  File "')), default=0)
+    rest = lines[last_frame + 1 :]
+    return "\n".join(rest[next((i for i, line in enumerate(rest) if not line.startswith(" ")), 0) :])
 
 
 def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepError]) -> Any:
@@ -177,8 +189,11 @@ def _redirect_output(log_path: str | None) -> None:
     """Sends what the dataset and its workers print to the log: the terminal belongs to the run's own progress."""
     sys.stdout.flush()
     sys.stderr.flush()
-    log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError:  # the folder is gone or full; whoever writes the results says so
+        log = os.dup(nothing)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.close(log)

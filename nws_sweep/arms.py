@@ -120,7 +120,8 @@ class Arm:
         return self._failure(f"the loading process was killed by {name}")
 
     def _failure(self, reason: str) -> TrialError:
-        if processes.out_of_memory_kills() > self._kernel_kills:
+        # The kernel's counter is of the whole machine: it explains a killed process, not an exception.
+        if "killed by" in reason and processes.out_of_memory_kills() > self._kernel_kills:
             return TrialOutOfMemory(f"{reason} (the kernel killed a process for want of memory)")
         if "Bus error" in reason or "SIGBUS" in reason:
             return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from nws_sweep import __version__
 from nws_sweep.errors import NwsSweepError
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
+BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
 
 def main() -> None:
@@ -25,7 +27,12 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit status; an error becomes one line on standard error."""
     command = COMMANDS.get(arguments[0]) if arguments else None
     try:
-        return command(arguments[1:]) if command else sweep(arguments)
+        status = command(arguments[1:]) if command else sweep(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # piped into head, say; Python would complain once more when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     except (NwsSweepError, OSError) as error:
         print(f"nws_sweep: {error}", file=sys.stderr)
         return WRONG_USAGE
@@ -65,8 +72,9 @@ def report(arguments: Sequence[str]) -> int:
     from nws_sweep.report import write
     from nws_sweep.terminal import View
 
-    View().conclude(*write(options.folder))
-    return 0
+    summary, written = write(options.folder)
+    View().conclude(summary, written)
+    return 0 if summary.succeeded else 1
 
 
 def best(arguments: Sequence[str]) -> int:
@@ -82,8 +90,15 @@ def best(arguments: Sequence[str]) -> int:
     from nws_sweep.analysis import summarise
     from nws_sweep.formats import render
 
-    print(render(summarise(storage.find(options.folder)), options.format, options.key), end="")
+    summary = summarise(storage.find(options.folder))
+    print(render(summary, options.format, options.key), end="")
+    return 0 if all(configuration.best for configuration in summary.configurations) else 1
+
+
+def version(arguments: Sequence[str]) -> int:
+    """Prints the version of nws_sweep; Hydra's own --version would print Hydra's."""
+    print(f"nws_sweep {__version__}")
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"report": report, "best": best}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"report": report, "best": best, "--version": version}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -44,12 +45,12 @@ def allowed(text: str, test: Callable[[Any], bool] = lambda value: True) -> Any:
 
 def at_least(least: float, unit: str = "an integer") -> Any:
     """A field with a smallest value."""
-    return allowed(f"{unit} of at least {least:g}", lambda value: value >= least)
+    return allowed(f"{unit} of at least {least:g}", lambda value: least <= value < math.inf)
 
 
 def above_zero(unit: str) -> Any:
     """A field whose value is positive."""
-    return allowed(f"{unit} above 0", lambda value: value > 0)
+    return allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
 
 
 def one_of(*options: str | None) -> Any:
@@ -98,7 +99,9 @@ class MeasureSchema:
     seconds: float = above_zero("seconds, a number")
     max_seconds: float = above_zero("seconds, a number")
     epochs: int = at_least(1)
-    timeout_s: float | None = allowed("null or seconds, a number above 0", lambda value: value is None or value > 0)
+    timeout_s: float | None = allowed(
+        "null or seconds, a number above 0", lambda value: value is None or 0 < value < math.inf
+    )
 
 
 @dataclass

@@ -36,7 +36,7 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     key = _key_of(error)
     if key is None:
         return None
-    given = next((text for text in overrides if text.lstrip("+").partition("=")[0] == key), None)
+    given = next((text for text in reversed(overrides) if text.lstrip("+").partition("=")[0] == key), None)
     text = f"{error}\n{error.__cause__ or ''}"
     if "not in '" in text or "is not in struct" in text:
         return f"{given or key}: {no_such_key(key)}"

@@ -72,8 +72,9 @@ def _lines(summary: Summary, form: Any) -> str:
 
 def best_header(summary: Summary) -> list[str]:
     """Column titles of the table of best settings."""
-    cpus = summary.configurations[0].configuration.search.reference
-    reference = "vs CPU count" + (f" ({cpus})" if cpus is not None else "")
+    references = {configuration.configuration.search.reference for configuration in summary.configurations}
+    number = references.pop() if len(references) == 1 else None
+    reference = "vs CPU count" + (f" ({number})" if number is not None else "")
     return [*summary.varying, "num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
 

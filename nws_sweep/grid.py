@@ -25,7 +25,7 @@ class Plan:
 
     Attributes:
         configurations: Points of the grid.
-        candidates: Values of num_workers that the first configuration may try.
+        candidates: The longest list of values of num_workers that a configuration may try.
         at_most_s: Rough upper limit of the time, s; None where whole epochs are measured, whose length is not known.
         varying: The identifying columns that tell the configurations apart, or describe the only one.
         folder: Where the files will be.
@@ -137,9 +137,10 @@ def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfi
 def _plan(
     shown: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
 ) -> Plan:
-    candidates = shown[0].search.candidates
-    trial_s = _trial_s(shown[0].measure)
-    at_most_s = None if trial_s is None else size * len(candidates) * trial_s
+    candidates = max((point.search.candidates for point in shown), key=len)
+    trials_s = [_trial_s(point.measure) for point in shown]
+    known_s = [trial_s for trial_s in trials_s if trial_s is not None]
+    at_most_s = size * len(candidates) * max(known_s) if len(known_s) == len(trials_s) else None
     return Plan(
         configurations=size, candidates=candidates, at_most_s=at_most_s, varying=varying, folder=folder, notes=notes
     )

@@ -5,6 +5,7 @@ Drawn with ``matplotlib.figure.Figure``: no pyplot, no global state, no display.
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary, Summary
-from nws_sweep.storage import BatchTime
+from nws_sweep.storage import BatchTime, write_bytes
 
 # Okabe and Ito's palette, which colour-blind people can tell apart, less its yellow, which white paper swallows.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -268,7 +269,7 @@ def _stacked(figure: Figure, count: int, *, same_height: bool = False) -> list[A
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes the figure as a PNG, under a temporary name first."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, format="png")
-    temporary.replace(path)
+    """Writes the figure as a PNG."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_bytes(path, content.getvalue())

@@ -161,6 +161,7 @@ class ArmSpec:
         seed: Seed of torch's random numbers.
         start_method: multiprocessing's start method as the parent set it, which DataLoader workers follow; None for the
             platform's own.
+        working_folder: Where relative paths of the dataset begin: where the user's command was started.
         log_path: File that standard output and error of the arm and its workers are appended to; None to drop them.
     """
 
@@ -169,6 +170,7 @@ class ArmSpec:
     collate_fn: Mapping[str, Any] | None = None
     seed: int = 0
     start_method: str | None = None
+    working_folder: str = "."
     log_path: str | None = None
 
 
@@ -293,7 +295,8 @@ class Trial:
         settings: What the DataLoader was given (canonical).
         state: How it ended.
         reason: One line why it did not end well; empty if it did.
-        notes: Lines worth telling, such as settings without effect.
+        notes: What was asked for but has no meaning for this candidate.
+        warnings: Warnings that were issued while it was measured.
         measurement: The quantities; None unless the state is ok.
         bursts: The raw batch times behind them, warm-up included; kept for a failed trial too.
         cost_s: Seconds that the trial took in all, from the start of its process to its end.
@@ -303,6 +306,7 @@ class Trial:
     state: TrialState
     reason: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     measurement: Measurement | None = None
     bursts: tuple[Burst, ...] = field(default=(), repr=False)
     cost_s: float = 0.0
@@ -314,12 +318,15 @@ class Trial:
 
     @property
     def objective_s(self) -> float | None:
-        """Seconds that trials are ranked by: an epoch where its length is known (start-up counts), else a batch."""
+        """Seconds that trials are ranked by: an epoch where its length is known (start-up counts), else a batch.
+
+        None if it was not measured, or has no steady batches to be ranked by.
+        """
         if self.measurement is None:
             return None
         if self.measurement.epoch_s is not None:
             return self.measurement.epoch_s
-        return self.measurement.batch_s.value if self.measurement.batch_s else self.measurement.startup_s
+        return self.measurement.batch_s.value if self.measurement.batch_s else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,9 +86,27 @@ def search(
     reference = configuration.search.reference
     if reference is not None and reference not in {trial.num_workers for trial in result.trials}:
         result = _with_trial(result, reference, open_arm, observer, clock)
-    result = replace(result, stop_reason=decision.reason, cost_s=start.cost_s + clock() - began)
+    reason = decision.reason + _about_reference(result)
+    result = replace(result, stop_reason=reason, cost_s=start.cost_s + clock() - began)
     observer.search_finished(result)
     return result
+
+
+def _about_reference(result: SearchResult) -> str:
+    """What the reference, measured after the strategy had stopped, says about the strategy's answer."""
+    *before, last = result.trials
+    costs = [trial.objective_s for trial in before if trial.objective_s is not None]
+    if last.num_workers != result.configuration.search.reference or last.objective_s is None or not costs:
+        return ""
+    between = [
+        n for n in result.configuration.search.candidates if n not in {trial.num_workers for trial in result.trials}
+    ]
+    if last.objective_s >= min(costs) or not between:
+        return ""
+    return (
+        f"; then the reference num_workers={last.num_workers} was faster, and {len(between)} other candidates were not "
+        "tried: more patience may find a better one"
+    )
 
 
 def _observations(result: SearchResult) -> list[Observation]:
@@ -118,8 +136,8 @@ def run_trial(
         with open_arm(configuration) as arm:
             facts = arm.facts
             _take_bursts(arm, trial.settings, configuration, bursts)
-            measurement = summarise(bursts, trial.settings, arm.batches_per_epoch)
-            trial = replace(trial, measurement=measurement, notes=trial.notes + arm.warned())
+            measurement = summarise(bursts, trial.settings, configuration.measure, arm.batches_per_epoch)
+            trial = replace(trial, measurement=measurement, warnings=arm.warned())
     except TrialError as error:
         trial = replace(trial, state=_state(error), reason=str(error))
     return replace(trial, bursts=tuple(bursts), cost_s=clock() - began), facts

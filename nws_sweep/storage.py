@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nws_sweep.errors import NotARunError, one_line
+from nws_sweep.errors import ConfigurationError, NotARunError, one_line
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -39,6 +39,7 @@ TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
 BEST = "best.yaml"
 ARM_LOG = "arms.log"
+CLAIM = ".nws_sweep"  # made when a program takes the folder for itself
 GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
@@ -138,7 +139,7 @@ def timing_row(trial: Trial) -> dict[str, Any]:
         "reason": trial.reason,
         "bursts": batch["n"] if batch else 0,
         "cost_s": trial.cost_s,
-        "notes": "; ".join(trial.notes),
+        "notes": "; ".join(trial.notes + trial.warnings),
     }
 
 
@@ -165,12 +166,17 @@ def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Writes the file in UTF-8 under a temporary name beside it, then renames it."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Writes the file under a temporary name beside it, then renames it."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
         temporary.replace(path)
     except BaseException:
@@ -184,6 +190,28 @@ def _umask() -> int:
     return mask
 
 
+def claim(folder: Path) -> Path:
+    """Makes the folder of a run or a grid for one program alone.
+
+    Raises:
+        ConfigurationError: If another one has claimed it, at work or finished.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / CLAIM).open("x").close()
+    except FileExistsError:
+        raise ConfigurationError(
+            f"{folder}: holds a run or a grid already, or one that has just begun; choose another hydra.run.dir or "
+            "hydra.sweep.dir"
+        ) from None
+    return folder
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether there is any result in the folder or below."""
+    return next(folder.rglob(RESULT), None) is not None
+
+
 def find(folder: Path) -> Stored:
     """Reads the results of a run, or of all configurations of a grid, finished or not.
 
@@ -191,7 +219,7 @@ def find(folder: Path) -> Stored:
         NotARunError: If the folder holds neither, or no result in it can be read.
     """
     is_grid = not (folder / RESULT).is_file()
-    paths = sorted(folder.glob(f"*/{RESULT}")) if is_grid else [folder / RESULT]
+    paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
         what = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
         raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({what})")
@@ -283,6 +311,7 @@ def _trial(data: Mapping[str, Any]) -> Trial:
         state=TrialState(data["state"]),
         reason=data["reason"],
         notes=tuple(data["notes"]),
+        warnings=tuple(data["warnings"]),
         measurement=measurement,
         cost_s=data["cost_s"],
     )

@@ -77,12 +77,16 @@ def steady_bursts(bursts: Iterable[Burst]) -> list[Burst]:
     return [burst for burst in bursts if burst.kind is BurstKind.STEADY and not burst.ended_epoch and burst.batches]
 
 
-def summarise(bursts: Sequence[Burst], settings: LoaderSettings, batches_per_epoch: int | None) -> Measurement:
+def summarise(
+    bursts: Sequence[Burst], settings: LoaderSettings, rules: MeasureRules, batches_per_epoch: int | None
+) -> Measurement:
     """What the bursts of one trial say together.
 
     Args:
         bursts: All bursts of the trial, in order.
         settings: What the DataLoader was given.
+        rules: How it was measured. In mode ``epoch`` the end of an epoch counts, as for a stopwatch; in mode ``steady``
+            it does not, since only some candidates are seen to the end.
         batches_per_epoch: Length of an epoch; None if unknown, and then there is no epoch_s either: candidates must
             be ranked by the same quantity, and not all of them may have been seen for a whole epoch.
 
@@ -96,7 +100,7 @@ def summarise(bursts: Sequence[Burst], settings: LoaderSettings, batches_per_epo
     windows = [_after_first_clump(burst, settings) for burst in _windows(bursts)]
     windows = [burst for burst in windows if burst.batches]
     if not windows:  # an epoch of one clump has a start and an end, and no steady state
-        return _startup_only(startup_s, bursts, batches_per_epoch)
+        return _startup_only(startup_s, _epoch_s(bursts, rules, startup_s, 0.0, batches_per_epoch))
     batches = sum(burst.batches for burst in windows)
     wait_s = sum(sum(burst.wait_s) for burst in windows) / batches
     consume_s = sum(sum(burst.consume_s) for burst in windows) / batches
@@ -109,7 +113,7 @@ def summarise(bursts: Sequence[Burst], settings: LoaderSettings, batches_per_epo
         wait_s=wait_s,
         consume_s=consume_s,
         stall_fraction=wait_s / batch_s if batch_s > 0 else None,
-        epoch_s=_epoch_s(bursts, startup_s, batch_s, batches_per_epoch),
+        epoch_s=_epoch_s(bursts, rules, startup_s, batch_s, batches_per_epoch),
     )
 
 
@@ -135,7 +139,7 @@ def _after_first_clump(burst: Burst, settings: LoaderSettings) -> Burst:
     )
 
 
-def _startup_only(startup_s: float, bursts: Sequence[Burst], batches_per_epoch: int | None) -> Measurement:
+def _startup_only(startup_s: float, epoch_s: float | None) -> Measurement:
     return Measurement(
         startup_s=startup_s,
         batch_s=None,
@@ -143,7 +147,7 @@ def _startup_only(startup_s: float, bursts: Sequence[Burst], batches_per_epoch: 
         wait_s=None,
         consume_s=None,
         stall_fraction=None,
-        epoch_s=_epoch_s(bursts, startup_s, 0.0, batches_per_epoch),
+        epoch_s=epoch_s,
     )
 
 
@@ -152,10 +156,13 @@ def _samples_per_batch(windows: Sequence[Burst], settings: LoaderSettings) -> fl
     return samples / batches if samples else settings.batch_size
 
 
-def _epoch_s(bursts: Sequence[Burst], startup_s: float, batch_s: float, batches_per_epoch: int | None) -> float | None:
+def _epoch_s(
+    bursts: Sequence[Burst], rules: MeasureRules, startup_s: float, batch_s: float, batches_per_epoch: int | None
+) -> float | None:
     if batches_per_epoch is None:
         return None
-    epochs = [burst.elapsed_s for burst in bursts if burst.kind is BurstKind.EPOCH]
-    if epochs:
-        return sum(epochs) / len(epochs)
-    return startup_s + (batches_per_epoch - 1) * batch_s
+    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+    if not epochs:
+        return startup_s + (batches_per_epoch - 1) * batch_s
+    ends_s = 0.0 if rules.mode == "epoch" else sum(burst.end_s or 0.0 for burst in epochs)
+    return (sum(burst.elapsed_s for burst in epochs) - ends_s) / len(epochs)

@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import psutil
 import pytest
+
+from nws_sweep import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 # A sweep imports torch and torchvision, seconds each; far above what any of these commands takes on two busy cores.
@@ -44,10 +47,24 @@ def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
 
 
 @pytest.fixture
-def no_leftovers() -> Iterator[None]:
-    """Fails if the test leaves a process of an arm or a shared-memory segment behind."""
+def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails if the test leaves a process of an arm or a shared-memory segment behind.
+
+    Whom an arm has is noted before it is ended: orphans have no parent by which they could be found afterwards.
+    """
+    family: list[psutil.Process] = []
+    end_tree = processes.end_tree
+
+    def noted(process: BaseProcess) -> None:
+        arm = psutil.Process(process.pid) if psutil.pid_exists(process.pid or 0) else None
+        family.extend([arm, *arm.children(recursive=True)] if arm else [])
+        end_tree(process)
+
+    monkeypatch.setattr(processes, "end_tree", noted)
     yield
-    left = [process for process in psutil.Process().children(recursive=True) if _is_arm(process)]
+    left = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    for process in left:
+        process.kill()
     assert not left
     assert not _orphaned_segments()
 
@@ -56,13 +73,3 @@ def _orphaned_segments() -> list[Path]:
     """Segments of processes that are gone; torch names them torch_<pid>_... Other tests may run beside this one."""
     segments = [path for path in Path("/dev/shm").glob("torch_*") if path.name.split("_")[1].isdigit()]
     return [path for path in segments if not psutil.pid_exists(int(path.name.split("_")[1])) and path.exists()]
-
-
-def _is_arm(process: psutil.Process) -> bool:
-    """Every process below this one but the fork server and the resource tracker, which live as long as pytest does."""
-    try:
-        command = " ".join(process.cmdline())
-        served = process.parent()
-        return "resource_tracker" not in command and served is not None and served.pid != os.getpid()
-    except psutil.NoSuchProcess:
-        return False

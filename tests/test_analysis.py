@@ -139,9 +139,16 @@ def test_a_search_that_failed_as_a_whole_is_a_failure_and_no_interruption() -> N
     assert found.failures == ("dataset=photos: no such folder: /data",)
 
 
-def test_notes_of_trials_are_passed_on_once_but_not_what_num_workers_0_has_no_use_for() -> None:
-    zero = trial(0, 2.0, notes=("num_workers=0 has no prefetch_factor", "the clock was set back"))
-    found = warnings_of(search_result(zero, trial(1, 3.0, notes=("the clock was set back", "the disk was full"))))
+def test_an_iterable_dataset_with_workers_is_asked_to_share_its_samples() -> None:
+    stream = replace(FACTS, iterable=True)
+    (line,) = warnings_of(search_result(trial(0, 8.0), trial(2, 4.0), facts=stream))
+    assert "get_worker_info" in line
+    assert warnings_of(search_result(trial(0, 4.0), trial(2, 8.0), facts=stream)) == ()
+
+
+def test_warnings_of_trials_are_passed_on_once_but_not_what_num_workers_0_has_no_use_for() -> None:
+    zero = trial(0, 2.0, notes=("num_workers=0 has no prefetch_factor",), warnings=("the clock was set back",))
+    found = warnings_of(search_result(zero, trial(1, 3.0, warnings=("the clock was set back", "the disk was full"))))
     assert found == ("the clock was set back", "the disk was full")
 
 

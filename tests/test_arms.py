@@ -177,6 +177,23 @@ def test_what_a_dataset_prints_goes_to_the_log_and_its_warnings_are_noted(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_message_of_several_lines_is_kept_whole() -> None:
+    for num_workers, where in ((0, ""), (1, " (in a worker)")):
+        with pytest.raises(TrialError) as caught:
+            one_epoch(spec("RaisesAtLength"), settings(num_workers))
+        assert str(caught.value) == f"RuntimeError: shape mismatch: expected 3 See the documentation{where}"
+
+
+def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
+    with arms.start(spec("WarnsForEachSample")) as arm:
+        arm.open(settings(0))
+        arm.burst(WHOLE_EPOCH)
+        warned = arm.warned()
+    assert len(warned) == 6
+    assert warned[0] == "bad sample 0"
+    assert warned[-1] == "further warnings are left out"
+
+
 def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
     with arms.start(spec("Plain")) as arm:
         arm.open(settings(33, pin_memory=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from nws_sweep import __version__
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
@@ -102,8 +104,9 @@ def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None
     assert job["batch_size"] == 96
     assert isinstance(job["search"]["max_workers"], int)
     assert "hydra" not in job
-    assert "nws_sweep" in nws("--info", "searchpath").stdout + nws("--info", "config").stdout
-    assert nws("--version").stdout.startswith("Hydra 1.3")
+    assert "main" in nws("--info", "searchpath").stdout
+    assert "batch_size: 64" in nws("--info", "config").stdout
+    assert nws("--version").stdout == f"nws_sweep {__version__}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,6 +215,64 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(nws: Com
     assert nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
 
 
+def test_relative_paths_begin_where_the_command_was_started(nws: Command, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("x" * 64)
+    dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
+    done = nws(*dataset, *QUICK, "hydra.job.chdir=true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_folder_that_vanishes_is_one_failure_and_the_others_are_reported(
+    tmp_path: Path, environment: dict[str, str], nws: Command
+) -> None:
+    arguments = ["-m", "dataset=sleep", "batch_size=1,2", "measure=quick", "search.max_workers=1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nws_sweep", *arguments],
+        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        assert running.stderr is not None
+        while "num_workers=0 " not in running.stdout.readline():
+            assert running.poll() is None
+        grid = only_folder(tmp_path / "outputs" / "sweeps")
+        (folder,) = (path for path in grid.iterdir() if path.is_dir())
+        shutil.rmtree(folder)
+        output, errors = running.stdout.read(), running.stderr.read()
+    assert (running.returncode, errors) == (1, "")
+    assert "failed: dataset=sleep batch_size=1: FileNotFoundError" in output
+    assert len(pd.read_csv(grid / "best.csv")["num_workers"].dropna()) == 1
+
+
+def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
+    command = f"{sys.executable} -m nws_sweep dataset=sleep dataset.length=0"
+    main, other = os.openpty()
+    done = subprocess.run(
+        command.split(), cwd=tmp_path, env=environment | {"TERM": "xterm"}, stdout=other, stderr=other, check=False
+    )
+    os.close(other)
+    shown = b""
+    while chunk := _read(main):
+        shown += chunk
+    os.close(main)
+    assert done.returncode == 2
+    assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
+    assert shown.rstrip().endswith(b"dataset.length=0: allowed is at least 1")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that nobody has the other side open
+        return b""
+
+
+def test_without_the_callback_failures_are_reported_all_the_same(nws: Command, tmp_path: Path) -> None:
+    dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.Raises")
+    done = nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_was_measured_before_an_interruption_is_kept(
     tmp_path: Path, environment: dict[str, str], nws: Command, number: signal.Signals
@@ -234,7 +295,7 @@ def test_what_was_measured_before_an_interruption_is_kept(
         assert (running.returncode, errors) == (130, "")
         assert "the search did not finish; 3 candidates were measured" in output
     else:
-        assert nws("report", run).returncode == 0
+        assert nws("report", run).returncode == 1
     assert len(pd.read_csv(run / "timings.csv")) >= 3
     assert "did not finish" in (run / "report.md").read_text()
     _wait_until_gone(family)

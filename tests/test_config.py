@@ -111,6 +111,8 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ("search.max_workers=-1", "search.max_workers=-1: allowed is an integer of at least 0"),
         ("search.tolerance=2", "search.tolerance=2.0: allowed is a number from 0 to 1"),
         ("measure.seconds=0", "measure.seconds=0.0: allowed is seconds, a number above 0"),
+        ("measure.timeout_s=inf", "measure.timeout_s=inf: allowed is null or seconds, a number above 0"),
+        ("measure.seconds=inf", "measure.seconds=inf: allowed is seconds, a number above 0"),
         ("measure.timeout_s=-1", "measure.timeout_s=-1.0: allowed is null or seconds, a number above 0"),
         (
             "loader.multiprocessing_context=thread",
@@ -122,6 +124,10 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
 )
 def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str, line: str) -> None:
     assert refused(override) == line
+
+
+def test_a_key_given_twice_is_named_as_it_was_given_last() -> None:
+    assert refused("batch_size=4", "batch_size=abc") == "batch_size=abc: allowed is an integer of at least 1"
 
 
 def test_a_wrong_option_of_a_group_lists_the_right_ones() -> None:

@@ -242,7 +242,7 @@ def test_a_grid_in_which_nothing_was_measured_has_a_report_without_pictures(tmp_
 def test_what_people_called_their_data_is_no_markup(tmp_path: Path) -> None:
     folder = store_grid(
         tmp_path,
-        search_result(trial(0, 8.0), trial(1, 16.0, notes=("a <b>",)), columns={"dataset": "<script>"}),
+        search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
         search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
     )
     text = write(folder)

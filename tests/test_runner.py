@@ -175,3 +175,12 @@ def test_the_cost_of_trial_and_search_is_their_time() -> None:
     result, _ = run_search(configuration(), arm, clock)
     assert result.cost_s == pytest.approx(clock.now)
     assert sum(trial.cost_s for trial in result.trials) == pytest.approx(clock.now)
+
+
+def test_a_reference_that_beats_the_strategys_answer_is_said_in_the_stop_reason() -> None:
+    clock, arm = simulated()
+    result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), arm, clock)
+    assert result.stop_reason == (
+        "1 candidate after num_workers=0 did not improve on it (patience 0); then the reference num_workers=4 was "
+        "faster, and 2 other candidates were not tried: more patience may find a better one"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nws_sweep import storage
-from nws_sweep.errors import NotARunError
+from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import BurstKind, SearchResult, TrialState
 from nws_sweep.storage import BatchTime, StoredRun
 from tests.factories import (
@@ -305,3 +305,18 @@ def test_no_override_leads_out_of_the_grid_or_hides_its_folder(tmp_path: Path, o
     folder = tmp_path / name
     assert folder.resolve().parent == tmp_path.resolve()
     assert not name.startswith(".")
+
+
+def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
+    """Two that start in the same second would write over each other."""
+    folder = tmp_path / "runs" / "now"
+    assert storage.claim(folder) == folder
+    with pytest.raises(ConfigurationError, match=r"holds a run or a grid already.*hydra\.run\.dir"):
+        storage.claim(folder)
+
+
+def test_results_are_found_at_any_depth(tmp_path: Path) -> None:
+    assert not storage.holds_results(tmp_path)
+    store_run(tmp_path / "a" / "b", search_result(trial(0, 8.0)))
+    assert storage.holds_results(tmp_path)
+    assert [run.folder for run in storage.find(tmp_path).runs] == [tmp_path / "a" / "b" / "run"]

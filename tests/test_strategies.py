@@ -38,7 +38,7 @@ def test_patience_stops_when_one_more_than_its_number_has_not_improved() -> None
 
 def test_patience_of_zero_stops_at_the_first_candidate_that_does_not_improve() -> None:
     costs = {0: 9.0, 1: 5.0, 2: 6.0, 3: 1.0}
-    assert patience(0, costs) == ([0, 1, 2], "1 candidates after num_workers=1 did not improve on it (patience 0)")
+    assert patience(0, costs) == ([0, 1, 2], "1 candidate after num_workers=1 did not improve on it (patience 0)")
 
 
 def test_an_improvement_however_small_starts_the_count_anew() -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -118,3 +119,23 @@ def ragged(samples: list[Any]) -> torch.Tensor:
 
 def broken_collate(samples: list[Any]) -> Any:
     raise KeyError("label")
+
+
+class RaisesAtLength(Plain):
+    """The message has several lines, as many of torch's own have."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        raise RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")
+
+
+class WarnsForEachSample(Plain):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        warnings.warn(f"bad sample {index}", stacklevel=1)
+        return super().__getitem__(index)
+
+
+class ReadsFile(Plain):
+    """Its path is relative to where the command is started."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(len(Path(path).read_text()))

@@ -42,8 +42,12 @@ class Patience:
 
     def _out_of_patience(self, best: Observation | None, without_improvement: int) -> str:
         if best is None:
-            return f"{without_improvement} candidates could not be measured (patience {self.maximum_patience})"
+            return f"{_candidates(without_improvement)} could not be measured (patience {self.maximum_patience})"
         return (
-            f"{without_improvement} candidates after num_workers={best.num_workers} did not improve on it "
+            f"{_candidates(without_improvement)} after num_workers={best.num_workers} did not improve on it "
             f"(patience {self.maximum_patience})"
         )
+
+
+def _candidates(count: int) -> str:
+    return f"{count} candidate{'' if count == 1 else 's'}"
