@@ -71,6 +71,11 @@ class Summary:
         return self.stored.runs[0].result.host
 
     @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """Those that concern all configurations, then each configuration's own with its label."""
+        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))
+
+    @property
     def succeeded(self) -> bool:
         """Whether every configuration was measured to the end without a failure."""
         complete = all(configuration.run.result.complete for configuration in self.configurations)

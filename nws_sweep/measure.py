@@ -85,8 +85,6 @@ class LoaderSession:
 
 
 def _satisfied(request: BurstRequest, batches: int, elapsed_s: float) -> bool:
-    if request.max_seconds is not None and batches and elapsed_s >= request.max_seconds:
-        return True
     if request.kind is BurstKind.EPOCH:
         return False
     whole_clumps = batches % request.multiple_of == 0

@@ -200,14 +200,12 @@ class BurstRequest:
         min_batches: Batches at least.
         min_seconds: Time at least, s.
         multiple_of: Stop only after a multiple of this many batches: n workers deliver in clumps of n.
-        max_seconds: Stop at the next batch once this much time has passed, s; None for no limit.
     """
 
     kind: BurstKind
     min_batches: int = 1
     min_seconds: float = 0.0
     multiple_of: int = 1
-    max_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,8 +98,7 @@ def markdown(summary: Summary, pictures: Iterable[Path]) -> str:
 
 
 def _lists(summary: Summary) -> Iterator[str]:
-    warnings = [*summary.warnings, *(f"{c.label}: {line}" for c in summary.configurations for line in c.warnings)]
-    for title, lines in (("Failures", summary.failures), ("Warnings", warnings)):
+    for title, lines in (("Failures", summary.failures), ("Warnings", summary.all_warnings)):
         if lines:
             yield f"## {title}\n\n" + "\n".join(f"- {_escaped(line)}" for line in lines)
 

@@ -101,7 +101,7 @@ class View:
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        for title, lines in (("failed", summary.failures), ("warning", _all_warnings(summary))):
+        for title, lines in (("failed", summary.failures), ("warning", summary.all_warnings)):
             for line in lines:
                 self._print(f"{title}: {line}")
         for path in written:
@@ -147,7 +147,3 @@ def _best_table(summary: Summary) -> Table:
     for configuration in summary.configurations:
         table.add_row(*(Text(cell) for cell in formats.best_cells(summary, configuration)))
     return table
-
-
-def _all_warnings(summary: Summary) -> list[str]:
-    return [*summary.warnings, *(f"{c.label}: {line}" for c in summary.configurations for line in c.warnings)]

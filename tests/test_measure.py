@@ -65,13 +65,6 @@ def test_a_burst_stops_only_after_whole_clumps_and_when_both_minima_are_met() ->
     assert measured.burst(request(min_batches=2, min_seconds=5.0)).batches == 5
 
 
-def test_a_time_limit_ends_a_burst_before_its_clump_is_whole_but_never_without_a_batch() -> None:
-    clock = FakeClock()
-    measured = session(clock, SimulatedLoader(clock, 100, make_s=10.0))
-    assert measured.burst(request(min_batches=50, multiple_of=50, max_seconds=25.0)).batches == 3
-    assert measured.burst(request(min_batches=50, max_seconds=0.0)).batches == 1
-
-
 def test_the_end_of_an_epoch_ends_the_burst_and_is_timed_apart() -> None:
     clock = FakeClock()
     loader = SimulatedLoader(clock, 3, make_s=1.0, end_s=0.5)
