@@ -6,6 +6,7 @@ What a platform lacks is guarded here.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -22,8 +23,9 @@ GONE_WITHIN_S = 5.0
 _POLL_S = 0.002
 
 
+@functools.cache  # once: a Ctrl-C during this moment is lost
 def start_fork_server() -> None:
-    """Starts it deaf to Ctrl-C, unless it runs: by itself it is so only after importing torch, and would die before."""
+    """Starts it deaf to Ctrl-C: by itself it is so only after importing torch, and would die before."""
     from multiprocessing import forkserver  # not on every platform
 
     if threading.current_thread() is not threading.main_thread():
