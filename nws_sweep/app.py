@@ -49,6 +49,10 @@ class Invocation:
 
         return View()
 
+    def has_results(self) -> bool:
+        """Whether any job has begun to write its result."""
+        return self.folder is not None and storage.holds_results(self.folder)
+
     def stop_view(self) -> None:
         """Gives the terminal back, if it was taken: cursor and all."""
         if "view" in self.__dict__:
@@ -96,11 +100,11 @@ def _run_and_conclude(current: Invocation) -> int:
         status = 130
     except Exception:
         # What was measured before, by other jobs of a grid, must not go unreported.
-        if current.folder is None or not storage.holds_results(current.folder):
+        if not current.has_results():
             raise
         logger.exception("a job failed")
         status = 1
-    if current.folder is None or not storage.holds_results(current.folder):  # --help, --cfg, or nothing was begun
+    if current.folder is None or not current.has_results():  # --help, --cfg, or nothing was begun
         return status
     return max(status, conclude(current.folder, current.view))
 

@@ -91,11 +91,12 @@ def _kill(family: Sequence[psutil.Process]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     deadline = time.monotonic() + GONE_WITHIN_S
-    while any(_is_alive(process) for process in family) and time.monotonic() < deadline:
+    while any(is_alive(process) for process in family) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
-def _is_alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
+    """Whether the process still runs; a zombie does not."""
     import psutil
 
     try:

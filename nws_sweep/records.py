@@ -277,12 +277,12 @@ class Measurement:
     """
 
     startup_s: float
-    batch_s: Estimate | None
-    samples_per_s: float | None
-    wait_s: float | None
-    consume_s: float | None
-    stall_fraction: float | None
-    epoch_s: float | None
+    batch_s: Estimate | None = None
+    samples_per_s: float | None = None
+    wait_s: float | None = None
+    consume_s: float | None = None
+    stall_fraction: float | None = None
+    epoch_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -141,9 +141,8 @@ def _trial_line(trial: Trial) -> str:
 def _best_table(summary: Summary) -> Table:
     header = formats.best_header(summary)
     table = Table(title=Text("Best settings"), title_justify="left")
-    is_number: Callable[[int], bool] = lambda index: index >= len(summary.varying)  # noqa: E731
     for index, name in enumerate(header):
-        table.add_column(Text(name), justify="right" if is_number(index) else "left", overflow="fold")
+        table.add_column(Text(name), justify="left" if index < len(summary.varying) else "right", overflow="fold")
     for configuration in summary.configurations:
         table.add_row(*(Text(cell) for cell in formats.best_cells(summary, configuration)))
     return table

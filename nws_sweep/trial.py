@@ -100,7 +100,8 @@ def summarise(
     windows = [_after_first_clump(burst, settings) for burst in _windows(bursts)]
     windows = [burst for burst in windows if burst.batches]
     if not windows:  # an epoch of one clump has a start and an end, and no steady state
-        return _startup_only(startup_s, _epoch_s(bursts, rules, startup_s, 0.0, batches_per_epoch))
+        epoch_s = _epoch_s(bursts, rules, startup_s, 0.0, batches_per_epoch)
+        return Measurement(startup_s=startup_s, epoch_s=epoch_s)
     batches = sum(burst.batches for burst in windows)
     wait_s = sum(sum(burst.wait_s) for burst in windows) / batches
     consume_s = sum(sum(burst.consume_s) for burst in windows) / batches
@@ -136,18 +137,6 @@ def _after_first_clump(burst: Burst, settings: LoaderSettings) -> Burst:
         consume_s=burst.consume_s[kept],
         samples=burst.samples * len(waits) // burst.batches,
         end_s=None,
-    )
-
-
-def _startup_only(startup_s: float, epoch_s: float | None) -> Measurement:
-    return Measurement(
-        startup_s=startup_s,
-        batch_s=None,
-        samples_per_s=None,
-        wait_s=None,
-        consume_s=None,
-        stall_fraction=None,
-        epoch_s=epoch_s,
     )
 
 

@@ -62,7 +62,7 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(processes, "end_tree", noted)
     yield
-    left = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    left = [process for process in family if processes.is_alive(process)]
     for process in left:
         process.kill()
     assert not left

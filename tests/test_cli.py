@@ -17,7 +17,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from nws_sweep import __version__
+from nws_sweep import __version__, processes
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
@@ -305,6 +305,6 @@ def test_what_was_measured_before_an_interruption_is_kept(
 
 def _wait_until_gone(family: list[psutil.Process]) -> None:
     deadline = time.monotonic() + 10
-    while any(process.is_running() and process.status() != "zombie" for process in family):
+    while any(map(processes.is_alive, family)):
         assert time.monotonic() < deadline, family
         time.sleep(0.05)
