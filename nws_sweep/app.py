@@ -7,12 +7,12 @@ warning there.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator
+import time
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -24,16 +24,19 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, host, storage
+from nws_sweep import arms, config, grid, host, hostlock, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
-from nws_sweep.records import ArmSpec, Configuration, SearchResult
+from nws_sweep.records import ArmSpec, Configuration, SearchResult, Trial
 from nws_sweep.runner import search
+from nws_sweep.surroundings import ArmFactory, Surroundings
 
 if TYPE_CHECKING:
     from nws_sweep.terminal import View
 
 logger = logging.getLogger(__name__)
+
+_SAVE_EVERY_S = 2.0  # of unfinished trials
 
 
 class Invocation:
@@ -165,10 +168,13 @@ def task(composed: DictConfig) -> None:
     folder, current = Path(hydra_config.runtime.output_dir), invocation()
     if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
         current.folder = folder
-    measure(configuration, folder, hydra_config.runtime.cwd, current)
+    lock_file = composed.paths.lock_file
+    measure(configuration, folder, hydra_config.runtime.cwd, current, lock_file)
 
 
-def measure(configuration: Configuration, folder: Path, working_folder: str, current: Invocation) -> SearchResult:
+def measure(
+    configuration: Configuration, folder: Path, working_folder: str, current: Invocation, lock_file: str | None = None
+) -> SearchResult:
     """Searches one configuration; its files are written as it goes, its failure is part of them.
 
     Args:
@@ -176,6 +182,7 @@ def measure(configuration: Configuration, folder: Path, working_folder: str, cur
         folder: Where its files belong.
         working_folder: Where relative paths of its dataset begin.
         current: The call of the command line that this belongs to.
+        lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
     """
     start = SearchResult(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
@@ -185,18 +192,21 @@ def measure(configuration: Configuration, folder: Path, working_folder: str, cur
     view.configuration_started(configuration.label_of(columns))
     observer = _Recorder(folder, view)
 
-    @contextlib.contextmanager
-    def open_arm(configuration: Configuration) -> Iterator[arms.Arm]:
-        spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
-        with arms.start(spec, configuration.measure.timeout_s, view.status) as arm:
-            yield arm
-
     try:
         storage.save(folder, start)
-        return search(start, open_arm, observer)
+        with hostlock.held(lock_file, str(folder), view.status):
+            return search(start, Surroundings(open_arm=_arm_factory(folder, working_folder, view)), observer)
     except Exception as error:
         logger.exception("the search failed")
         return _record_failure(observer.latest or start, error, folder, view)
+
+
+def _arm_factory(folder: Path, working_folder: str, view: View) -> ArmFactory:
+    def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
+        spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
+        return arms.start(spec, configuration.measure.timeout_s, view.status, memory_bytes)
+
+    return open_arm
 
 
 def _record_failure(result: SearchResult, error: Exception, folder: Path, view: View) -> SearchResult:
@@ -224,22 +234,30 @@ def _spec(configuration: Configuration, working_folder: str, log_path: str | Non
 
 
 class _Recorder:
-    """Writes every trial to disk as soon as it is done, then shows it."""
+    """Writes every trial to disk as soon as it is done, and between rounds what there is of the others."""
 
     def __init__(self, folder: Path, view: View) -> None:
         self._folder = folder
         self._view = view
+        self._saved_at = time.monotonic()
         self.latest: SearchResult | None = None
 
-    def trial_started(self, num_workers: int) -> None:
-        self._view.trial_started(num_workers)
+    def turn_started(self, num_workers: int) -> None:
+        self._view.turn_started(num_workers)
 
-    def trial_finished(self, result: SearchResult) -> None:
-        self.latest = result
-        storage.save(self._folder, result)
-        self._view.trial_finished(result)
+    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+        self._save(result)
+        self._view.trial_finished(trial)
+
+    def round_finished(self, result: SearchResult) -> None:
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save(result)
 
     def search_finished(self, result: SearchResult) -> None:
+        self._save(result)
+        self._view.search_finished(result)
+
+    def _save(self, result: SearchResult) -> None:
         self.latest = result
         storage.save(self._folder, result)
-        self._view.search_finished(result)
+        self._saved_at = time.monotonic()

@@ -25,7 +25,8 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import loaders
+from nws_sweep import loaders, pagecache, processes
+from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.measure import LoaderSession
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
@@ -69,8 +70,21 @@ class ArmServer:
 
     def open(self, settings: LoaderSettings) -> int | None:
         """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
-        loader = loaders.build(self._dataset, settings, self._collate_fn)
-        self._session = LoaderSession(loader, self._consumer, default_batch_length=settings.batch_size)
+        counter = Counter(settings.num_workers) if settings.num_workers else None
+        loader = loaders.build(
+            self._dataset,
+            settings,
+            self._collate_fn,
+            worker_init_fn=WorkerStart(counter) if counter else None,
+            # Of its own, so that all candidates meet the same samples in the same order.
+            generator=torch.Generator().manual_seed(self._spec.seed),
+        )
+        self._session = LoaderSession(
+            loader,
+            self._consumer,
+            default_batch_length=settings.batch_size,
+            produced=counter or (lambda: None),
+        )
         return loaders.length(loader)
 
     def burst(self, request: BurstRequest) -> Burst:
@@ -78,6 +92,10 @@ class ArmServer:
         if self._session is None:
             raise RuntimeError("burst before open")
         return self._session.burst(request)
+
+    def files(self) -> tuple[str, ...]:
+        """The files and folders that the dataset's attributes name, absolute."""
+        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._dataset))  # noqa: PTH100 - a million
 
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings that were issued in the arm itself, less those that are expected."""
@@ -95,8 +113,9 @@ def main(connection: Connection, spec: ArmSpec) -> None:
     """Answers commands until told to stop, or until the other end is gone."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
+    processes.die_with_parent()
     os.chdir(spec.working_folder)
-    _die_with_parent()
+    _end_group_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
@@ -173,7 +192,8 @@ def _accelerator() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-def _die_with_parent() -> None:
+def _end_group_with_parent() -> None:
+    """For what the dataset has started besides, and where the kernel does not end a process with its parent."""
     parent = parent_process()
     if parent is None or not hasattr(os, "killpg"):
         return
@@ -182,7 +202,7 @@ def _die_with_parent() -> None:
         wait([parent.sentinel])
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, name="die-with-parent", daemon=True).start()
+    threading.Thread(target=watch, name="end-group-with-parent", daemon=True).start()
 
 
 def _redirect_output(log_path: str | None) -> None:

@@ -8,6 +8,7 @@ its first parallel operation). Where there is no fork server, arms are spawned.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import signal
 import sys
@@ -18,14 +19,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from nws_sweep import processes
+from nws_sweep import processes, units, usage
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Usage
 
 # Modules whose import is slow and known to be harmless; a user's own are imported in the arm.
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
 _HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
+_WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 
 class Arm:
@@ -44,51 +46,80 @@ class Arm:
         connection: Connection,
         timeout_s: float | None = None,
         on_progress: Callable[[str], None] = lambda text: None,
+        memory_budget_bytes: int | None = None,
     ) -> None:
         self._process = process
         self._connection = connection
         self._timeout_s = timeout_s
+        self._left_s = timeout_s
         self._on_progress = on_progress
+        self._memory_budget_bytes = memory_budget_bytes
         self._kernel_kills = processes.out_of_memory_kills()
         self._leaves_semaphores = False
         self.batches_per_epoch: int | None = None
 
     def prepare(self) -> DatasetFacts:
-        """Makes the dataset, however long that takes (a download, say).
+        """Makes the dataset.
 
         Raises:
             DatasetError: If it cannot be made.
             ConfigurationError: If the consumer or the collate_fn cannot be made.
-            TrialError: If the process died on it.
+            TrialError: If the process died on it or took too long.
         """
-        self.facts = self._request(None, "prepare")
+        self.facts = self._timed("prepare")
         return self.facts
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
         self._leaves_semaphores = settings.num_workers > 0 and settings.multiprocessing_context not in (None, "fork")
-        self.batches_per_epoch = self._request(self._timeout_s, "open", settings)
+        self.batches_per_epoch = self._timed("open", settings)
 
     def burst(self, request: BurstRequest) -> Burst:
         """Takes a burst.
 
         Raises:
-            TrialError: If loading failed, the process died, or no answer came within the time limit.
+            TrialError: If loading failed, the process died, or all commands together took longer than the time limit.
         """
-        burst: Burst = self._request(self._timeout_s, "burst", request)
+        burst: Burst = self._timed("burst", request)
         return burst
 
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings that were issued in the arm."""
-        messages: tuple[str, ...] = self._request(self._timeout_s, "warned")
+        messages: tuple[str, ...] = self._timed("warned")
         return messages
 
+    def files(self) -> tuple[str, ...]:
+        """The files and folders that the dataset's attributes name, absolute."""
+        paths: tuple[str, ...] = self._timed("files")
+        return paths
+
+    def pause(self) -> None:
+        """Stops the arm and its workers where they are."""
+        processes.pause(self._process)
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        processes.resume(self._process)
+
+    def usage(self) -> Usage:
+        """What the arm and its workers have used so far."""
+        return usage.of_tree(self._process.pid or 0)
+
+    def _timed(self, *command: Any) -> Any:
+        """A command whose time counts for the trial's limit."""
+        began = time.monotonic()
+        try:
+            return self._request(self._left_s, *command)
+        finally:
+            if self._left_s is not None:
+                self._left_s = max(0.0, self._left_s - (time.monotonic() - began))
+
     def _request(self, timeout_s: float | None, *command: Any) -> Any:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         try:
             self._connection.send(command)
             while True:
-                kind, value = self._receive(deadline, timeout_s)
+                kind, value = self._receive(deadline)
                 if kind == "progress":
                     self._on_progress(value)
                     continue
@@ -101,15 +132,32 @@ class Arm:
             raise self._failure(value)
         return value
 
-    def _receive(self, deadline: float | None, timeout_s: float | None) -> tuple[str, Any]:
-        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = wait([self._connection, self._process.sentinel], remaining)
-        if self._connection in ready:
-            message: tuple[str, Any] = self._connection.recv()
-            return message
-        if ready:
-            raise EOFError
-        raise TrialTimeout(f"no answer within measure.timeout_s={timeout_s:g} s; the candidate was killed")
+    def _receive(self, deadline: float) -> tuple[str, Any]:
+        while True:
+            remaining = max(0.0, deadline - time.monotonic())
+            ready = wait([self._connection, self._process.sentinel], min(remaining, _WATCH_EVERY_S))
+            if self._connection in ready:
+                message: tuple[str, Any] = self._connection.recv()
+                return message
+            if ready:
+                raise EOFError
+            if remaining == 0:
+                raise TrialTimeout(f"not done within measure.timeout_s={self._timeout_s:g} s; the candidate was killed")
+            self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Ends a candidate that holds more than it may before the kernel chooses somebody to kill."""
+        budget = self._memory_budget_bytes
+        pid = self._process.pid or 0
+        # Quick to read and never too low; the exact figure takes longer and is asked for only then.
+        if budget is None or usage.private_bytes(pid) <= budget:
+            return
+        held = usage.of_memory(pid)
+        if held > budget:
+            raise TrialOutOfMemory(
+                f"its processes held {units.memory(held)} of memory, and {units.memory(budget)} were left of "
+                "measure.memory_budget_bytes; the candidate was killed"
+            )
 
     def _death(self) -> TrialError:
         self._process.join(processes.GONE_WITHIN_S)
@@ -136,6 +184,7 @@ class Arm:
         if self._process.pid is None:  # interrupted before it began
             return
         if self._leaves_semaphores:
+            self.resume()
             with contextlib.suppress(OSError):
                 self._connection.send(None)
                 wait([self._process.sentinel], _ORDERLY_END_S)
@@ -146,14 +195,18 @@ class Arm:
 
 @contextlib.contextmanager
 def start(
-    spec: ArmSpec, timeout_s: float | None = None, on_progress: Callable[[str], None] = lambda text: None
+    spec: ArmSpec,
+    timeout_s: float | None = None,
+    on_progress: Callable[[str], None] = lambda text: None,
+    memory_budget_bytes: int | None = None,
 ) -> Iterator[Arm]:
     """Starts an arm with its dataset made, and kills it in the end.
 
     Args:
         spec: What it is made of.
-        timeout_s: Seconds that each later command may take, None for no limit.
+        timeout_s: Seconds that all commands may take together, making the dataset included; None for no limit.
         on_progress: Called with a line of text while a dataset is being made.
+        memory_budget_bytes: What its processes may hold while a command runs; None for no limit.
 
     Raises:
         DatasetError: If the dataset cannot be made.
@@ -164,7 +217,7 @@ def start(
     context: Any = multiprocessing.get_context("forkserver" if _HAS_FORK_SERVER else "spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
-    arm = Arm(process, ours, timeout_s, on_progress)
+    arm = Arm(process, ours, timeout_s, on_progress, memory_budget_bytes)
     try:
         # Ctrl-C in the middle of a start would leave the fork server with half a message, on which it dies loudly.
         with processes.uninterrupted(), _without_main():

@@ -58,6 +58,11 @@ def one_of(*options: str | None) -> Any:
     return allowed(" or ".join("null" if option is None else option for option in options), lambda v: v in options)
 
 
+def or_null(text: str, test: Callable[[Any], bool]) -> Any:
+    """A field that may be null."""
+    return allowed(f"null or {text}", lambda value: value is None or test(value))
+
+
 def yes_or_no() -> Any:
     """A field that is true or false."""
     return allowed("true or false")
@@ -86,22 +91,26 @@ class SearchSchema:
         lambda value: value is None or (value and min(value) >= 0 and len(set(value)) == len(value)),
     )
     max_workers: int = at_least(0)
-    reference: int | None = allowed("null or an integer of at least 0", lambda value: value is None or value >= 0)
+    reference: int | None = or_null("an integer of at least 0", lambda value: value >= 0)
     tolerance: float = allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 @dataclass
 class MeasureSchema:
-    """``measure``: how long a trial measures."""
+    """``measure``: how long a trial measures, and under which circumstances."""
 
     mode: str = one_of("steady", "epoch")
+    precision: float = allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)
+    window_s: float = above_zero("seconds, a number")
     bursts: int = at_least(1)
-    seconds: float = above_zero("seconds, a number")
     max_seconds: float = above_zero("seconds, a number")
+    max_batches: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     epochs: int = at_least(1)
-    timeout_s: float | None = allowed(
-        "null or seconds, a number above 0", lambda value: value is None or 0 < value < math.inf
-    )
+    timeout_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
+    interleave: int = at_least(1)
+    cache: str = one_of("warm", "cold", "as_is")
+    cache_files: list[str] | None = allowed("null or a list of files and folders, such as [data/train]")
+    memory_budget_bytes: int | None = or_null("an integer above 0", lambda value: value > 0)
 
 
 @dataclass
@@ -111,6 +120,7 @@ class PathsSchema:
     cache_dir: str = allowed("a folder")
     data_dir: str = allowed("a folder")
     output_dir: str = allowed("a folder")
+    lock_file: str | None = allowed("a file, or null")
 
 
 @dataclass
@@ -119,7 +129,7 @@ class SweepSchema:
 
     batch_size: int = at_least(1)
     pin_memory: bool = yes_or_no()
-    prefetch_factor: int | None = allowed("null or an integer of at least 1", lambda value: value is None or value >= 1)
+    prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     patience: int = at_least(0)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
     search: SearchSchema = field(default_factory=SearchSchema)
@@ -168,7 +178,7 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
         dataset=_target(plain, "dataset"),
         consumer=_target(plain, "consumer"),
         loader=_loader(plain),
-        measure=MeasureRules(**plain["measure"]),
+        measure=_measure(plain["measure"]),
         search=_search(plain["search"]),
         collate_fn=plain["loader"]["collate_fn"],
         seed=plain["seed"],
@@ -224,6 +234,11 @@ def _loader(plain: Mapping[str, Any]) -> LoaderSettings:
     keywords = {key: value for key, value in plain["loader"].items() if key != "collate_fn"}
     axes = {name: plain[name] for name in ("batch_size", "pin_memory", "prefetch_factor")}
     return LoaderSettings(**axes, **keywords)
+
+
+def _measure(plain: Mapping[str, Any]) -> MeasureRules:
+    files = plain["cache_files"]
+    return MeasureRules(**{**plain, "cache_files": None if files is None else tuple(files)})
 
 
 def _search(plain: Mapping[str, Any]) -> SearchRules:

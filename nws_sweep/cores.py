@@ -8,10 +8,10 @@ that a launcher such as torchrun has started on this host.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-_CGROUPS = Path("sys/fs/cgroup")
+from nws_sweep import cgroups
 
 
 def usable_cpus() -> int:
@@ -47,40 +47,19 @@ def _positive(environment: Mapping[str, str], name: str) -> int | None:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """The quotas, in CPUs, of the control groups that this process is in."""
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2
-            yield from _along(root / _CGROUPS, group, _quota_v2)
-        elif "cpu" in controllers.split(","):  # version 1
-            for name in dict.fromkeys((controllers, "cpu")):
-                yield from _along(root / _CGROUPS / name, group, _quota_v1)
-
-
-def _along(mount: Path, group: str, quota_of: Callable[[Path], float | None]) -> Iterator[float]:
-    """The quotas of a group and all groups above it.
-
-    Inside a container the group's path is often the host's and does not exist below the mount; its own files are then
-    those of the mount itself, which is always looked at.
-    """
-    inside = PurePosixPath(group.lstrip("/"))
-    for part in (inside, *inside.parents):
-        if (quota := quota_of(mount / part)) is not None:
+    """The quotas, in CPUs, of the control groups that this process is in and of all above them."""
+    for version, folder in cgroups.folders(root, "cpu"):
+        quota = _quota_v2(folder) if version == 2 else _quota_v1(folder)
+        if quota is not None:
             yield quota
 
 
 def _quota_v2(folder: Path) -> float | None:
-    quota, _, period = _read(folder / "cpu.max").partition(" ")
+    quota, _, period = cgroups.read(folder / "cpu.max").partition(" ")
     return int(quota) / int(period) if quota.isdecimal() and period.strip().isdecimal() else None
 
 
 def _quota_v1(folder: Path) -> float | None:
-    quota, period = _read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip()
+    quota = cgroups.read(folder / "cpu.cfs_quota_us").strip()
+    period = cgroups.read(folder / "cpu.cfs_period_us").strip()
     return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None  # -1 is no limit
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -6,7 +6,9 @@
     |-- NotARunError         a folder that should hold a run or a grid does not
     `-- TrialError           a candidate could not be measured; becomes a row, never ends the search
         |-- TrialTimeout
-        `-- TrialOutOfMemory
+        |-- TrialOutOfMemory
+        |-- TrialSkipped
+        `-- TrialMismeasured
 
 The command line prints the message of the first three as one line and exits with status 2.
 """
@@ -35,11 +37,19 @@ class TrialError(NwsSweepError):
 
 
 class TrialTimeout(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A candidate did not answer within its time limit and was killed."""
+    """A candidate was not done within its time limit and was killed."""
 
 
 class TrialOutOfMemory(TrialError):  # noqa: N818 - the state's name, as in the row
     """A candidate's process was killed for want of memory."""
+
+
+class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
+    """A candidate could not have fitted and was not started."""
+
+
+class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the row
+    """What was measured cannot be true, twice."""
 
 
 def one_line(text: object, limit: int = 300) -> str:

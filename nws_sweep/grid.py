@@ -149,4 +149,4 @@ def _plan(
 def _trial_s(measure: MeasureRules) -> float | None:
     if measure.mode == "epoch":
         return None
-    return 2 * measure.seconds + _TRIAL_OVERHEAD_S
+    return measure.max_seconds + _TRIAL_OVERHEAD_S

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from nws_sweep.records import LoaderSettings
 
 
 def build(
-    dataset: Dataset[Any], settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None = None
+    dataset: Dataset[Any],
+    settings: LoaderSettings,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    worker_init_fn: Callable[[int], Any] | None = None,
+    generator: torch.Generator | None = None,
 ) -> DataLoader[Any]:
     """A DataLoader over the dataset with exactly these settings.
 
@@ -20,6 +25,8 @@ def build(
         settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is ignored for an iterable dataset,
             which has its own order.
         collate_fn: Makes a batch of a list of samples; None for the DataLoader's own.
+        worker_init_fn: Called in each worker with its number before its first sample.
+        generator: Draws the order of the samples; None for torch's own.
     """
     return DataLoader(
         dataset,
@@ -33,6 +40,8 @@ def build(
         multiprocessing_context=settings.multiprocessing_context,
         prefetch_factor=settings.prefetch_factor,
         persistent_workers=settings.persistent_workers,
+        worker_init_fn=worker_init_fn,
+        generator=generator,
     )
 
 

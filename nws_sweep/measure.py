@@ -6,10 +6,13 @@ add up to the elapsed time without a gap.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from nws_sweep.batches import BatchSize, batch_length, batch_size_of
 from nws_sweep.records import Burst, BurstKind, BurstRequest
 
 Clock = Callable[[], float]
@@ -29,6 +32,7 @@ class LoaderSession:
         consume: Called with each batch, in the consumer's time.
         default_batch_length: Samples counted for a batch whose length cannot be told.
         clock: Seconds from any fixed point.
+        produced: Samples that the workers have finished so far; None if that cannot be told.
     """
 
     def __init__(
@@ -37,22 +41,31 @@ class LoaderSession:
         consume: Consumer,
         default_batch_length: int = 1,
         clock: Clock = time.perf_counter,
+        produced: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._loader = loader
         self._consume = consume
         self._default_batch_length = default_batch_length
         self._clock = clock
+        self._produced = produced
         self._iterator: Iterator[Any] | None = None
+        self._taken = 0
+        self._produced_before = 0
 
     def burst(self, request: BurstRequest) -> Burst:
         """Takes batches until the request is satisfied or the epoch ends."""
-        waits: list[float] = []
-        consumes: list[float] = []
-        samples, end_s = 0, None
-        started = now = self._clock()
-        if request.kind is BurstKind.EPOCH:
+        if request.fresh or request.kind is BurstKind.EPOCH:
             self._iterator = None
         fresh = self._iterator is None
+        least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
+        return self._take(replace(request, min_batches=least), fresh)
+
+    def _take(self, request: BurstRequest, fresh: bool) -> Burst:
+        waits: list[float] = []
+        consumes: list[float] = []
+        samples, end_s, size = 0, None, BatchSize()
+        produced_before = self._produced()
+        started = now = self._clock()
         while not _satisfied(request, len(waits), now - started):
             batch = self._next()
             arrived = self._clock()
@@ -64,42 +77,48 @@ class LoaderSession:
             waits.append(arrived - now)
             consumes.append(finished - arrived)
             samples += batch_length(batch, self._default_batch_length)
+            if fresh and len(waits) == 1:
+                size = batch_size_of(batch)
             now = finished
-        startup_s = waits[0] if fresh and waits else None
+        self._taken += len(waits)
         return Burst(
             kind=request.kind,
-            startup_s=startup_s,
+            startup_s=waits[0] if fresh and waits else None,
             wait_s=tuple(waits),
             consume_s=tuple(consumes),
             samples=samples,
             end_s=end_s,
+            produced=_difference(self._produced(), produced_before),
+            batch_bytes=size.bytes,
+            batch_tensors=size.tensors,
         )
 
     def _next(self) -> Any:
         if self._iterator is None:
+            self._taken, self._produced_before = 0, self._produced() or 0
             self._iterator = iter(self._loader)
         batch = next(self._iterator, _END)
         if batch is _END:
             self._iterator = None
         return batch
 
+    def _buffered_batches(self) -> int:
+        """Batches that were made in this epoch and not taken, the unfinished ones included; 0 if it is unknown."""
+        produced = self._produced()
+        if produced is None:
+            return 0
+        made = math.ceil((produced - self._produced_before) / self._default_batch_length)
+        return max(0, made - self._taken)
+
+
+def _difference(after: int | None, before: int | None) -> int | None:
+    return None if after is None or before is None else after - before
+
 
 def _satisfied(request: BurstRequest, batches: int, elapsed_s: float) -> bool:
     if request.kind is BurstKind.EPOCH:
         return False
+    if request.max_batches is not None and batches >= request.max_batches:
+        return True
     whole_clumps = batches % request.multiple_of == 0
     return whole_clumps and batches >= request.min_batches and elapsed_s >= request.min_seconds
-
-
-def batch_length(batch: Any, default: int) -> int:
-    """Samples in a batch: the first dimension of its first tensor or array, ``default`` where there is none.
-
-    Looks into tuples, lists and mappings (collated dictionaries), as DataLoader's default collate_fn builds them.
-    """
-    if shape := getattr(batch, "shape", None):
-        return int(shape[0])
-    if isinstance(batch, Mapping):
-        return batch_length(next(iter(batch.values()), None), default)
-    if isinstance(batch, Sequence) and not isinstance(batch, str) and batch:
-        return batch_length(batch[0], default)
-    return default

@@ -6,9 +6,11 @@ What a platform lacks is guarded here.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import psutil
 
 GONE_WITHIN_S = 5.0
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
 
 
@@ -52,6 +55,35 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
         if received:
             raise KeyboardInterrupt
+
+
+def pause(process: BaseProcess) -> None:
+    """Stops an arm and its workers where they are: one that stands still takes no CPU time from the one that is timed.
+
+    Args:
+        process: A child that leads a process group of its own.
+    """
+    _signal_group(process, "SIGSTOP")
+
+
+def resume(process: BaseProcess) -> None:
+    """Lets them go on."""
+    _signal_group(process, "SIGCONT")
+
+
+def _signal_group(process: BaseProcess, name: str) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):  # dead, or no such signals here
+        os.killpg(process.pid or 0, getattr(signal, name))
+
+
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when its parent is gone, even while it stands still. Linux only."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it went in between
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_tree(process: BaseProcess) -> None:

@@ -21,7 +21,8 @@ class TrialState(str, enum.Enum):
     FAILED = "failed"
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
-    SKIPPED = "skipped"
+    SKIPPED = "skipped"  # could not have fitted, so it was not started
+    MISMEASURED = "mismeasured"  # beats what the CPUs or the consumer allow, so it cannot be true
 
 
 class BurstKind(str, enum.Enum):
@@ -77,23 +78,35 @@ class LoaderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRules:
-    """How long a trial measures; conf/measure holds the presets.
+    """How a trial measures, and when it has enough; conf/measure holds the presets.
 
     Attributes:
         mode: ``steady`` (warm-up, then windows of batches) or ``epoch`` (whole epochs, as a stopwatch would).
+        precision: Half-width of the 95 % interval, as a share of the mean, that is narrow enough.
+        window_s: Length of a window at least, s.
         bursts: Windows at least, in mode ``steady``; three make an interval.
-        seconds: Steady measuring time aimed at, s.
         max_seconds: No burst begins after this much time in a trial, s.
+        max_batches: No burst begins after so many batches in a trial; None for no limit.
         epochs: Epochs at least, in mode ``epoch``.
-        timeout_s: A candidate that has not answered for so long is killed, s; None for no limit.
+        timeout_s: A candidate that takes longer in all is killed, s; None for no limit.
+        interleave: Candidates that are alive at once and measured in turn; 1 measures one after the other.
+        cache: Page cache: ``warm`` (read beforehand), ``cold`` (files dropped before each turn) or ``as_is``.
+        cache_files: Files and folders that ``cold`` drops; None for those that the dataset's attributes name.
+        memory_budget_bytes: What the processes of all candidates alive may hold; None for most of what is free.
     """
 
     mode: str = "steady"
+    precision: float = 0.05
+    window_s: float = 0.5
     bursts: int = 5
-    seconds: float = 3.0
     max_seconds: float = 20.0
+    max_batches: int | None = None
     epochs: int = 1
     timeout_s: float | None = 600.0
+    interleave: int = 8
+    cache: str = "warm"
+    cache_files: tuple[str, ...] | None = None
+    memory_budget_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,17 +213,23 @@ class BurstRequest:
         min_batches: Batches at least.
         min_seconds: Time at least, s.
         multiple_of: Stop only after a multiple of this many batches: n workers deliver in clumps of n.
+        max_batches: Stop after so many batches in any case; None for no limit.
+        fresh: Leave the epoch that is under way and start a new one.
+        cover_buffer: Take at least as many batches as lie ready when the burst begins.
     """
 
     kind: BurstKind
     min_batches: int = 1
     min_seconds: float = 0.0
     multiple_of: int = 1
+    max_batches: int | None = None
+    fresh: bool = False
+    cover_buffer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """A stretch of consecutive batches as the consumer saw them.
+    """A stretch of consecutive batches, seen from both sides of the queue.
 
     Attributes:
         kind: What the burst was for.
@@ -219,6 +238,9 @@ class Burst:
         consume_s: Seconds in the consumer, one per batch.
         samples: Samples in all batches together.
         end_s: From the last batch to the end of the epoch, if the epoch ended in this burst.
+        produced: Samples that the workers finished meanwhile; None if they were not counted.
+        batch_bytes: Bytes of the first batch, if the burst began an epoch and they can be told.
+        batch_tensors: Tensors of that batch, likewise.
     """
 
     kind: BurstKind
@@ -227,6 +249,9 @@ class Burst:
     consume_s: tuple[float, ...]
     samples: int
     end_s: float | None = None
+    produced: int | None = None
+    batch_bytes: int | None = None
+    batch_tensors: int | None = None
 
     @property
     def batches(self) -> int:
@@ -242,6 +267,65 @@ class Burst:
     def ended_epoch(self) -> bool:
         """Whether the loader had no more batches."""
         return self.end_s is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process and its descendants have used up to a moment; None where the platform does not tell.
+
+    Attributes:
+        cpu_s: CPU time, user and system, s.
+        memory_bytes: Proportional set size.
+        shm_bytes: Shared memory, batches on their way included.
+        disk_bytes: Bytes read from storage, not from the page cache.
+    """
+
+    cpu_s: float = 0.0
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTime:
+    """What all CPUs of the machine have done up to a moment, s.
+
+    Attributes:
+        busy_s: CPU time of everything that runs.
+        steal_s: CPU time that the hypervisor gave to others while something here wanted to run.
+        throttled_s: Time that this process's control group could not run because its quota was spent.
+    """
+
+    busy_s: float = 0.0
+    steal_s: float = 0.0
+    throttled_s: float = 0.0
+
+    def since(self, before: MachineTime) -> MachineTime:
+        """What came in between."""
+        return MachineTime(
+            busy_s=self.busy_s - before.busy_s,
+            steal_s=self.steal_s - before.steal_s,
+            throttled_s=self.throttled_s - before.throttled_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a candidate, from the moment that its processes went on to the moment that they stood still again.
+
+    Attributes:
+        bursts: The bursts of the turn, warm-up first.
+        before: What the tree had used when the turn began.
+        after: What it had used at its end.
+        elapsed_s: Length of the turn, s.
+        machine: What the machine did meanwhile.
+    """
+
+    bursts: tuple[Burst, ...]
+    before: Usage = Usage()
+    after: Usage = Usage()
+    elapsed_s: float = 0.0
+    machine: MachineTime = MachineTime()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,21 +352,51 @@ class Measurement:
     Attributes:
         startup_s: From ``iter(loader)`` to the first batch, mean over the epochs begun, s.
         batch_s: Steady seconds per batch as the consumer sees them.
+        bias_bound: By how much batch_s may be off, as a share, because the queue was fuller or emptier at the end than
+            at the beginning: |batches made - batches taken| / batches taken.
         samples_per_s: Steady samples per second.
         wait_s: Mean seconds per steady batch blocked in ``next()``.
         consume_s: Mean seconds per steady batch in the consumer.
         stall_fraction: Sum of waits / sum of waits and consumer: the share of the time that is lost to data.
-        epoch_s: Seconds for an epoch: measured if whole epochs were, else startup_s + (batches - 1) x batch_s; None
-            if the length of an epoch is unknown.
+        epoch_s: Seconds for an epoch, measured or projected (``trial.projected_epoch_s``); None if its length is
+            unknown.
+        cpu_s: CPU seconds of all processes per batch, user and system.
+        memory_bytes: Largest proportional set size of all processes seen after a turn.
+        shm_bytes: Largest amount of shared memory, likewise.
+        memory_growth_bytes: Growth of the proportional set size per 1000 batches.
+        disk_bytes: Bytes per batch that came from storage.
     """
 
     startup_s: float
     batch_s: Estimate | None = None
+    bias_bound: float | None = None
     samples_per_s: float | None = None
     wait_s: float | None = None
     consume_s: float | None = None
     stall_fraction: float | None = None
     epoch_s: float | None = None
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+    memory_growth_bytes: float | None = None
+    disk_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What disturbed a trial.
+
+    Attributes:
+        other_cpus: CPUs that were busy with anything else, on average.
+        steal: Share of the time of the usable CPUs that the hypervisor gave to others.
+        throttled: Share of the time that the control group's quota was spent.
+        outliers: Numbers of the bursts, from 0, whose mean lies far from the others'. They count all the same.
+    """
+
+    other_cpus: float = 0.0
+    steal: float = 0.0
+    throttled: float = 0.0
+    outliers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +409,9 @@ class Trial:
         reason: One line why it did not end well; empty if it did.
         notes: What was asked for but has no meaning for this candidate.
         warnings: Warnings that were issued while it was measured.
-        measurement: The quantities; None unless the state is ok.
+        measurement: The quantities; None if there are none. Those of a mismeasured trial are there to be looked at.
+        noise: What disturbed it; None if nothing was measured.
+        finished: Whether it was measured to its end; False if the search was interrupted before.
         bursts: The raw batch times behind them, warm-up included; kept for a failed trial too.
         cost_s: Seconds that the trial took in all, from the start of its process to its end.
     """
@@ -306,6 +422,8 @@ class Trial:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     measurement: Measurement | None = None
+    noise: Noise | None = None
+    finished: bool = True
     bursts: tuple[Burst, ...] = field(default=(), repr=False)
     cost_s: float = 0.0
 
@@ -318,9 +436,9 @@ class Trial:
     def objective_s(self) -> float | None:
         """Seconds that trials are ranked by: an epoch where its length is known (start-up counts), else a batch.
 
-        None if it was not measured, or has no steady batches to be ranked by.
+        None if it was not measured, cannot be trusted, or has no steady batches to be ranked by.
         """
-        if self.measurement is None:
+        if self.measurement is None or self.state is not TrialState.OK:
             return None
         if self.measurement.epoch_s is not None:
             return self.measurement.epoch_s

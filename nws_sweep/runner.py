@@ -1,171 +1,109 @@
-"""The search of one configuration: asks the strategy, runs the trial, tells it, until the strategy says stop."""
+"""The search of one configuration: asks the strategy, measures what it wants, until the strategy says stop."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
-from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
-from nws_sweep.records import (
-    Burst,
-    BurstKind,
-    BurstRequest,
-    Configuration,
-    DatasetFacts,
-    LoaderSettings,
-    SearchResult,
-    Trial,
-    TrialState,
-)
+from nws_sweep.candidate import Candidate
+from nws_sweep.records import SearchResult, SearchRules, Trial
+from nws_sweep.rounds import Rounds
 from nws_sweep.strategies import Measure, Observation, make
-from nws_sweep.trial import next_request, summarise
-
-Clock = Callable[[], float]
-
-
-class TrialArm(Protocol):
-    """Where a trial is measured: an arm in a process of its own, or a simulated one."""
-
-    facts: DatasetFacts
-    batches_per_epoch: int | None
-
-    def open(self, settings: LoaderSettings) -> None:
-        """Makes the DataLoader."""
-
-    def burst(self, request: BurstRequest) -> Burst:
-        """Takes a burst of batches."""
-        ...
-
-    def warned(self) -> tuple[str, ...]:
-        """The distinct warnings issued so far."""
-        ...
-
-
-ArmFactory = Callable[[Configuration], AbstractContextManager[TrialArm]]
+from nws_sweep.surroundings import Surroundings
 
 
 class Observer(Protocol):
     """Is told what happens while it happens: the files and the terminal."""
 
-    def trial_started(self, num_workers: int) -> None:
-        """A candidate is about to be measured."""
+    def turn_started(self, num_workers: int) -> None:
+        """A candidate is about to be measured, or measured on."""
 
-    def trial_finished(self, result: SearchResult) -> None:
-        """A trial is done; it is the last of ``result.trials``."""
+    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+        """A trial is done; ``result`` has it and all others, also those that are not finished."""
+
+    def round_finished(self, result: SearchResult) -> None:
+        """Every candidate that is being measured had a turn."""
 
     def search_finished(self, result: SearchResult) -> None:
         """The search came to its own end."""
 
 
-def search(
-    start: SearchResult,
-    open_arm: ArmFactory,
-    observer: Observer,
-    clock: Clock = time.perf_counter,
-) -> SearchResult:
+def search(start: SearchResult, surroundings: Surroundings, observer: Observer) -> SearchResult:
     """Searches num_workers for one configuration.
 
     Args:
-        start: The result so far, usually without trials; those that it has are not measured again.
-        open_arm: Starts an arm for a configuration and ends it.
+        start: The result so far, usually without trials; finished ones that it has are not measured again.
+        surroundings: Where arms come from, the clock, the machine.
         observer: Told of every trial as soon as it is done.
-        clock: Seconds from any fixed point.
 
     Returns:
         The result with all trials, and why the search stopped.
     """
-    began = clock()
+    progress = _Progress(start, surroundings, observer)
     configuration = start.configuration
     strategy = make(configuration.search)
-    result = start
-    while isinstance(decision := strategy.decide(_observations(result)), Measure):
-        result = _with_trial(result, decision.num_workers, open_arm, observer, clock)
-    reference = configuration.search.reference
-    if reference is not None and reference not in {trial.num_workers for trial in result.trials}:
-        result = _with_trial(result, reference, open_arm, observer, clock)
+    with Rounds(configuration, surroundings, progress) as rounds:
+        progress.rounds = rounds
+        while isinstance(decision := strategy.decide(_observations(progress.result)), Measure):
+            rounds.measure(_with_reference(decision, progress.result), decision.beside)
+    result = progress.result
     reason = decision.reason + _about_reference(result)
-    result = replace(result, stop_reason=reason, cost_s=start.cost_s + clock() - began)
+    result = replace(result, stop_reason=reason)
     observer.search_finished(result)
     return result
 
 
-def _about_reference(result: SearchResult) -> str:
-    """What the reference, measured after the strategy had stopped, says about the strategy's answer."""
-    *before, last = result.trials
-    costs = [trial.objective_s for trial in before if trial.objective_s is not None]
-    if last.num_workers != result.configuration.search.reference or last.objective_s is None or not costs:
-        return ""
-    between = [
-        n for n in result.configuration.search.candidates if n not in {trial.num_workers for trial in result.trials}
-    ]
-    if last.objective_s >= min(costs) or not between:
-        return ""
-    return (
-        f"; then the reference num_workers={last.num_workers} was faster, and {len(between)} other candidates were not "
-        "tried: more patience may find a better one"
-    )
+def _with_reference(decision: Measure, result: SearchResult) -> tuple[int, ...]:
+    """The reference is measured with the first candidates, to tell the gain over it wherever the search stops."""
+    reference = result.configuration.search.reference
+    known = {trial.num_workers for trial in result.trials} | set(decision.candidates)
+    return decision.candidates if reference is None or reference in known else (*decision.candidates, reference)
 
 
 def _observations(result: SearchResult) -> list[Observation]:
     return [Observation(trial.num_workers, trial.objective_s) for trial in result.trials]
 
 
-def _with_trial(
-    result: SearchResult, num_workers: int, open_arm: ArmFactory, observer: Observer, clock: Clock
-) -> SearchResult:
-    observer.trial_started(num_workers)
-    trial, facts = run_trial(result.configuration, num_workers, open_arm, clock)
-    result = replace(result, trials=(*result.trials, trial), facts=facts or result.facts)
-    observer.trial_finished(result)
-    return result
+def _about_reference(result: SearchResult) -> str:
+    """What the reference says about a strategy that stopped before it had come so far."""
+    rules: SearchRules = result.configuration.search
+    costs = {trial.num_workers: trial.objective_s for trial in result.trials if trial.objective_s is not None}
+    untried = [n for n in rules.candidates if n not in {trial.num_workers for trial in result.trials}]
+    reference_s = costs.pop(rules.reference, None) if rules.reference is not None else None
+    if reference_s is None or not costs or reference_s >= min(costs.values()):
+        return ""
+    if not any(n < (rules.reference or 0) for n in untried):
+        return ""
+    return (
+        f"; but the reference num_workers={rules.reference} was faster, and {len(untried)} other candidates were not "
+        "tried: more patience may find a better one"
+    )
 
 
-def run_trial(
-    configuration: Configuration, num_workers: int, open_arm: ArmFactory, clock: Clock = time.perf_counter
-) -> tuple[Trial, DatasetFacts | None]:
-    """Measures one candidate. Whatever goes wrong in its process becomes the trial's state and reason."""
-    began = clock()
-    asked = replace(configuration.loader, num_workers=num_workers)
-    trial = Trial(settings=asked.canonical(), state=TrialState.OK, notes=_canonical_notes(asked))
-    bursts: list[Burst] = []
-    facts = None
-    try:
-        with open_arm(configuration) as arm:
-            facts = arm.facts
-            _take_bursts(arm, trial.settings, configuration, bursts)
-            measurement = summarise(bursts, trial.settings, configuration.measure, arm.batches_per_epoch)
-            trial = replace(trial, measurement=measurement, warnings=arm.warned())
-    except TrialError as error:
-        trial = replace(trial, state=_state(error), reason=str(error))
-    return replace(trial, bursts=tuple(bursts), cost_s=clock() - began), facts
+class _Progress:
+    """Makes results of what the rounds tell."""
 
+    def __init__(self, start: SearchResult, surroundings: Surroundings, observer: Observer) -> None:
+        kept = tuple(trial for trial in start.trials if trial.finished)
+        self._start = replace(start, trials=kept)
+        self._clock = surroundings.clock
+        self._began = surroundings.clock()
+        self._observer = observer
+        self.rounds: Rounds | None = None
 
-def _take_bursts(arm: TrialArm, settings: LoaderSettings, configuration: Configuration, bursts: list[Burst]) -> None:
-    arm.open(settings)
-    while request := next_request(bursts, settings, configuration.measure, arm.batches_per_epoch):
-        burst = arm.burst(request)
-        bursts.append(burst)
-        if burst.ended_epoch and not burst.batches and (len(bursts) == 1 or burst.kind is BurstKind.EPOCH):
-            raise TrialError(f"the loader gave no batch of {settings.batch_size} (drop_last={settings.drop_last})")
+    @property
+    def result(self) -> SearchResult:
+        """All trials, those that are done in the order of their ends."""
+        candidates = self.rounds.candidates if self.rounds else []
+        facts = next((c.facts for c in candidates if c.facts is not None), self._start.facts)
+        trials = (*self._start.trials, *(candidate.trial for candidate in candidates))
+        return replace(self._start, trials=trials, facts=facts, cost_s=self._start.cost_s + self._clock() - self._began)
 
+    def turn_began(self, candidate: Candidate) -> None:
+        self._observer.turn_started(candidate.num_workers)
 
-def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:
-    """What was asked for but has no meaning without workers."""
-    used = asked.canonical()
-    names = [
-        name
-        for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
-        if getattr(asked, name) != getattr(used, name)
-    ]
-    return (f"num_workers=0 has no {', '.join(names)}",) if names else ()
+    def candidate_done(self, candidate: Candidate) -> None:
+        self._observer.trial_finished(self.result, candidate.trial)
 
-
-def _state(error: TrialError) -> TrialState:
-    if isinstance(error, TrialTimeout):
-        return TrialState.TIMEOUT
-    if isinstance(error, TrialOutOfMemory):
-        return TrialState.OUT_OF_MEMORY
-    return TrialState.FAILED
+    def round_ended(self) -> None:
+        self._observer.round_finished(self.result)

@@ -11,6 +11,10 @@ from nws_sweep.records import Estimate
 # Below this many bursts a spread cannot be told from luck, so there is no interval.
 MIN_BURSTS_FOR_INTERVAL = 3
 
+_FEWEST_FOR_OUTLIERS = 5
+_MOST_Z = 3.5
+_LEAST_FACTOR = 1.1
+
 # 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests compare them with SciPy's).
 _T_975 = (
     4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448, 2.1314,
@@ -50,3 +54,33 @@ def estimate_mean(burst_means: Sequence[float], overall: float) -> Estimate:
     spread = statistics.stdev(math.log(mean) for mean in burst_means)
     factor = math.exp(student_t_975(n - 1) * spread / math.sqrt(n))
     return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Slope of the straight line through the points by least squares; 0 if all lie at one x.
+
+    Args:
+        x: Abscissas, at least two.
+        y: Ordinates, as many.
+    """
+    mean_x, mean_y = statistics.fmean(x), statistics.fmean(y)
+    spread = sum((value - mean_x) ** 2 for value in x)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread if spread else 0.0
+
+
+def outliers(values: Sequence[float]) -> tuple[int, ...]:
+    """Indices of values that lie far from the others: to be labelled, never to be dropped.
+
+    The modified z-score of the logarithms (Iglewicz and Hoaglin, 1993: 0.6745 x deviation from the median / median
+    absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth.
+
+    Args:
+        values: All > 0. Fewer than five have no outliers: their spread cannot be told.
+    """
+    if len(values) < _FEWEST_FOR_OUTLIERS or min(values) <= 0:
+        return ()
+    logs = [math.log(value) for value in values]
+    middle = statistics.median(logs)
+    deviations = [abs(value - middle) for value in logs]
+    least = max(_MOST_Z * statistics.median(deviations) / 0.6745, math.log(_LEAST_FACTOR))
+    return tuple(index for index, deviation in enumerate(deviations) if deviation > least)

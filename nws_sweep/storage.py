@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nws_sweep.records import (
     LoaderSettings,
     Measurement,
     MeasureRules,
+    Noise,
     SearchResult,
     SearchRules,
     Trial,
@@ -50,16 +51,17 @@ BATCHES_PLOT = "batch_times.png"
 
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.
-SCHEMA_VERSION = 1
+# 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
+SCHEMA_VERSION = 2
 
 TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
-    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
-    "bursts", "cost_s", "notes",
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "bias_bound", "samples_per_s", "wait_s",
+    "consume_s", "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "cache",
+    "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "state", "reason", "bursts", "cost_s", "notes",
 )  # fmt: skip
 _LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
 
-BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s")
+BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +123,30 @@ def _lower_literal(override: str) -> str:
 
 def save(folder: Path, result: SearchResult) -> None:
     """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
-    write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, (timing_row(trial) for trial in result.trials)))
+    rows = (timing_row(trial, result.configuration.measure.cache) for trial in result.trials)
+    write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, rows))
     write_text(folder / BATCHES, _csv_text(BATCH_COLUMNS, _batch_rows(result.trials)))
     write_text(folder / RESULT, json.dumps(_to_json(result), indent=1, default=str) + "\n")
 
 
-def timing_row(trial: Trial) -> dict[str, Any]:
-    """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
+def timing_row(trial: Trial, cache: str) -> dict[str, Any]:
+    """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell.
+
+    Args:
+        trial: What was measured, or not.
+        cache: How the page cache was treated.
+    """
     measurement = asdict(trial.measurement) if trial.measurement else {}
+    noise = asdict(trial.noise) if trial.noise else {}
     batch = measurement.pop("batch_s", None)
     if batch:
         measurement |= {"batch_s": batch["value"], "batch_s_low": batch["low"], "batch_s_high": batch["high"]}
     return {
         "num_workers": trial.num_workers,
         **measurement,
+        **noise,
+        **({"outliers": len(noise["outliers"])} if noise else {}),
+        "cache": cache,
         "state": trial.state.value,
         "reason": trial.reason,
         "bursts": batch["n"] if batch else 0,
@@ -147,8 +159,9 @@ def _batch_rows(trials: Iterable[Trial]) -> Iterator[dict[str, Any]]:
     for trial in trials:
         index = 0
         for number, burst in enumerate(trial.bursts):
+            outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
-                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s)
+                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier)
                 yield dict(zip(BATCH_COLUMNS, values, strict=True))
                 index += 1
 
@@ -272,6 +285,7 @@ def _burst_summary(burst: Burst) -> dict[str, Any]:
         "wait_s": sum(burst.wait_s),
         "consume_s": sum(burst.consume_s),
         "end_s": burst.end_s,
+        "produced": burst.produced,
     }
 
 
@@ -295,10 +309,21 @@ def _configuration(data: Mapping[str, Any]) -> Configuration:
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
     return Configuration(
         loader=LoaderSettings(**data["loader"]),
-        measure=MeasureRules(**data["measure"]),
+        measure=_measure_rules(data["measure"]),
         search=SearchRules(**search),
         **rest,
     )
+
+
+def _measure_rules(data: Mapping[str, Any]) -> MeasureRules:
+    """Those of version 1 had keys that are gone; what they lack has the values of today."""
+    known = {entry.name: data[entry.name] for entry in fields(MeasureRules) if entry.name in data}
+    files = known.get("cache_files")
+    return MeasureRules(**{**known, "cache_files": None if files is None else tuple(files)})
+
+
+def _noise(data: Mapping[str, Any] | None) -> Noise | None:
+    return Noise(**{**data, "outliers": tuple(data["outliers"])}) if data else None
 
 
 def _trial(data: Mapping[str, Any]) -> Trial:
@@ -313,5 +338,7 @@ def _trial(data: Mapping[str, Any]) -> Trial:
         notes=tuple(data["notes"]),
         warnings=tuple(data["warnings"]),
         measurement=measurement,
+        noise=_noise(data.get("noise")),
+        finished=data.get("finished", True),
         cost_s=data["cost_s"],
     )

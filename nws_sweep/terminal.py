@@ -21,7 +21,7 @@ _PLAIN_WIDTH = 160
 
 
 class View:
-    """The terminal during one invocation; an ``Observer`` of every search.
+    """The terminal during one invocation.
 
     Args:
         console: Where to print; None for standard output.
@@ -75,15 +75,15 @@ class View:
         number = f"[{self._done}/{self._planned}] " if self._planned > 1 else ""
         self._print(f"{number}{label}")
 
-    def trial_started(self, num_workers: int) -> None:
+    def turn_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured."""
         self._progress.start()
         self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
 
-    def trial_finished(self, result: SearchResult) -> None:
+    def trial_finished(self, trial: Trial) -> None:
         """A line for the candidate just measured."""
         self._progress.advance(self._task)
-        self._print(f"  {_trial_line(result.trials[-1])}")
+        self._print(f"  {_trial_line(trial)}")
 
     def search_finished(self, result: SearchResult) -> None:
         """A line for the configuration just searched."""

@@ -1,157 +1,104 @@
-"""What a trial consists of: which burst comes next, and what all bursts together say. Pure.
+"""What a trial consists of: which burst comes next. Pure.
 
-A trial in mode ``steady`` throws away a warm-up that covers the whole queue (prefetch_factor x num_workers batches) and
+In mode ``steady`` a trial throws away a warm-up that covers the whole queue (prefetch_factor x num_workers batches) and
 then takes windows of whole clumps: n workers deliver in clumps of n, so only means over multiples of n batches mean
-anything. An epoch too short for that is measured whole, again and again, as mode ``epoch`` always does.
+anything. A candidate is paused between its turns; what lay ready meanwhile, and one clump, are thrown away again when
+it goes on. Windows keep away from the end of an epoch, where the workers have nothing left to make. An epoch too short
+for that is measured whole, again and again, as mode ``epoch`` always does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from nws_sweep.records import Burst, BurstKind, BurstRequest, LoaderSettings, Measurement, MeasureRules
-from nws_sweep.stats import estimate_mean
-
-
-def next_request(
-    bursts: Sequence[Burst], settings: LoaderSettings, rules: MeasureRules, batches_per_epoch: int | None
-) -> BurstRequest | None:
-    """The burst to take next, given those taken; None when the trial has enough."""
-    if whole_epochs(bursts, settings, rules, batches_per_epoch):
-        return _next_epoch(bursts, rules)
-    return _next_window(bursts, settings, rules)
+from nws_sweep.conditions import Conditions
+from nws_sweep.records import Burst, BurstKind, BurstRequest
 
 
-def whole_epochs(
-    bursts: Sequence[Burst], settings: LoaderSettings, rules: MeasureRules, batches_per_epoch: int | None
-) -> bool:
-    """Whether whole epochs are the unit: asked for, or an epoch has no room for the warm-up and for one window."""
-    if rules.mode == "epoch":
-        return True
-    if batches_per_epoch is not None and batches_per_epoch < _warm_up_batches(settings) + rules.bursts * _clump(
-        settings
-    ):
-        return True
-    return any(burst.ended_epoch for burst in bursts) and not steady_bursts(bursts)
+def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
+    """The burst to take next, given those taken.
+
+    Args:
+        bursts: All bursts of the trial so far, in order.
+        conditions: What is measured.
+        rested: Whether the loader was paused after the last of them.
+    """
+    if whole_epochs(bursts, conditions):
+        return BurstRequest(kind=BurstKind.EPOCH)
+    if not bursts or bursts[-1].ended_epoch or _needs_new_epoch(bursts, conditions, rested):
+        return BurstRequest(
+            kind=BurstKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.clump, fresh=True
+        )
+    if rested and conditions.queue:
+        return BurstRequest(
+            kind=BurstKind.WARM_UP,
+            min_batches=_resume_batches(bursts, conditions),
+            multiple_of=conditions.clump,
+            cover_buffer=True,
+        )
+    return _window(bursts, conditions)
 
 
-def _next_epoch(bursts: Sequence[Burst], rules: MeasureRules) -> BurstRequest | None:
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
-    elapsed_s = sum(burst.elapsed_s for burst in bursts)
-    if rules.mode == "epoch":
-        enough = len(epochs) >= rules.epochs
-    else:
-        enough = bool(epochs) and (elapsed_s >= rules.seconds or elapsed_s >= rules.max_seconds)
-    return None if enough else BurstRequest(kind=BurstKind.EPOCH)
-
-
-def _next_window(bursts: Sequence[Burst], settings: LoaderSettings, rules: MeasureRules) -> BurstRequest | None:
-    windows = steady_bursts(bursts)
-    steady_s = sum(burst.elapsed_s for burst in windows)
-    elapsed_s = sum(burst.elapsed_s for burst in bursts)
-    if len(windows) >= rules.bursts and steady_s >= rules.seconds:
-        return None
-    if windows and elapsed_s >= rules.max_seconds:
-        return None
-    if not bursts or bursts[-1].ended_epoch:
-        return BurstRequest(kind=BurstKind.WARM_UP, min_batches=_warm_up_batches(settings))
+def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
+    room = _room(bursts, conditions)
     return BurstRequest(
         kind=BurstKind.STEADY,
-        min_batches=_clump(settings),
-        min_seconds=rules.seconds / rules.bursts,
-        multiple_of=_clump(settings),
+        min_batches=conditions.clump,
+        min_seconds=conditions.rules.window_s,
+        multiple_of=conditions.clump,
+        max_batches=None if room is None else max(1, room // conditions.clump) * conditions.clump,
     )
 
 
-def _clump(settings: LoaderSettings) -> int:
-    return max(1, settings.num_workers)
+def _resume_batches(bursts: Iterable[Burst], conditions: Conditions) -> int:
+    """What is thrown away after a pause, beside all that is known to lie ready.
+
+    The request that each worker waited for was answered during the pause, so its first sample came for nothing: one
+    clump. Where the workers' samples are not counted the whole queue may have been full.
+    """
+    return conditions.clump if counted(bursts) else conditions.queue
 
 
-def _warm_up_batches(settings: LoaderSettings) -> int:
-    return max(1, settings.queued_batches)
+def counted(bursts: Iterable[Burst]) -> bool:
+    """Whether the samples that the workers make are counted."""
+    return all(burst.produced is not None for burst in bursts)
+
+
+def whole_epochs(bursts: Sequence[Burst], conditions: Conditions) -> bool:
+    """Whether whole epochs are the unit: asked for, or an epoch has no room for warm-up, a window and the end."""
+    if conditions.rules.mode == "epoch":
+        return True
+    if conditions.last_position is not None:
+        window = max(2 * conditions.clump, conditions.queue)
+        if conditions.last_position < conditions.warm_up + window:
+            return True
+    return any(burst.ended_epoch for burst in bursts) and not steady_bursts(bursts)
+
+
+def _needs_new_epoch(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
+    """Whether what is left of the epoch is shorter than the window that a new epoch has room for."""
+    room = _room(bursts, conditions)
+    if room is None or conditions.last_position is None or bursts[-1].kind is BurstKind.WARM_UP:
+        return False
+    windows = [burst.batches for burst in bursts if burst.kind is BurstKind.STEADY]
+    wanted = max(conditions.clump, windows[-1] if windows else 0)
+    wanted = min(wanted, (conditions.last_position - conditions.warm_up) // conditions.clump * conditions.clump)
+    discarded = _resume_batches(bursts, conditions) if rested else 0
+    return room - discarded < wanted
+
+
+def _room(bursts: Sequence[Burst], conditions: Conditions) -> int | None:
+    """Batches that are left before the workers run out of work in this epoch; None if unknown."""
+    if conditions.last_position is None:
+        return None
+    taken = 0
+    for burst in reversed(bursts):
+        taken += burst.batches
+        if burst.startup_s is not None:
+            break
+    return conditions.last_position - taken
 
 
 def steady_bursts(bursts: Iterable[Burst]) -> list[Burst]:
     """The windows that count: those not cut short by the end of an epoch, whose last batches come out of the queue."""
     return [burst for burst in bursts if burst.kind is BurstKind.STEADY and not burst.ended_epoch and burst.batches]
-
-
-def summarise(
-    bursts: Sequence[Burst], settings: LoaderSettings, rules: MeasureRules, batches_per_epoch: int | None
-) -> Measurement:
-    """What the bursts of one trial say together.
-
-    Args:
-        bursts: All bursts of the trial, in order.
-        settings: What the DataLoader was given.
-        rules: How it was measured. In mode ``epoch`` the end of an epoch counts, as for a stopwatch; in mode ``steady``
-            it does not, since only some candidates are seen to the end.
-        batches_per_epoch: Length of an epoch; None if unknown, and then there is no epoch_s either: candidates must
-            be ranked by the same quantity, and not all of them may have been seen for a whole epoch.
-
-    Raises:
-        ValueError: If no batch was taken at all.
-    """
-    startups = [burst.startup_s for burst in bursts if burst.startup_s is not None]
-    if not startups:
-        raise ValueError("no batch was taken")
-    startup_s = sum(startups) / len(startups)
-    windows = [_after_first_clump(burst, settings) for burst in _windows(bursts)]
-    windows = [burst for burst in windows if burst.batches]
-    if not windows:  # an epoch of one clump has a start and an end, and no steady state
-        epoch_s = _epoch_s(bursts, rules, startup_s, 0.0, batches_per_epoch)
-        return Measurement(startup_s=startup_s, epoch_s=epoch_s)
-    batches = sum(burst.batches for burst in windows)
-    wait_s = sum(sum(burst.wait_s) for burst in windows) / batches
-    consume_s = sum(sum(burst.consume_s) for burst in windows) / batches
-    batch_s = wait_s + consume_s
-    means = [burst.elapsed_s / burst.batches for burst in windows]
-    return Measurement(
-        startup_s=startup_s,
-        batch_s=estimate_mean(means, batch_s),
-        samples_per_s=_samples_per_batch(windows, settings) / batch_s if batch_s > 0 else None,
-        wait_s=wait_s,
-        consume_s=consume_s,
-        stall_fraction=wait_s / batch_s if batch_s > 0 else None,
-        epoch_s=_epoch_s(bursts, rules, startup_s, batch_s, batches_per_epoch),
-    )
-
-
-def _windows(bursts: Sequence[Burst]) -> list[Burst]:
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
-    return epochs or steady_bursts(bursts)
-
-
-def _after_first_clump(burst: Burst, settings: LoaderSettings) -> Burst:
-    """The whole clumps of an epoch but its first, which carries the start-up: n batches arrive together with it."""
-    if burst.startup_s is None:
-        return burst
-    clump = _clump(settings)
-    kept = slice(clump, burst.batches // clump * clump)
-    waits = burst.wait_s[kept]
-    return replace(
-        burst,
-        startup_s=None,
-        wait_s=waits,
-        consume_s=burst.consume_s[kept],
-        samples=burst.samples * len(waits) // burst.batches,
-        end_s=None,
-    )
-
-
-def _samples_per_batch(windows: Sequence[Burst], settings: LoaderSettings) -> float:
-    samples, batches = sum(burst.samples for burst in windows), sum(burst.batches for burst in windows)
-    return samples / batches if samples else settings.batch_size
-
-
-def _epoch_s(
-    bursts: Sequence[Burst], rules: MeasureRules, startup_s: float, batch_s: float, batches_per_epoch: int | None
-) -> float | None:
-    if batches_per_epoch is None:
-        return None
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
-    if not epochs:
-        return startup_s + (batches_per_epoch - 1) * batch_s
-    ends_s = 0.0 if rules.mode == "epoch" else sum(burst.end_s or 0.0 for burst in epochs)
-    return (sum(burst.elapsed_s for burst in epochs) - ends_s) / len(epochs)

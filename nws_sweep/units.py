@@ -27,6 +27,16 @@ def interval(estimate: Estimate | None) -> str:
     return f"{seconds(estimate.value)} ±{half_width:.{0 if half_width >= 10 else 1}f} %"
 
 
+def memory(value: float | None) -> str:
+    """Three significant digits in B, kB, MB or GB, of which each is a thousand of the one before."""
+    if value is None:
+        return NOTHING
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if float(f"{abs(value):.2e}") >= factor:  # 999.9 kB is 1.00 MB
+            return f"{three_digits(value / factor)} {unit}"
+    return f"{value:.0f} B"
+
+
 def per_second(value: float | None) -> str:
     """A rate with three significant digits."""
     return NOTHING if value is None else three_digits(value)

@@ -22,9 +22,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Decision: measure this candidate next."""
+    """Decision: measure these candidates next, in turn, so that drift of the machine meets all of them alike.
 
-    num_workers: int
+    Attributes:
+        candidates: Those without an observation yet, at least one.
+        beside: Candidates with an observation that are measured on beside them, for the comparison.
+    """
+
+    candidates: tuple[int, ...]
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +44,14 @@ Decision = Measure | Stop
 
 
 class Strategy(Protocol):
-    """Decides what to do next from all observations so far, in the order in which they were made."""
+    """Decides what to do next from all observations so far, whatever their order."""
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidate to measure, or the reason to stop."""
+        """The next candidates to measure, or the reason to stop."""
         ...
 
 
-def first_unmeasured(candidates: Sequence[int], observations: Sequence[Observation]) -> int | None:
-    """The first candidate without an observation, None if all have one."""
+def unmeasured(candidates: Sequence[int], observations: Sequence[Observation]) -> tuple[int, ...]:
+    """The candidates without an observation, in their order."""
     measured = {observation.num_workers for observation in observations}
-    return next((candidate for candidate in candidates if candidate not in measured), None)
+    return tuple(candidate for candidate in candidates if candidate not in measured)

@@ -1,11 +1,11 @@
-"""Every candidate, in order."""
+"""Every candidate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, first_unmeasured
+from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, unmeasured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,14 +13,13 @@ class Exhaustive:
     """Measures every candidate.
 
     Attributes:
-        candidates: Values of num_workers in the order of trying.
+        candidates: Values of num_workers.
     """
 
     candidates: tuple[int, ...]
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidate not yet measured."""
-        candidate = first_unmeasured(self.candidates, observations)
-        if candidate is None:
-            return Stop(f"all {len(self.candidates)} candidates were measured")
-        return Measure(candidate)
+        """All candidates not yet measured."""
+        if left := unmeasured(self.candidates, observations):
+            return Measure(left)
+        return Stop(f"all {len(self.candidates)} candidates were measured")

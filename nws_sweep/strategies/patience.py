@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, first_unmeasured
+from nws_sweep.strategies.base import Decision, Measure, Observation, Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,10 @@ class Patience:
     search stops when the count exceeds ``maximum_patience``: with 3, the fourth candidate in a row without improvement
     is the last. A candidate that could not be measured has not improved.
 
+    Whatever the next measurements say, so many candidates are still going to be tried that the count can exceed the
+    patience; these are asked for together. What is observed out of the order (a reference, say) counts when its turn
+    has come.
+
     Attributes:
         candidates: Values of num_workers, ascending.
         maximum_patience: Candidates without improvement to bear, at least 0.
@@ -26,25 +30,39 @@ class Patience:
     maximum_patience: int
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidate, unless patience is exceeded or none is left."""
+        """The next candidates, unless patience is exceeded or none is left."""
+        costs = {observation.num_workers: observation.cost_s for observation in observations}
         best, best_s, without_improvement = None, math.inf, 0
-        for observation in observations:
-            if observation.cost_s is not None and observation.cost_s < best_s:
-                best, best_s, without_improvement = observation, observation.cost_s, 0
+        for candidate in self.candidates:
+            if without_improvement > self.maximum_patience:
+                return Stop(self._out_of_patience(best, without_improvement))
+            if candidate not in costs:
+                return self._measure(candidate, costs, best, without_improvement)
+            cost_s = costs[candidate]
+            if cost_s is not None and cost_s < best_s:
+                best, best_s, without_improvement = candidate, cost_s, 0
             else:
                 without_improvement += 1
         if without_improvement > self.maximum_patience:
             return Stop(self._out_of_patience(best, without_improvement))
-        candidate = first_unmeasured(self.candidates, observations)
-        if candidate is None:
-            return Stop(f"all {len(self.candidates)} candidates were measured within patience {self.maximum_patience}")
-        return Measure(candidate)
+        return Stop(f"all {len(self.candidates)} candidates were measured within patience {self.maximum_patience}")
 
-    def _out_of_patience(self, best: Observation | None, without_improvement: int) -> str:
+    def _measure(
+        self, first: int, costs: Mapping[int, float | None], best: int | None, without_improvement: int
+    ) -> Measure:
+        """The candidates from ``first`` on that are tried in any case."""
+        start = self.candidates.index(first)
+        certain = self.candidates[start : start + self.maximum_patience + 1 - without_improvement]
+        return Measure(
+            candidates=tuple(candidate for candidate in certain if candidate not in costs),
+            beside=() if best is None else (best,),
+        )
+
+    def _out_of_patience(self, best: int | None, without_improvement: int) -> str:
         if best is None:
             return f"{_candidates(without_improvement)} could not be measured (patience {self.maximum_patience})"
         return (
-            f"{_candidates(without_improvement)} after num_workers={best.num_workers} did not improve on it "
+            f"{_candidates(without_improvement)} after num_workers={best} did not improve on it "
             f"(patience {self.maximum_patience})"
         )
 

@@ -1,0 +1,47 @@
+"""The control groups that this process is in: limits that containers and batch systems set, in both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+_MOUNT = Path("sys/fs/cgroup")
+
+
+def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
+    """The folders of the groups that limit this process, from its own up to the top, with the groups' version.
+
+    Inside a container the group's path is often the host's and does not exist below the mount; its own files are then
+    those of the mount itself, which is always among the folders.
+
+    Args:
+        root: Where proc/ and sys/ are found.
+        controller: Such as ``cpu`` or ``memory``.
+    """
+    for line in read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            yield from ((2, folder) for folder in _upwards(root / _MOUNT, group))
+        elif controller in controllers.split(","):
+            for name in dict.fromkeys((controllers, controller)):
+                yield from ((1, folder) for folder in _upwards(root / _MOUNT / name, group))
+
+
+def _upwards(mount: Path, group: str) -> Iterator[Path]:
+    inside = PurePosixPath(group.lstrip("/"))
+    for part in (inside, *inside.parents):
+        yield mount / part
+
+
+def read(path: Path) -> str:
+    """The file's text, empty if it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def fields(path: Path) -> dict[str, int]:
+    """A file of ``name value`` lines, such as cpu.stat or memory.stat; empty if it cannot be read."""
+    pairs = (line.split() for line in read(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

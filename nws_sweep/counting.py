@@ -1,0 +1,144 @@
+"""Counts the samples that workers finish, on the workers' side of the queue.
+
+What the consumer sees comes in clumps, since batches are handed over in order; what the workers finish does not. The
+dataset in each worker is given a subclass of its own class that counts. It stays the same object with the same
+attributes: user code that reaches it by ``get_worker_info().dataset`` must not notice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, MutableSequence
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from nws_sweep import processes
+
+_UNCOUNTED = -1
+# A sample that takes less is counted with its batch, or not at all in a stream: counting it alone would be felt.
+_CHEAP_SAMPLE_S = 20e-6
+# Samples of a stream that are looked at to tell whether they are cheap.
+_LOOKED_AT = 64
+
+Slots = MutableSequence[int]
+
+
+class Counter:
+    """Samples finished so far, a slot per worker in shared memory.
+
+    Args:
+        num_workers: Workers of the loader, at least 1.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self.slots: Slots = RawArray("q", num_workers)
+
+    def __call__(self) -> int | None:
+        """All workers' samples since the loader was made; None if any worker cannot count them."""
+        counts = list(self.slots)
+        return None if _UNCOUNTED in counts else sum(counts)
+
+
+class WorkerStart:
+    """A ``worker_init_fn``: binds the worker's life to its parent's and makes its dataset count.
+
+    Args:
+        counter: Whose slots are counted in.
+        user_function: The user's own ``worker_init_fn``, called first.
+    """
+
+    def __init__(self, counter: Counter, user_function: Callable[[int], Any] | None = None) -> None:
+        self._counter = counter
+        self._user_function = user_function
+
+    def __call__(self, worker_id: int) -> None:
+        """Runs in the worker before its first sample."""
+        processes.die_with_parent()
+        if self._user_function is not None:
+            self._user_function(worker_id)
+        worker = get_worker_info()
+        if worker is not None:
+            count_in(worker.dataset, self._counter.slots, worker_id)
+
+
+def count_in(dataset: Any, slots: Slots, slot: int) -> None:
+    """Makes a dataset count its samples in a slot, or marks the slot as uncounted where that cannot be.
+
+    Args:
+        dataset: Map-style or iterable; its class is replaced by a subclass.
+        slots: Counts go on from what stands there.
+        slot: Index into ``slots``.
+    """
+    if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
+        return
+    try:
+        dataset.__class__ = _counting(type(dataset), isinstance(dataset, IterableDataset), slots, slot)
+    except Exception:  # built-in types, extension types and classes that watch over their subclasses
+        slots[slot] = _UNCOUNTED
+
+
+def _counting(kind: Any, iterable: bool, slots: Slots, slot: int) -> type:
+    own = _iterable_methods(kind, slots, slot) if iterable else _map_methods(kind, slots, slot)
+    names = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), {**names, **own})
+
+
+def _map_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
+    """``__getitems__``, which DataLoader prefers to asking for one sample after the other."""
+    clock = time.perf_counter
+    get_item: Callable[[Any, int], Any] = kind.__getitem__
+    get_items: Callable[[Any, list[int]], list[Any]] | None = getattr(kind, "__getitems__", None)
+    cheap = False
+
+    def whole_batch(self: Any, indices: list[int]) -> list[Any]:
+        if get_items is not None:
+            return get_items(self, indices)
+        return [get_item(self, index) for index in indices]
+
+    def one_by_one(self: Any, indices: list[int]) -> list[Any]:
+        samples = []
+        for index in indices:
+            samples.append(get_item(self, index))
+            slots[slot] += 1
+        return samples
+
+    def counted(self: Any, indices: list[int]) -> list[Any]:
+        nonlocal cheap
+        began = clock()
+        if cheap or get_items is not None:
+            samples = whole_batch(self, indices)
+            slots[slot] += len(indices)
+        else:
+            samples = one_by_one(self, indices)
+        cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
+        return samples
+
+    return {"__getitems__": counted}
+
+
+def _iterable_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
+    """``__iter__``, counting until the samples prove cheap."""
+    clock = time.perf_counter
+    iterate: Callable[[Any], Iterator[Any]] = kind.__iter__
+
+    def counted(self: Any) -> Iterator[Any]:
+        samples = iterate(self)
+        seen, making_s = 0, 0.0
+        while True:
+            began = clock()
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            making_s += clock() - began
+            seen += 1
+            slots[slot] += 1
+            yield sample
+            if seen == _LOOKED_AT and making_s < _CHEAP_SAMPLE_S * seen:
+                slots[slot] = _UNCOUNTED
+                yield from samples
+                return
+
+    return {"__iter__": counted}

@@ -1,0 +1,81 @@
+"""One measurement at a time on a host, whoever makes it: others wait, and say for whom.
+
+The lock is the kernel's (flock), so that a holder that is killed does not block anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import filelock
+
+from nws_sweep.errors import ConfigurationError
+
+_POLL_S = 0.2
+
+
+@contextlib.contextmanager
+def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+    """Holds the host's lock during the block.
+
+    Args:
+        path: The lock's file, the same for all users; None to do without.
+        what: What is going to be measured, for those who wait.
+        on_wait: Called once with a line that says who holds the lock.
+
+    Raises:
+        ConfigurationError: If the file cannot be made or opened.
+    """
+    if path is None:
+        yield
+        return
+    # Other users must be able to open it; filelock sets the mode whatever the umask is.
+    lock = filelock.FileLock(path, mode=0o666, thread_local=False)
+    _acquire(lock, Path(path), on_wait)
+    try:
+        with _introduced(Path(path), what):
+            yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: filelock.BaseFileLock, path: Path, on_wait: Callable[[str], None]) -> None:
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        on_wait(f"waiting for {_holder(path)}: one measurement at a time on this machine ({path})")
+        lock.acquire(poll_interval=_POLL_S)
+    except OSError as error:
+        raise ConfigurationError(
+            f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); allowed is a file in a "
+            "folder that all users may write to, or null"
+        ) from error
+
+
+def _cards(path: Path) -> list[Path]:
+    """What holders say of themselves: beside the lock, whose own file is emptied by those who try it."""
+    return sorted(path.parent.glob(f"{path.name}.by-*"), key=lambda card: card.stat().st_mtime)
+
+
+@contextlib.contextmanager
+def _introduced(path: Path, what: str) -> Iterator[None]:
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    card = path.with_name(f"{path.name}.by-{user}")  # nobody may replace another user's
+    with contextlib.suppress(OSError):  # the lock counts, the card is a courtesy
+        card.write_text(
+            f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}"
+        )
+    try:
+        yield
+    finally:
+        card.unlink(missing_ok=True)
+
+
+def _holder(path: Path) -> str:
+    with contextlib.suppress(OSError, IndexError):
+        return _cards(path)[-1].read_text(errors="replace")
+    return "another measurement"

@@ -1,0 +1,82 @@
+"""What fits: a candidate that cannot fit is not started, and its figures say why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nws_sweep import units
+from nws_sweep.records import Burst, LoaderSettings
+from nws_sweep.room import Room
+from nws_sweep.stats import slope
+
+# An arm's own files, and per worker: its queue (2), its sentinel, one for the moment of the hand-over.
+_FILES_OF_AN_ARM, _FILES_PER_WORKER = 64, 4
+# A worker runs its loop, the feeder of its queue and the server of its file descriptors.
+_THREADS_PER_WORKER = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an arm, a worker and a batch weigh, as far as it is known.
+
+    Attributes:
+        batch_bytes: Bytes of a batch.
+        batch_tensors: Tensors of a batch: each lies in a file of its own on its way.
+        arm_bytes: Memory of an arm without workers, its copy of the dataset included.
+        worker_bytes: Memory that each worker adds.
+    """
+
+    batch_bytes: int = 0
+    batch_tensors: int = 0
+    arm_bytes: int = 0
+    worker_bytes: int = 0
+
+
+def load_of(bursts: Sequence[Burst], memory_bytes: Mapping[int, int]) -> Load:
+    """What is known after some candidates were started.
+
+    Args:
+        bursts: Bursts of any of them.
+        memory_bytes: Memory of the whole tree by num_workers.
+    """
+    worker_bytes = 0.0
+    if len(memory_bytes) > 1:  # what a worker adds can only be told from two of them
+        worker_bytes = max(0.0, slope(list(memory_bytes), list(memory_bytes.values())))
+    return Load(
+        batch_bytes=max((burst.batch_bytes or 0 for burst in bursts), default=0),
+        batch_tensors=max((burst.batch_tensors or 0 for burst in bursts), default=0),
+        arm_bytes=max(0, round(min((held - n * worker_bytes for n, held in memory_bytes.items()), default=0))),
+        worker_bytes=round(worker_bytes),
+    )
+
+
+def shortage(settings: LoaderSettings, load: Load, room: Room) -> str:
+    """Why a candidate cannot fit, with the figures; empty if it can, as far as is known.
+
+    On their way are as many batches as the workers have in hand (prefetch_factor x num_workers), and the consumer's.
+    """
+    workers = settings.num_workers
+    batches = settings.queued_batches + 1
+    in_flight = batches * load.batch_bytes
+    if workers and room.shm_bytes is not None and in_flight > room.shm_bytes:
+        return (
+            f"it needs {units.memory(in_flight)} of shared memory ({batches} batches of "
+            f"{units.memory(load.batch_bytes)} on their way), and {units.memory(room.shm_bytes)} are free in /dev/shm"
+        )
+    memory = load.arm_bytes + workers * load.worker_bytes + in_flight
+    if room.memory_bytes is not None and memory > room.memory_bytes:
+        return (
+            f"it needs {units.memory(memory)} of memory ({units.memory(load.arm_bytes)} for the dataset, "
+            f"{workers} workers of {units.memory(load.worker_bytes)}, {batches} batches of "
+            f"{units.memory(load.batch_bytes)}), and {units.memory(room.memory_bytes)} are left"
+        )
+    if not workers:
+        return ""
+    files = batches * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_AN_ARM
+    if room.open_files is not None and files > room.open_files:
+        return f"it needs {files} open files ({batches} batches on their way), and {room.open_files} are allowed"
+    threads = workers * _THREADS_PER_WORKER
+    if room.threads is not None and threads > room.threads:
+        return f"it needs {threads} threads for its {workers} workers, and {room.threads} more are allowed"
+    return ""

@@ -1,0 +1,233 @@
+"""What the turns of one trial say together. Pure.
+
+Both sides of the queue are looked at: batches taken by the consumer, and samples finished by the workers. Over a long
+time both rates are equal; over any window they differ by what the queue holds more or less at its end. Where the
+consumer waits for data the workers' rate is the steady one, and it settles sooner, since it does not come in clumps;
+where the consumer hardly waits its own rate is, or the workers' if they are slower: then it lives on what lay ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nws_sweep.conditions import Conditions
+from nws_sweep.records import Burst, BurstKind, Measurement, Turn
+from nws_sweep.stats import estimate_mean, slope
+from nws_sweep.trial import counted, steady_bursts
+
+# A consumer that waits for a smaller share of its time is not held up by the workers.
+_HARDLY_WAITS = 0.05
+_FEWEST_POINTS_FOR_GROWTH = 3
+_SECTOR_BYTES = 512
+
+
+def all_bursts(turns: Sequence[Turn]) -> list[Burst]:
+    """The bursts of all turns in order."""
+    return [burst for turn in turns for burst in turn.bursts]
+
+
+def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
+    """The quantities of a trial.
+
+    Args:
+        turns: All turns of the trial, in order.
+        conditions: What was measured, and how. In mode ``epoch`` the end of an epoch counts, as for a stopwatch; in
+            mode ``steady`` it does not, since only some candidates are seen to the end.
+
+    Raises:
+        ValueError: If no batch was taken at all.
+    """
+    bursts = all_bursts(turns)
+    startups = [burst.startup_s for burst in bursts if burst.startup_s is not None]
+    if not startups:
+        raise ValueError("no batch was taken")
+    startup_s = sum(startups) / len(startups)
+    steady = _steady(bursts, conditions)
+    measurement = Measurement(startup_s=startup_s, epoch_s=_epoch_s(bursts, startup_s, steady, conditions))
+    if steady is not None:
+        measurement = _with_pace(measurement, steady, conditions)
+    return _with_resources(measurement, turns, conditions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steady:
+    """Windows and the pace that they show.
+
+    Attributes:
+        windows: The bursts, without start-up and end.
+        paced_s: Seconds per batch of each window, on the side of the queue that decides.
+        batch_s: The same over all windows.
+        consume_s: Seconds per batch in the consumer.
+        bias_bound: See ``Measurement``.
+    """
+
+    windows: tuple[Burst, ...]
+    paced_s: tuple[float, ...]
+    batch_s: float
+    consume_s: float
+    bias_bound: float
+
+
+def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
+    batch_s, wait_s = steady.batch_s, max(0.0, steady.batch_s - steady.consume_s)
+    return replace(
+        measurement,
+        batch_s=estimate_mean(steady.paced_s, batch_s),
+        bias_bound=steady.bias_bound,
+        samples_per_s=_samples_per_batch(steady.windows, conditions) / batch_s if batch_s > 0 else None,
+        wait_s=wait_s,
+        consume_s=steady.consume_s,
+        stall_fraction=wait_s / batch_s if batch_s > 0 else None,
+    )
+
+
+def _steady(bursts: Sequence[Burst], conditions: Conditions) -> _Steady | None:
+    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+    chosen = [_after_first_clump(burst, conditions.clump) for burst in epochs] if epochs else steady_bursts(bursts)
+    windows = tuple(burst for burst in chosen if burst.batches)
+    if not windows:  # an epoch of one clump has a start and an end, and no steady state
+        return None
+    taken, elapsed_s = _taken(windows), sum(burst.elapsed_s for burst in windows)
+    made = _made(windows, conditions)
+    by_workers = made is not None and made > 0 and _workers_decide(windows, made / taken)
+    return _Steady(
+        windows=windows,
+        paced_s=tuple(_paced_s(burst, conditions, by_workers) for burst in windows),
+        batch_s=elapsed_s / (made if by_workers and made else taken),
+        consume_s=sum(sum(burst.consume_s) for burst in windows) / taken,
+        bias_bound=0.0 if epochs else _bias_bound(taken, made, conditions),
+    )
+
+
+def _taken(bursts: Sequence[Burst]) -> int:
+    return sum(burst.batches for burst in bursts)
+
+
+def _made(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
+    """Batches that the workers made meanwhile, fractions included; None if they were not counted."""
+    if not conditions.settings.num_workers or not counted(bursts):
+        return None
+    return sum(burst.produced or 0 for burst in bursts) / conditions.settings.batch_size
+
+
+def _workers_decide(windows: Sequence[Burst], made_per_taken: float) -> bool:
+    """Which side shows the steady pace: see the module."""
+    waiting = sum(sum(burst.wait_s) for burst in windows) / sum(burst.elapsed_s for burst in windows)
+    return waiting >= _HARDLY_WAITS or made_per_taken < 1
+
+
+def _paced_s(burst: Burst, conditions: Conditions, by_workers: bool) -> float:
+    made = (burst.produced or 0) / conditions.settings.batch_size
+    return burst.elapsed_s / (made if by_workers and made else burst.batches)
+
+
+def _bias_bound(taken: int, made: float | None, conditions: Conditions) -> float:
+    if made is not None:
+        return abs(made - taken) / taken
+    return conditions.queue / taken  # not counted: the queue may have gone from full to empty
+
+
+def _after_first_clump(burst: Burst, clump: int) -> Burst:
+    """The whole clumps of an epoch but its first, which carries the start-up: n batches arrive together with it."""
+    kept = slice(clump, burst.batches // clump * clump)
+    waits = burst.wait_s[kept]
+    return replace(
+        burst,
+        startup_s=None,
+        wait_s=waits,
+        consume_s=burst.consume_s[kept],
+        samples=burst.samples * len(waits) // burst.batches if burst.batches else 0,
+        end_s=None,
+        produced=None,
+    )
+
+
+def _samples_per_batch(windows: Sequence[Burst], conditions: Conditions) -> float:
+    samples = sum(burst.samples for burst in windows)
+    return samples / _taken(windows) if samples else conditions.settings.batch_size
+
+
+def _epoch_s(bursts: Sequence[Burst], startup_s: float, steady: _Steady | None, conditions: Conditions) -> float | None:
+    """Seconds for an epoch: as measured where whole ones were, else projected; None if its length is unknown.
+
+    Candidates must be ranked by the same quantity, and not all of a loader of unknown length may be seen to the end.
+    """
+    if conditions.batches_per_epoch is None:
+        return None
+    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+    if epochs:
+        ends_s = 0.0 if conditions.rules.mode == "epoch" else sum(burst.end_s or 0.0 for burst in epochs)
+        return (sum(burst.elapsed_s for burst in epochs) - ends_s) / len(epochs)
+    if steady is None:
+        return None
+    return projected_epoch_s(startup_s, steady.batch_s, steady.consume_s, conditions)
+
+
+def projected_epoch_s(startup_s: float, batch_s: float, consume_s: float, conditions: Conditions) -> float:
+    """Seconds for an epoch of which only a part was measured, its length being known.
+
+    With the first batch the other workers' first ones have come too, so the steady pace has to bring what is left after
+    the first clump. A consumer that is slower has all but one batch still before it then, and in any case its last.
+    """
+    batches = conditions.batches_per_epoch or 1
+    loading_s = max(0, batches - conditions.clump) * batch_s
+    consuming_s = (batches - 1) * consume_s
+    return startup_s + max(loading_s, consuming_s) + consume_s
+
+
+def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions: Conditions) -> Measurement:
+    """CPU time, memory and bytes from storage. Starting the workers is left out where there are turns without it."""
+    running = [turn for turn in turns if all(burst.startup_s is None for burst in turn.bursts)]
+    if not running:
+        running = list(turns)
+    made = sum(_batches_made(turn, conditions) for turn in running)
+    cpu_s = sum(turn.after.cpu_s - turn.before.cpu_s for turn in running)
+    disk = [
+        turn.after.disk_bytes - turn.before.disk_bytes
+        for turn in running
+        if turn.after.disk_bytes is not None and turn.before.disk_bytes is not None
+    ]
+    return replace(
+        measurement,
+        cpu_s=cpu_s / made if made and cpu_s > 0 else None,
+        memory_bytes=_largest(turn.after.memory_bytes for turn in turns),
+        shm_bytes=_largest(turn.after.shm_bytes for turn in turns),
+        memory_growth_bytes=_growth_bytes(turns),
+        disk_bytes=sum(disk) / made if made and disk else None,
+    )
+
+
+def came_from_disk(turn: Turn) -> bool:
+    """Whether the files that a turn read were not in the page cache: a sector of each sample was not.
+
+    A turn that only warms up says nothing: programs load parts of themselves when they are first used.
+    """
+    before, after = turn.before.disk_bytes, turn.after.disk_bytes
+    samples = sum(burst.samples for burst in turn.bursts)
+    if before is None or after is None or all(burst.kind is BurstKind.WARM_UP for burst in turn.bursts):
+        return False
+    return after - before > _SECTOR_BYTES * samples
+
+
+def _batches_made(turn: Turn, conditions: Conditions) -> float:
+    made = _made(turn.bursts, conditions)
+    return _taken(turn.bursts) if made is None else made
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known else None
+
+
+def _growth_bytes(turns: Sequence[Turn]) -> float | None:
+    """Growth of the memory per 1000 batches: the slope over the turns after the first, in which the loader started."""
+    points, taken = [], 0
+    for turn in turns:
+        taken += _taken(turn.bursts)
+        if turn.after.memory_bytes is not None:
+            points.append((float(taken), float(turn.after.memory_bytes)))
+    points = points[1:]
+    if len(points) < _FEWEST_POINTS_FOR_GROWTH:
+        return None
+    return 1000 * slope([x for x, _ in points], [y for _, y in points])

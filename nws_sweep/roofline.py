@@ -1,0 +1,45 @@
+"""A free check of every trial: nothing is faster than its CPU time on all usable cores, nor than its consumer. Pure."""
+
+from __future__ import annotations
+
+from nws_sweep import units
+from nws_sweep.conditions import Conditions
+from nws_sweep.records import Measurement
+
+# CPU time and pace come from stretches that do not coincide to the batch.
+_MARGIN = 1.05
+
+
+def violation(found: Measurement, conditions: Conditions, *, whole_epochs: bool = False) -> str:
+    """Why the measurement cannot be true, with the figures; empty if it can.
+
+    Args:
+        found: What was measured.
+        conditions: What it was measured under.
+        whole_epochs: Whether epochs were measured whole; their CPU time includes starting the workers, and is compared
+            with the epoch's length.
+    """
+    pace_s = _believed_epoch_pace_s(found, conditions) if whole_epochs else _believed_pace_s(found)
+    if pace_s is None:
+        return ""
+    claim = f"{units.seconds(pace_s)} a batch cannot be"
+    if found.cpu_s is not None and pace_s * _MARGIN < found.cpu_s / conditions.cores:
+        least = units.seconds(found.cpu_s / conditions.cores)
+        cores = f"{conditions.cores:g} usable CPU{'' if conditions.cores == 1 else 's'}"
+        return f"{claim}: it takes {units.seconds(found.cpu_s)} of CPU time, at least {least} on {cores}"
+    if found.consume_s is not None and pace_s * _MARGIN < found.consume_s:
+        return f"{claim}: the consumer alone takes {units.seconds(found.consume_s)}"
+    return ""
+
+
+def _believed_pace_s(found: Measurement) -> float | None:
+    """The longest time per batch that the measurement allows: the upper end of its interval."""
+    if found.batch_s is None:
+        return None
+    return found.batch_s.value if found.batch_s.high is None else found.batch_s.high
+
+
+def _believed_epoch_pace_s(found: Measurement, conditions: Conditions) -> float | None:
+    if found.epoch_s is None or not conditions.batches_per_epoch:
+        return None
+    return found.epoch_s / conditions.batches_per_epoch

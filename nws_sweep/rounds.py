@@ -1,0 +1,176 @@
+"""Measures candidates in turn: while one is timed, the others stand still.
+
+In each round every candidate that has not enough yet takes one turn, in an order that is drawn anew, so that drift of
+the machine meets all of them alike. Arms stay alive, paused, as long as there is room for them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from nws_sweep import pagecache
+from nws_sweep.candidate import Candidate
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.limits import Load, load_of, shortage
+from nws_sweep.records import Configuration
+from nws_sweep.surroundings import Surroundings
+from nws_sweep.warming import Warmer
+
+
+class Watcher(Protocol):
+    """Is told what the rounds are doing."""
+
+    def turn_began(self, candidate: Candidate) -> None:
+        """A candidate is started, or goes on."""
+
+    def candidate_done(self, candidate: Candidate) -> None:
+        """A candidate's trial is finished."""
+
+    def round_ended(self) -> None:
+        """All had their turn; the machine is quiet."""
+
+
+class Rounds:
+    """The candidates of one configuration; leaving the context ends all their arms.
+
+    Args:
+        configuration: What is held fixed.
+        surroundings: Arms, clock and machine.
+        watcher: Told what is being done.
+    """
+
+    def __init__(self, configuration: Configuration, surroundings: Surroundings, watcher: Watcher) -> None:
+        self._configuration = configuration
+        self._rules = configuration.measure
+        self._surroundings = surroundings
+        self._watcher = watcher
+        self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
+        self._warmer = Warmer(configuration, surroundings)
+        self._files: tuple[str, ...] | None = None
+        self._round = 0
+        self.candidates: list[Candidate] = []
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._warmer.close()
+        for candidate in self.candidates:
+            candidate.close()
+
+    def measure(self, values: Sequence[int], beside: Sequence[int] = ()) -> None:
+        """Measures new candidates until each has enough.
+
+        Args:
+            values: Their num_workers.
+            beside: Those of earlier candidates that are measured on for the comparison, if they are still alive.
+        """
+        waiting = [Candidate(value, self._configuration, self._surroundings) for value in sorted(values)]
+        while waiting:
+            begun: list[Candidate] = []
+            while waiting and self._make_room(waiting[0], beside, begun):
+                candidate = waiting.pop(0)
+                self._begin(candidate)
+                begun.append(candidate)
+            self._take_rounds(begun, [c for c in self.candidates if c.num_workers in beside and c.alive])
+
+    def _begin(self, candidate: Candidate) -> None:
+        self.candidates.append(candidate)
+        if candidate.done:  # it was skipped
+            self._watcher.candidate_done(candidate)
+            return
+        self._watcher.turn_began(candidate)
+        self._drop_files()
+        candidate.open(self._memory_left())
+        self._learn_files(candidate)
+        self._warmer.notice(candidate)
+        if candidate.done:
+            self._watcher.candidate_done(candidate)
+
+    def _take_rounds(self, begun: Sequence[Candidate], companions: Sequence[Candidate]) -> None:
+        """Rounds until all that were begun are done; their companions take part in as many as make an interval."""
+        first = self._round
+        while unfinished := [candidate for candidate in begun if not candidate.done]:
+            going_along = companions if self._round - first < self._rules.bursts else ()
+            for candidate in self._shuffled([*unfinished, *going_along]):
+                self._take_turn(candidate)
+            self._round += 1
+            self._watcher.round_ended()
+
+    def _shuffled(self, candidates: list[Candidate]) -> list[Candidate]:
+        random.Random(f"{self._configuration.seed}-{self._round}").shuffle(candidates)
+        return candidates
+
+    def _take_turn(self, candidate: Candidate) -> None:
+        was_done = candidate.done
+        self._watcher.turn_began(candidate)
+        self._drop_files()
+        self._warmer.go_ahead_of(candidate)
+        candidate.turn()
+        self._warmer.notice(candidate)
+        if candidate.done and not was_done:
+            self._watcher.candidate_done(candidate)
+
+    def _make_room(self, candidate: Candidate, beside: Sequence[int], begun: Sequence[Candidate]) -> bool:
+        """Whether the candidate may begin now; those that are done make room. One that can never fit is skipped."""
+        while True:
+            alive = [other for other in self.candidates if other.alive]
+            reason = self._shortage(candidate)
+            if len(alive) < self._rules.interleave and not reason:
+                return True
+            dispensable = [other for other in alive if other.done and other.num_workers not in beside]
+            dispensable = dispensable or [
+                other for other in alive if other.done and len(alive) >= self._rules.interleave
+            ]
+            if dispensable:
+                _slowest(dispensable).close()
+            elif any(not other.done for other in begun):
+                return False  # they get their rounds first, and can be ended then
+            elif alive:
+                alive[0].close()
+            else:
+                candidate.skip(reason)
+                return True
+
+    def _shortage(self, candidate: Candidate) -> str:
+        load = self._load()
+        return shortage(candidate.settings, load, self._surroundings.room(self._memory_left()))
+
+    def _load(self) -> Load:
+        """What is known of batches and workers by those that were started."""
+        started = [candidate for candidate in self.candidates if candidate.bursts]
+        memory = {c.num_workers: c.trial.measurement.memory_bytes for c in started if c.trial.measurement}
+        return load_of(
+            [burst for c in started for burst in c.bursts], {k: v for k, v in memory.items() if v is not None}
+        )
+
+    def _memory_left(self) -> int | None:
+        if self._budget_bytes is None:
+            return None
+        held = [(c.usage.memory_bytes or 0) + (c.usage.shm_bytes or 0) for c in self.candidates]
+        return max(0, self._budget_bytes - sum(held))
+
+    def _learn_files(self, candidate: Candidate) -> None:
+        """Finds the files that are dropped before each turn, as soon as a dataset can be asked for them."""
+        if self._rules.cache != "cold" or self._files is not None or not candidate.alive:
+            return
+        self._files = pagecache.files_below(self._rules.cache_files or candidate.files)
+        if not self._files:
+            raise ConfigurationError(
+                "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
+                "measure.cache_files=[...]"
+            )
+
+    def _drop_files(self) -> None:
+        if self._files:
+            self._surroundings.drop_files(self._files)
+
+
+def _slowest(candidates: Sequence[Candidate]) -> Candidate:
+    """The one that is the least likely to be wanted again."""
+    return max(candidates, key=lambda candidate: candidate.trial.objective_s or float("inf"))

@@ -1,0 +1,74 @@
+"""What measuring needs of the world outside, arms and clock and counters; tests put simulated ones in its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from nws_sweep import cores, machine, pagecache, room
+from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
+from nws_sweep.room import Room
+
+Clock = Callable[[], float]
+
+
+class TrialArm(Protocol):
+    """Where a trial is measured: an arm in a process of its own, or a simulated one."""
+
+    facts: DatasetFacts
+    batches_per_epoch: int | None
+
+    def open(self, settings: LoaderSettings) -> None:
+        """Makes the DataLoader."""
+
+    def burst(self, request: BurstRequest) -> Burst:
+        """Takes a burst of batches."""
+        ...
+
+    def warned(self) -> tuple[str, ...]:
+        """The distinct warnings issued so far."""
+        ...
+
+    def files(self) -> tuple[str, ...]:
+        """The files and folders that the dataset's attributes name."""
+        ...
+
+    def pause(self) -> None:
+        """Stops its processes where they are; nothing may be asked of it until it is resumed."""
+
+    def resume(self) -> None:
+        """Lets them go on."""
+
+    def usage(self) -> Usage:
+        """What its processes have used so far."""
+        ...
+
+
+# Starts an arm for a configuration, which may hold so many bytes (None for no limit), and ends it.
+ArmFactory = Callable[[Configuration, int | None], AbstractContextManager[TrialArm]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What measuring needs; the defaults are this machine's own.
+
+    Attributes:
+        open_arm: Starts and ends arms.
+        clock: Seconds from any fixed point.
+        machine_time: What the machine's CPUs have done so far.
+        memory_budget: Bytes for all candidates, given those asked for.
+        room: What there is room for, given the bytes that are left of the memory budget.
+        cores: CPUs that a trial may use.
+        drop_files: Drops files from the page cache.
+    """
+
+    open_arm: ArmFactory
+    clock: Clock = time.perf_counter
+    machine_time: Callable[[], MachineTime] = machine.now
+    memory_budget: Callable[[int | None], int | None] = room.memory_budget
+    room: Callable[[int | None], Room] = room.now
+    cores: Callable[[], float] = cores.usable_cores
+    drop_files: Callable[[Sequence[str]], object] = pagecache.drop
