@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from nws_sweep.conditions import Conditions
-from nws_sweep.quantities import all_bursts, summarise
+from nws_sweep.quantities import SEQUENTIAL, all_bursts, summarise
 from nws_sweep.records import Burst, BurstKind, Estimate, Turn
 from nws_sweep.stats import estimate_mean
 from nws_sweep.trial import steady_bursts, whole_epochs
@@ -16,14 +16,18 @@ def settled(turns: Sequence[Turn], conditions: Conditions) -> bool:
     """Whether the trial has what was asked for: in mode ``epoch`` its epochs, else the precision.
 
     Precise means: at least ``bursts`` windows, their 95 % interval no wider than ``precision`` to either side, and a
-    queue whose change can explain no more than that either.
+    queue whose change can explain no more than that either. It must have been so one window earlier too: whoever stops
+    at the first narrow interval picks those that are narrow by luck..
     """
-    bursts = all_bursts(turns)
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
     if conditions.rules.mode == "epoch":
-        return len(epochs) >= conditions.rules.epochs
+        return sum(burst.kind is BurstKind.EPOCH for burst in all_bursts(turns)) >= conditions.rules.epochs
+    return _is_precise(turns, conditions) and _is_precise(turns[:-1], conditions)
+
+
+def _is_precise(turns: Sequence[Turn], conditions: Conditions) -> bool:
+    bursts = all_bursts(turns)
     if whole_epochs(bursts, conditions):
-        return _precise(_epoch_estimate(epochs), conditions)
+        return _precise(_epoch_estimate([burst for burst in bursts if burst.kind is BurstKind.EPOCH]), conditions)
     if not steady_bursts(bursts):
         return False
     found = summarise(turns, conditions)
@@ -32,7 +36,7 @@ def settled(turns: Sequence[Turn], conditions: Conditions) -> bool:
 
 def _epoch_estimate(epochs: Sequence[Burst]) -> Estimate | None:
     lengths = [epoch.elapsed_s for epoch in epochs]
-    return estimate_mean(lengths, sum(lengths) / len(lengths)) if lengths else None
+    return estimate_mean(lengths, sum(lengths) / len(lengths), SEQUENTIAL) if lengths else None
 
 
 def _precise(estimate: Estimate | None, conditions: Conditions) -> bool:

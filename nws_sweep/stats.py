@@ -37,7 +37,7 @@ def student_t_975(degrees_of_freedom: int) -> float:
     return z + (z**3 + z) / (4 * degrees_of_freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees_of_freedom**2)
 
 
-def estimate_mean(burst_means: Sequence[float], overall: float) -> Estimate:
+def estimate_mean(burst_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
     """A mean per batch with its 95 % interval, the burst being the unit of replication.
 
     Batches inside a burst are not independent (n workers deliver in clumps of n), their means over whole clumps nearly
@@ -47,12 +47,13 @@ def estimate_mean(burst_means: Sequence[float], overall: float) -> Estimate:
     Args:
         burst_means: Seconds per batch of each burst, all > 0.
         overall: Total seconds / total batches over all bursts.
+        widened_by: Factor on the half-width of the interval (on the log scale) beyond Student's.
     """
     n = len(burst_means)
     if n < MIN_BURSTS_FOR_INTERVAL or min(burst_means) <= 0:
         return Estimate(value=overall, low=None, high=None, n=n)
     spread = statistics.stdev(math.log(mean) for mean in burst_means)
-    factor = math.exp(student_t_975(n - 1) * spread / math.sqrt(n))
+    factor = math.exp(widened_by * student_t_975(n - 1) * spread / math.sqrt(n))
     return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
 
 

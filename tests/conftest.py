@@ -29,7 +29,8 @@ def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
-    return kept | {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "COLUMNS": "200"}
+    own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
+    return kept | own
 
 
 @pytest.fixture

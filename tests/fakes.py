@@ -1,14 +1,17 @@
-"""A clock that goes only when told, and a loader and an arm whose truth is known exactly."""
+"""A clock that goes only when told, and a loader, arms and a machine whose truth is known exactly."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep.errors import TrialError
 from nws_sweep.measure import LoaderSession
-from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings
+from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
+from nws_sweep.room import Room
+from nws_sweep.surroundings import Surroundings
 
 
 class FakeClock:
@@ -24,11 +27,20 @@ class FakeClock:
         self.now += seconds
 
 
+@dataclass
+class _Job:
+    """A batch in a worker's hands, in the loader's own time."""
+
+    start: float
+    end: float
+
+
 class SimulatedLoader:
     """DataLoader's own rules on a fake clock.
 
     Batch b is made by worker b mod n; its index is handed out when batch b - n x prefetch_factor is taken (the first
-    ones at once); batches are handed over in order.
+    ones at once); batches are handed over in order. Its workers stand still between ``pause`` and ``resume``, but what
+    they sleep for goes on: the sample that each is waiting for is there when they wake.
 
     Args:
         clock: Advanced to the moment when a batch is in hand.
@@ -38,6 +50,7 @@ class SimulatedLoader:
         prefetch_factor: Indices in the hands of each worker.
         start_s: Seconds until the workers have started.
         end_s: Seconds that the end of an epoch takes.
+        batch_size: Samples of a batch, which take equal parts of its time.
     """
 
     def __init__(
@@ -49,6 +62,7 @@ class SimulatedLoader:
         prefetch_factor: int = 2,
         start_s: float = 0.0,
         end_s: float = 0.0,
+        batch_size: int = 1,
     ) -> None:
         self._clock = clock
         self._batches = batches
@@ -57,9 +71,17 @@ class SimulatedLoader:
         self._ahead = num_workers * prefetch_factor
         self._start_s = start_s
         self._end_s = end_s
+        self._batch_size = batch_size
+        self._jobs: list[_Job] = []
+        self._free_at: list[float] = []
+        self._earlier = 0
+        self._stopped_s = 0.0
+        self._stopped_at: float | None = None
         self.epochs_begun = 0
 
     def __iter__(self) -> Iterator[int]:
+        self._earlier = self.produced() or 0
+        self._jobs = []
         self.epochs_begun += 1
         return self._in_process() if self._num_workers == 0 else self._in_workers()
 
@@ -70,73 +92,197 @@ class SimulatedLoader:
         self._clock.advance(self._end_s)
 
     def _in_workers(self) -> Iterator[int]:
-        begun = self._clock.now
-        free_at = [begun + self._start_s] * self._num_workers
-        taken_at: list[float] = []
+        self._free_at = [self._local + self._start_s] * self._num_workers
+        for batch in range(min(self._ahead, self._batches)):
+            self._hand_out(batch)
         for batch in range(self._batches):
-            issued = begun if batch < self._ahead else taken_at[batch - self._ahead]
-            worker = batch % self._num_workers
-            free_at[worker] = max(free_at[worker], issued) + self._make_s(batch)
-            self._clock.now = max(self._clock.now, free_at[worker])
-            taken_at.append(self._clock.now)
+            self._clock.advance(max(0.0, self._jobs[batch].end - self._local))
+            if batch + self._ahead < self._batches:
+                self._hand_out(batch + self._ahead)
             yield batch
         self._clock.advance(self._end_s)
 
+    def _hand_out(self, batch: int) -> None:
+        worker = batch % self._num_workers
+        start = max(self._free_at[worker], self._local)
+        self._free_at[worker] = start + self._make_s(batch)
+        self._jobs.append(_Job(start, self._free_at[worker]))
+
+    @property
+    def _local(self) -> float:
+        """The loader's own time, which does not pass while it is paused."""
+        now = self._clock.now if self._stopped_at is None else self._stopped_at
+        return now - self._stopped_s
+
+    def produced(self) -> int | None:
+        """Samples that the workers have finished; None without workers."""
+        if not self._num_workers:
+            return None
+        return self._earlier + sum(self._finished(job) for job in self._jobs)
+
+    def _finished(self, job: _Job) -> int:
+        done = (
+            (self._local - job.start) / (job.end - job.start) if job.end > job.start else float(self._local >= job.end)
+        )
+        return int(self._batch_size * min(1.0, max(0.0, done)) + 1e-9)
+
+    def pause(self) -> None:
+        self._stopped_at = self._clock.now
+
+    def resume(self) -> None:
+        if self._stopped_at is None:
+            return
+        pause_s = self._clock.now - self._stopped_at
+        self._stopped_s += pause_s
+        self._stopped_at = None
+        for worker in range(self._num_workers):
+            self._wake(worker, pause_s)
+
+    def _wake(self, worker: int, pause_s: float) -> None:
+        """The sample that a worker waits for has come meanwhile; all that it has in hand moves up."""
+        jobs = [job for job in self._jobs[worker :: self._num_workers] if job.end > self._local]
+        if not jobs or jobs[0].start > self._local:
+            return
+        sample_s = (jobs[0].end - jobs[0].start) / self._batch_size
+        gain = min(pause_s, sample_s - (self._local - jobs[0].start) % sample_s, jobs[0].end - self._local)
+        for job in jobs:
+            job.start, job.end = job.start - gain, job.end - gain
+        self._free_at[worker] -= gain
+
+
+FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelerator=None)
+
 
 class FakeArm:
-    """An arm without a process: a simulated loader behind the commands of a real one."""
+    """An arm without a process: a simulated loader behind the commands of a real one.
 
-    facts = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelerator=None)
+    Args:
+        machine: Where it runs.
+    """
+
+    facts = FACTS
+
+    def __init__(self, machine: FakeMachine) -> None:
+        self._machine = machine
+        self.batches_per_epoch: int | None = None
+        self.cpu_s = 0.0
+        self.disk_bytes = 0
+
+    def open(self, settings: LoaderSettings) -> None:
+        machine = self._machine
+        machine.opened.append(settings)
+        machine.running.add(self)
+        self.settings = settings
+        if settings.num_workers in machine.failures:
+            raise machine.failures[settings.num_workers]
+        self.batches_per_epoch = machine.batches_per_epoch
+        self._loader = machine.make_loader(settings)
+        self._session = LoaderSession(
+            self._loader, self._consume, settings.batch_size, machine.clock, produced=self._loader.produced
+        )
+
+    def burst(self, request: BurstRequest) -> Burst:
+        machine = self._machine
+        assert machine.running == {self}, "another candidate's workers are at work"
+        machine.requests.append((self.settings.num_workers, request))
+        burst = machine.distort(self._session.burst(request))
+        self.cpu_s += machine.cpu_s * burst.batches
+        self.disk_bytes += machine.read(burst.batches)
+        machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * burst.batches
+        return burst
+
+    def _consume(self, batch: Any) -> None:
+        self._machine.clock.advance(self._machine.consume_s)
+
+    def warned(self) -> tuple[str, ...]:
+        assert self in self._machine.running, "a paused process cannot answer"
+        return ()
+
+    def files(self) -> tuple[str, ...]:
+        assert self in self._machine.running, "a paused process cannot answer"
+        return self._machine.files
+
+    def pause(self) -> None:
+        self._machine.running.discard(self)
+        self._loader.pause()
+
+    def resume(self) -> None:
+        self._machine.running.add(self)
+        self._loader.resume()
+
+    def usage(self) -> Usage:
+        workers = self.settings.num_workers
+        return Usage(
+            cpu_s=self.cpu_s,
+            memory_bytes=self._machine.arm_bytes + workers * self._machine.worker_bytes,
+            shm_bytes=0,
+            disk_bytes=self.disk_bytes,
+        )
+
+
+class FakeMachine:
+    """Opens fake arms and sees that only one of them works at a time.
+
+    Args:
+        make_loader: The simulated loader for the settings of a candidate.
+        batches_per_epoch: What the loader says of its length.
+        clock: The same as the loaders'.
+        consume_s: Seconds that the consumer takes for a batch.
+    """
 
     def __init__(
         self,
-        clock: FakeClock,
         make_loader: Callable[[LoaderSettings], SimulatedLoader],
         batches_per_epoch: int | None,
+        clock: FakeClock,
         consume_s: float = 0.0,
     ) -> None:
-        self._clock = clock
-        self._make_loader = make_loader
-        self._length = batches_per_epoch
-        self._consume_s = consume_s
-        self.batches_per_epoch: int | None = None
-        self.requests: list[BurstRequest] = []
+        self.make_loader = make_loader
+        self.batches_per_epoch = batches_per_epoch
+        self.clock = clock
+        self.consume_s = consume_s
+        self.failures: dict[int, TrialError] = {}
         self.opened: list[LoaderSettings] = []
-
-    def open(self, settings: LoaderSettings) -> None:
-        self.opened.append(settings)
-        self.batches_per_epoch = self._length
-        self._session = LoaderSession(self._make_loader(settings), self._consume, settings.batch_size, self._clock)
-
-    def burst(self, request: BurstRequest) -> Burst:
-        self.requests.append(request)
-        return self._session.burst(request)
-
-    def warned(self) -> tuple[str, ...]:
-        return ()
-
-    def _consume(self, batch: Any) -> None:
-        self._clock.advance(self._consume_s)
-
-
-class FailingArm(FakeArm):
-    """An arm that raises once a candidate of a set is opened."""
-
-    def __init__(self, arm: FakeArm, failures: dict[int, TrialError]) -> None:
-        super().__init__(arm._clock, arm._make_loader, arm._length, arm._consume_s)
-        self._failures = failures
-
-    def open(self, settings: LoaderSettings) -> None:
-        super().open(settings)
-        if settings.num_workers in self._failures:
-            raise self._failures[settings.num_workers]
-
-
-def arm_factory(arm: FakeArm) -> Callable[[Configuration], contextlib.AbstractContextManager[FakeArm]]:
-    """Gives the same arm to every trial."""
+        self.requests: list[tuple[int, BurstRequest]] = []
+        self.running: set[FakeArm] = set()
+        self.alive: list[FakeArm] = []
+        self.most_alive = 0
+        self.distort: Callable[[Burst], Burst] = lambda burst: burst
+        self.read: Callable[[int], int] = lambda batches: 0
+        self.files: tuple[str, ...] = ()
+        self.dropped: list[tuple[str, ...]] = []
+        self.cores = 2.0
+        self.cpu_s = 0.0
+        self.other_cpu_s = 0.0
+        self.busy_s = 0.0
+        self.arm_bytes = 100
+        self.worker_bytes = 10
+        self.budget_bytes: int | None = None
+        self.shm_bytes: int | None = None
 
     @contextlib.contextmanager
-    def open_arm(configuration: Configuration) -> Iterator[FakeArm]:
-        yield arm
+    def open_arm(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+        arm = FakeArm(self)
+        self.alive.append(arm)
+        self.most_alive = max(self.most_alive, len(self.alive))
+        try:
+            yield arm
+        finally:
+            self.alive.remove(arm)
+            self.running.discard(arm)
 
-    return open_arm
+    @property
+    def turns(self) -> list[int]:
+        """num_workers of the candidates in the order in which windows and epochs were taken."""
+        return [workers for workers, request in self.requests if request.kind.value != "warm_up"]
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings(
+            open_arm=self.open_arm,
+            clock=self.clock,
+            machine_time=lambda: MachineTime(busy_s=self.busy_s),
+            memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
+            room=lambda left: Room(shm_bytes=self.shm_bytes, memory_bytes=left),
+            cores=lambda: self.cores,
+            drop_files=lambda files: self.dropped.append(tuple(files)),
+        )

@@ -21,7 +21,7 @@ from nws_sweep import __version__, processes
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
-QUICK = ("measure=quick", "measure.seconds=0.05", "search.max_workers=1")
+QUICK = ("measure=quick", "measure.window_s=0.01", "measure.max_seconds=0.1", "search.max_workers=1")
 
 
 def only_folder(parent: Path) -> Path:
@@ -181,7 +181,7 @@ def _check_formats(nws: Command, grid: Path) -> None:
 def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(nws: Command, tmp_path: Path) -> None:
     done = nws(
         "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
-        "+dataset.num_workers=1,99", "measure=quick", "measure.seconds=0.05", "search=exhaustive",
+        "+dataset.num_workers=1,99", "measure=quick", "measure.window_s=0.01", "measure.max_seconds=0.1", "search=exhaustive",
         "search.max_workers=2",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")

@@ -99,7 +99,7 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ("bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
-        ("measure.secs=3", "measure.secs=3: there is no key measure.secs; did you mean measure.seconds?"),
+        ("measure.secs=3", "measure.secs=3: there is no key measure.secs; did you mean measure.max_seconds?"),
         (
             "dataset.size=3",
             "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",
@@ -110,9 +110,9 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ("search.strategy=bisect", "search.strategy=bisect: allowed is exhaustive or patience"),
         ("search.max_workers=-1", "search.max_workers=-1: allowed is an integer of at least 0"),
         ("search.tolerance=2", "search.tolerance=2.0: allowed is a number from 0 to 1"),
-        ("measure.seconds=0", "measure.seconds=0.0: allowed is seconds, a number above 0"),
+        ("measure.window_s=0", "measure.window_s=0.0: allowed is seconds, a number above 0"),
         ("measure.timeout_s=inf", "measure.timeout_s=inf: allowed is null or seconds, a number above 0"),
-        ("measure.seconds=inf", "measure.seconds=inf: allowed is seconds, a number above 0"),
+        ("measure.max_seconds=inf", "measure.max_seconds=inf: allowed is seconds, a number above 0"),
         ("measure.timeout_s=-1", "measure.timeout_s=-1.0: allowed is null or seconds, a number above 0"),
         (
             "loader.multiprocessing_context=thread",

@@ -34,7 +34,12 @@ def shrunk(arguments: list[str]) -> list[str]:
     if "experiment=batch_timeline" in text:
         return [*arguments, "dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
-    small = {"measure": "quick", "measure.seconds": "0.02", "search.max_workers": "1" if "-m" not in arguments else "0"}
+    small = {
+        "measure": "quick",
+        "measure.window_s": "0.01",
+        "measure.max_seconds": "0.1",
+        "search.max_workers": "1" if "-m" not in arguments else "0",
+    }
     if "dataset" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:

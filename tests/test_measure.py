@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nws_sweep.measure import LoaderSession, batch_length
+from nws_sweep.measure import LoaderSession
 from nws_sweep.records import BurstKind, BurstRequest
 from tests.fakes import FakeClock, SimulatedLoader
 
@@ -116,25 +115,6 @@ def test_the_simulated_loader_shows_the_pattern_of_the_batch_timeline(num_worker
     burst = measured.burst(request(min_batches=8))
     total = [wait + consume for wait, consume in zip(burst.wait_s, burst.consume_s, strict=True)]
     assert total == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("batch", "length"),
-    [
-        (np.zeros((8, 3, 2)), 8),
-        ([np.zeros((8, 3)), np.zeros(8)], 8),
-        ((np.zeros((5, 3)),), 5),
-        ({"image": np.zeros((7, 3)), "label": np.zeros(7)}, 7),
-        (collections.OrderedDict(a=[np.zeros((6, 1))]), 6),
-        (np.float32(1.0), 64),
-        ("text", 64),
-        ([], 64),
-        ({}, 64),
-        (None, 64),
-    ],
-)
-def test_the_length_of_a_batch_is_found_in_what_collate_functions_build(batch: Any, length: int) -> None:
-    assert batch_length(batch, default=64) == length
 
 
 def test_samples_are_counted_by_what_the_batches_hold() -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # one env
 UV = Path(sys.executable).with_name("uv")
 TINY = (
     "dataset=sleep", "dataset.length=8", "dataset.seconds_per_sample=0.001", "batch_size=2", "measure=quick",
-    "measure.seconds=0.02", "search.max_workers=1",
+    "measure.window_s=0.01", "measure.max_seconds=0.1", "search.max_workers=1",
 )  # fmt: skip
 
 

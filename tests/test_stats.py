@@ -7,7 +7,7 @@ import statistics
 import pytest
 import scipy.stats
 
-from nws_sweep.stats import estimate_mean, student_t_975
+from nws_sweep.stats import estimate_mean, outliers, slope, student_t_975
 
 
 @pytest.mark.parametrize("degrees_of_freedom", range(2, 201))
@@ -83,3 +83,72 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
         assert estimate.high is not None
         covered += estimate.low <= truth <= estimate.high
     assert 0.92 < covered / runs < 0.98
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        ([0, 1], [5, 7], 2.0),
+        ([0, 1, 2], [0, 0, 3], 1.5),
+        ([4, 0, 2], [-8, 0, -4], -2.0),
+        ([1, 2, 3, 4], [7, 7, 7, 7], 0.0),
+        ([3, 3, 3], [1, 2, 3], 0.0),
+        ([10**9, 10**9 + 1], [10**12, 10**12 + 3], 3.0),
+    ],
+)
+def test_the_slope_is_that_of_the_line_of_least_squares(x: list[float], y: list[float], expected: float) -> None:
+    assert slope(x, y) == pytest.approx(expected)
+
+
+def test_the_slope_is_that_of_scipy() -> None:
+    noise = random.Random(3)
+    x = [noise.uniform(0, 10) for _ in range(50)]
+    y = [3 * value + noise.gauss(0, 2) for value in x]
+    assert slope(x, y) == pytest.approx(scipy.stats.linregress(x, y).slope)
+
+
+def test_a_slope_of_unequally_many_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        slope([1, 2, 3], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], ()),
+        ([1.0, 1.0, 1.0, 9.0], ()),
+        ([1.0, 1.0, 1.0, 1.0, 9.0], (4,)),
+        ([0.1, 1.0, 1.01, 0.99, 1.02, 1.0], (0,)),
+        ([9.0, 1.0, 1.01, 0.99, 1.02, 0.1], (0, 5)),
+        ([1.0, 1.0, 1.0, 1.0, 1.09], ()),
+        ([1.0, 1.0, 1.0, 1.0, 1.11], (4,)),
+        ([1.0, 1.0, 1.0, 1.0, 1 / 1.11], (4,)),
+        ([1.0, 2.0, 4.0, 8.0, 16.0], ()),
+        ([1.0, 1.0, 1.0, 0.0, 9.0], ()),
+        ([1.0, 1.0, 1.0, -1.0, 9.0], ()),
+        ([1.0] * 6, ()),
+    ],
+)
+def test_outliers_are_far_from_the_others_and_by_more_than_a_tenth(
+    values: list[float], expected: tuple[int, ...]
+) -> None:
+    assert outliers(values) == expected
+
+
+def test_the_modified_z_score_decides_as_computed_by_hand() -> None:
+    # The median of the logarithms is 0, their median absolute deviation 0.1: the limit is 3.5 x 0.1 / 0.6745 = 0.5189.
+    near = [math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.51)]
+    far = [math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)]
+    assert (outliers(near), outliers(far)) == ((), (4,))
+
+
+def test_other_units_and_another_order_label_the_same_values() -> None:
+    values = [0.011, 0.0104, 0.05, 0.01, 0.0099, 0.0101]
+    assert outliers(values) == outliers([1000 * value for value in values]) == (2,)
+    assert outliers(values[::-1]) == (3,)
+
+
+def test_even_times_are_seldom_called_outliers() -> None:
+    noise = random.Random(11)
+    labelled = sum(len(outliers([math.exp(noise.gauss(0, 0.2)) for _ in range(20)])) for _ in range(500))
+    assert labelled / 10_000 < 0.01

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import pytest
@@ -15,7 +16,7 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     """The candidates in the order of measuring, and why the search stopped."""
     observations: list[Observation] = []
     while isinstance(decision := strategy.decide(observations), Measure):
-        observations.append(Observation(decision.num_workers, costs[decision.num_workers]))
+        observations += [Observation(candidate, costs[candidate]) for candidate in decision.candidates]
     return [observation.num_workers for observation in observations], decision.reason
 
 
@@ -89,9 +90,49 @@ def test_a_new_strategy_that_is_shown_what_was_observed_goes_on_where_the_search
     costs: Costs = {0: 9.0, 1: 5.0, 2: None, 3: 6.0, 4: 1.0}
     rules = search_rules(tuple(costs), strategy=name, maximum_patience=1)
     order, reason = search(make(rules), costs)
-    observed = [Observation(candidate, costs[candidate]) for candidate in order]
-    resumed = [make(rules).decide(observed[:count]) for count in range(len(observed) + 1)]
-    assert resumed == [*map(Measure, order), Stop(reason)]
+    for count in range(len(order)):
+        decision = make(rules).decide([Observation(candidate, costs[candidate]) for candidate in order[:count]])
+        assert isinstance(decision, Measure)
+        assert decision.candidates[0] == order[count]
+    assert make(rules).decide([Observation(n, costs[n]) for n in order]) == Stop(reason)
+
+
+def sequential(maximum_patience: int, costs: Costs) -> list[int]:
+    """The rule as it is written: one candidate after the other."""
+    best, without_improvement, tried = float("inf"), 0, []
+    for candidate, cost in costs.items():
+        tried.append(candidate)
+        if cost is not None and cost < best:
+            best, without_improvement = cost, 0
+        else:
+            without_improvement += 1
+        if without_improvement > maximum_patience:
+            break
+    return tried
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_asking_for_several_candidates_at_once_tries_none_that_one_after_the_other_would_not(seed: int) -> None:
+    rng = random.Random(seed)
+    costs = {n: rng.choice([None, *range(1, 12)]) for n in range(rng.randint(1, 15))}
+    maximum_patience = rng.randint(0, 4)
+    assert patience(maximum_patience, costs)[0] == sequential(maximum_patience, costs)
+
+
+def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best() -> None:
+    strategy = Patience(candidates=tuple(range(10)), maximum_patience=2)
+    assert strategy.decide([]) == Measure((0, 1, 2))
+    observed = [Observation(0, 5.0), Observation(1, 3.0), Observation(2, 4.0)]
+    assert strategy.decide(observed) == Measure((3, 4), beside=(1,))
+
+
+def test_what_was_observed_out_of_order_counts_when_its_turn_comes() -> None:
+    strategy = Patience(candidates=tuple(range(10)), maximum_patience=1)
+    reference = Observation(8, 1.0)
+    assert strategy.decide([reference]) == Measure((0, 1))
+    assert isinstance(strategy.decide([Observation(0, 5.0), Observation(1, 6.0), Observation(2, 7.0), reference]), Stop)
+    near = Observation(1, 1.0)
+    assert strategy.decide([near]) == Measure((0,))
 
 
 def test_rules_are_handed_to_the_strategy_that_they_name() -> None:

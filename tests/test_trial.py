@@ -1,33 +1,47 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules
-from nws_sweep.trial import next_request, summarise
-from tests.fakes import FakeArm, FakeClock, SimulatedLoader
+from nws_sweep.conditions import Conditions
+from nws_sweep.quantities import summarise
+from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn
+from nws_sweep.settling import out_of_limits, settled
+from nws_sweep.trial import next_request
+from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
 
-RULES = MeasureRules(bursts=3, seconds=30.0, max_seconds=1000.0)
+RULES = MeasureRules(bursts=3, window_s=10.0, max_seconds=1000.0)
 
 
-def settings(num_workers: int = 0, prefetch_factor: int = 2) -> LoaderSettings:
-    return LoaderSettings(batch_size=1, num_workers=num_workers, prefetch_factor=prefetch_factor).canonical()
+def settings(num_workers: int = 0, prefetch_factor: int = 2, batch_size: int = 1) -> LoaderSettings:
+    return LoaderSettings(batch_size=batch_size, num_workers=num_workers, prefetch_factor=prefetch_factor).canonical()
 
 
-def run(
-    chosen: LoaderSettings, loader: SimulatedLoader, arm: FakeArm, rules: MeasureRules = RULES
-) -> tuple[list[Burst], Measurement]:
-    """A whole trial, as the runner makes it."""
-    arm.open(chosen)
-    bursts: list[Burst] = []
-    while request := next_request(bursts, chosen, rules, arm.batches_per_epoch):
-        bursts.append(arm.burst(request))
-    return bursts, summarise(bursts, chosen, rules, arm.batches_per_epoch)
+def run(arm: FakeArm, conditions: Conditions, pause_s: float, clock: FakeClock) -> list[Turn]:
+    """A whole trial, with a pause of a given length between its turns."""
+    turns: list[Turn] = []
+    while not (settled(turns, conditions) or out_of_limits([b for t in turns for b in t.bursts], conditions)):
+        if turns:
+            arm.pause()
+            clock.advance(pause_s)
+            arm.resume()
+        turns.append(turn(arm, [b for t in turns for b in t.bursts], conditions))
+    return turns
+
+
+def turn(arm: FakeArm, before: list[Burst], conditions: Conditions) -> Turn:
+    taken: list[Burst] = []
+    while not taken or taken[-1].kind is BurstKind.WARM_UP:
+        request = next_request([*before, *taken], conditions, rested=bool(before) and not taken)
+        taken.append(arm.burst(request))
+    return Turn(bursts=tuple(taken), elapsed_s=sum(burst.elapsed_s for burst in taken))
 
 
 def simulate(
     num_workers: int,
     *,
-    make_s: float = 1.0,
+    make_s: Any = 1.0,
     consume_s: float = 0.0,
     batches: int = 10_000,
     length_known: bool = True,
@@ -35,12 +49,21 @@ def simulate(
     prefetch_factor: int = 2,
     start_s: float = 0.0,
     end_s: float = 0.0,
+    batch_size: int = 1,
+    pause_s: float = 7.0,
 ) -> tuple[list[Burst], Measurement]:
     clock = FakeClock()
-    chosen = settings(num_workers, prefetch_factor)
-    loader = SimulatedLoader(clock, batches, make_s, num_workers, prefetch_factor, start_s, end_s)
-    arm = FakeArm(clock, lambda _: loader, batches if length_known else None, consume_s)
-    return run(chosen, loader, arm, rules)
+    chosen = settings(num_workers, prefetch_factor, batch_size)
+    loader = SimulatedLoader(clock, batches, make_s, num_workers, prefetch_factor, start_s, end_s, batch_size)
+    arm = FakeArm(FakeMachine(lambda _: loader, batches if length_known else None, clock, consume_s))
+    arm.open(chosen)
+    conditions = Conditions(settings=chosen, rules=rules, batches_per_epoch=arm.batches_per_epoch)
+    turns = run(arm, conditions, pause_s, clock)
+    return [burst for turn in turns for burst in turn.bursts], summarise(turns, conditions)
+
+
+def kinds(bursts: list[Burst]) -> list[str]:
+    return [burst.kind.value for burst in bursts]
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 4, 5, 7, 8])
@@ -62,11 +85,57 @@ def test_without_workers_making_and_consuming_add_up() -> None:
     assert found.stall_fraction == pytest.approx(0.8)
 
 
-def test_a_queue_that_was_filled_before_is_never_timed() -> None:
-    """Ten batches against a queue of 16 measure the buffer: the warm-up covers it, the windows follow."""
+def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue() -> None:
+    """Ten batches against a queue of 16 measure the buffer."""
     bursts, _ = simulate(8)
     assert bursts[0].kind is BurstKind.WARM_UP
     assert bursts[0].batches >= 16
+
+
+def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None:
+    """A pause during which 16 batches came to lie ready: what is buffered at resume must be thrown away.
+
+    Eight workers make a batch of 0.64 s each: 80 ms a batch. Timing the next eight batches would give 0.
+    """
+    clock = FakeClock()
+    chosen = settings(8)
+    loader = SimulatedLoader(clock, 10_000, 0.64, 8)
+    arm = FakeArm(FakeMachine(lambda _: loader, 10_000, clock))
+    arm.open(chosen)
+    conditions = Conditions(settings=chosen, rules=MeasureRules(window_s=0.5), batches_per_epoch=10_000)
+    turns = [turn(arm, [], conditions)]
+    clock.advance(60.0)  # not paused
+    turns.append(turn(arm, list(turns[0].bursts), conditions))
+    *warm_up, window = turns[1].bursts
+    assert sum(burst.batches for burst in warm_up) >= 16
+    assert summarise([turns[0], Turn(bursts=(window,))], conditions).batch_s.value == pytest.approx(0.08)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize("num_workers", [1, 2, 8])
+def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers: int, batch_size: int) -> None:
+    """While the processes stand still, what they wait for goes on: one sample of each worker comes for nothing."""
+    _, found = simulate(num_workers, batch_size=batch_size, pause_s=60.0, rules=MeasureRules(window_s=2.0))
+    assert found.batch_s is not None
+    assert found.batch_s.value == pytest.approx(1.0 / num_workers, rel=0.01)
+
+
+def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away() -> None:
+    bursts, _ = simulate(4)
+    assert kinds(bursts[:4]) == ["warm_up", "steady", "warm_up", "steady"]
+    assert bursts[2].batches == 4
+
+
+def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pause() -> None:
+    uncounted = Burst(kind=BurstKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 8, consume_s=(0.0,) * 8, samples=8)
+    conditions = Conditions(settings=settings(4, 5), rules=RULES, batches_per_epoch=None)
+    request = next_request([uncounted], conditions, rested=True)
+    assert (request.kind, request.min_batches) == (BurstKind.WARM_UP, 20)
+
+
+def test_without_workers_nothing_lies_ready_and_nothing_is_thrown_away_after_a_pause() -> None:
+    bursts, _ = simulate(0)
+    assert kinds(bursts) == ["warm_up", "steady", "steady", "steady", "steady"]
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 8])
@@ -82,46 +151,61 @@ def test_startup_is_no_batch() -> None:
     assert found.batch_s.value == pytest.approx(0.5)
 
 
-def test_epoch_is_startup_and_the_other_batches_where_windows_were_measured() -> None:
-    _, found = simulate(2, start_s=50.0, batches=10_000)
-    assert found.epoch_s == pytest.approx(51.0 + 9_999 * 0.5)
+def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of_work() -> None:
+    bursts, found = simulate(4, batches=200, rules=MeasureRules(bursts=5, window_s=20.0, max_seconds=1000.0))
+    position = 0
+    for burst in bursts:
+        position = burst.batches if burst.startup_s is not None else position + burst.batches
+        assert position <= 200 - 8
+    assert sum(burst.startup_s is not None for burst in bursts) == 3  # an epoch has room for two windows of 80
+    assert found.batch_s is not None
+    assert found.batch_s.value == pytest.approx(0.25)
 
 
-def test_an_unknown_length_has_no_epoch() -> None:
-    _, found = simulate(2, length_known=False)
-    assert found.epoch_s is None
+def test_the_restart_of_a_short_dataset_is_startup_and_no_batch() -> None:
+    bursts, found = simulate(
+        2, batches=60, start_s=5.0, rules=MeasureRules(bursts=5, window_s=20.0, max_seconds=1000.0)
+    )
+    assert sum(burst.startup_s is not None for burst in bursts) == 6
+    assert {burst.kind for burst in bursts if burst.startup_s is not None} == {BurstKind.WARM_UP}
+    assert found.startup_s == pytest.approx(6.0)
+    assert found.batch_s is not None
+    assert found.batch_s.value == pytest.approx(0.5)
 
 
-def test_the_time_aimed_at_is_measured_in_at_least_the_bursts_asked_for() -> None:
+def test_the_windows_asked_for_are_taken_and_have_the_length_asked_for() -> None:
     bursts, found = simulate(1)
     steady = [burst for burst in bursts if burst.kind is BurstKind.STEADY]
-    assert len(steady) == 3
-    assert sum(burst.elapsed_s for burst in steady) == pytest.approx(30.0)
+    assert len(steady) == 4  # the precision must hold for two
+    assert all(burst.elapsed_s == pytest.approx(10.0) for burst in steady)
     assert found.batch_s is not None
-    assert found.batch_s.n == 3
+    assert found.batch_s.n == 4
 
 
 def test_after_the_most_time_no_further_window_begins_but_one_is_always_taken() -> None:
-    bursts, found = simulate(1, rules=MeasureRules(bursts=10, seconds=100.0, max_seconds=25.0))
-    steady = [burst for burst in bursts if burst.kind is BurstKind.STEADY]
-    assert len(steady) == 3  # 2 s of warm-up, then 12, 22 and 32 s
+    bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_seconds=25.0))
+    assert kinds(bursts) == ["warm_up", "steady", "steady", "steady"]  # 1 s of warm-up, then 11, 21 and 31 s
     assert simulate(1, rules=MeasureRules(max_seconds=0.001))[1].batch_s is not None
-    assert found.batch_s is not None
 
 
-def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole_until_there_is_enough() -> None:
-    bursts, found = simulate(4, batches=16, start_s=2.0, end_s=1.0, rules=MeasureRules(bursts=3, seconds=15.0))
-    assert {burst.kind for burst in bursts} == {BurstKind.EPOCH}
-    assert len(bursts) == 3  # 2 + 4 + 1 s each
+def test_after_the_most_batches_no_further_window_begins() -> None:
+    bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_batches=15))
+    assert [burst.batches for burst in bursts] == [1, 10, 10]
+
+
+def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
+    bursts, found = simulate(4, batches=16, start_s=2.0, end_s=1.0, rules=MeasureRules(bursts=2, max_seconds=99.0))
+    assert kinds(bursts) == ["epoch"] * 4
     assert found.epoch_s == pytest.approx(6.0)
 
 
 def test_candidates_measured_whole_and_in_windows_have_the_same_epoch() -> None:
     """What only some candidates are seen to do, ending an epoch, must not decide between them."""
-    whole = simulate(4, batches=16, end_s=5.0, rules=MeasureRules(bursts=3, seconds=1.0))[1]
-    windows = simulate(4, batches=16, end_s=5.0, rules=MeasureRules(bursts=1, seconds=1.0), prefetch_factor=1)[1]
-    assert whole.epoch_s == pytest.approx(4.0)
-    assert windows.epoch_s == pytest.approx(1.0 + 15 * 0.25)
+    whole, in_whole = simulate(4, batches=20, end_s=5.0)
+    windows, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
+    assert (kinds(whole)[0], kinds(windows)[0]) == ("epoch", "warm_up")
+    assert in_whole.epoch_s == pytest.approx(5.0)
+    assert in_windows.epoch_s == pytest.approx(5.0)
 
 
 def test_the_first_clump_of_a_whole_epoch_belongs_to_the_startup() -> None:
@@ -145,14 +229,23 @@ def test_an_epoch_of_one_clump_has_no_steady_state() -> None:
     assert found.epoch_s == pytest.approx(1.0)
 
 
-def test_an_epoch_that_ends_before_a_window_does_is_measured_whole() -> None:
-    """200 batches in 0.2 s: long in batches, short in time; windows of 1 s would never come to an end."""
-    bursts, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(bursts=3, seconds=3.0))
-    assert [burst.kind for burst in bursts[:2]] == [BurstKind.WARM_UP, BurstKind.STEADY]
-    assert {burst.kind for burst in bursts[2:]} == {BurstKind.EPOCH}
+def test_a_window_may_be_shorter_than_asked_for_where_an_epoch_is() -> None:
+    """200 batches in 0.2 s: windows of 1 s would never come to an end."""
+    bursts, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(bursts=3, window_s=1.0))
+    assert {burst.batches for burst in bursts if burst.kind is BurstKind.STEADY} == {199}
     assert found.batch_s is not None
     assert found.batch_s.value == pytest.approx(0.001)
-    assert found.batch_s.n >= 3
+
+
+def test_an_epoch_shorter_than_its_length_says_is_measured_whole() -> None:
+    clock = FakeClock()
+    chosen = settings(2)
+    loader = SimulatedLoader(clock, 12, 1.0, 2)
+    arm = FakeArm(FakeMachine(lambda _: loader, 1000, clock))
+    arm.open(chosen)
+    conditions = Conditions(settings=chosen, rules=RULES, batches_per_epoch=1000)
+    turns = run(arm, conditions, 1.0, clock)
+    assert kinds([burst for turn in turns for burst in turn.bursts])[-3:] == ["epoch"] * 3
 
 
 def test_an_unknown_short_length_is_found_out() -> None:
@@ -162,32 +255,24 @@ def test_an_unknown_short_length_is_found_out() -> None:
     assert found.epoch_s is None
 
 
-def test_a_window_cut_short_by_the_end_of_an_epoch_does_not_count() -> None:
-    bursts, found = simulate(2, batches=100, rules=MeasureRules(bursts=3, seconds=60.0, max_seconds=1000.0))
+def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
+    bursts, found = simulate(
+        2, batches=100, length_known=False, rules=MeasureRules(bursts=3, window_s=20.0, max_seconds=1000.0)
+    )
     cut = [burst for burst in bursts if burst.kind is BurstKind.STEADY and burst.ended_epoch]
     assert cut
     assert found.batch_s is not None
-    assert found.batch_s.n == 3
-    warm_ups = [burst for burst in bursts if burst.kind is BurstKind.WARM_UP]
-    assert len(warm_ups) == 1 + len(cut)  # each new epoch fills the pipeline anew
+    assert found.batch_s.n == 4
+    assert sum(burst.startup_s is not None for burst in bursts) == 1 + len(cut)  # each new epoch fills the queue anew
 
 
 def test_mode_epoch_measures_whole_epochs_and_nothing_else() -> None:
     bursts, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=MeasureRules(mode="epoch", epochs=2))
-    assert [burst.kind for burst in bursts] == [BurstKind.EPOCH] * 2
+    assert kinds(bursts) == ["epoch"] * 2
     assert found.epoch_s == pytest.approx(13.5)
     assert found.startup_s == pytest.approx(4.0)
 
 
-def test_samples_per_second_uses_the_true_length_of_batches() -> None:
-    bursts = [
-        Burst(kind=BurstKind.STEADY, startup_s=None, wait_s=(0.5, 0.5), consume_s=(0.0, 0.0), samples=12),
-        Burst(kind=BurstKind.WARM_UP, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,), samples=8),
-    ]
-    found = summarise(bursts, LoaderSettings(batch_size=8), RULES, None)
-    assert found.samples_per_s == pytest.approx(12.0)
-
-
-def test_without_any_batch_there_is_nothing_to_summarise() -> None:
-    with pytest.raises(ValueError, match="no batch"):
-        summarise([], settings(), RULES, 10)
+def test_mode_epoch_takes_all_its_epochs_however_long_they_are() -> None:
+    bursts, _ = simulate(0, batches=20, rules=MeasureRules(mode="epoch", epochs=3, max_seconds=1.0))
+    assert kinds(bursts) == ["epoch"] * 3

@@ -56,3 +56,25 @@ def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate 
 def test_rates_gains_and_shares_have_their_signs_and_a_dash_for_nothing() -> None:
     assert (units.per_second(512.4), units.ratio(1.944), units.share(0.754)) == ("512", "1.94x", "75 %")
     assert (units.per_second(None), units.ratio(None), units.share(None)) == ("-", "-", "-")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (1024, "1.02 kB"),
+        (999_400, "999 kB"),
+        (999_900, "1.00 MB"),
+        (12_345_678, "12.3 MB"),
+        (999_999_999, "1.00 GB"),
+        (16_000_000_000, "16.0 GB"),
+        (2_500_000_000_000, "2500 GB"),
+        (-1_500_000, "-1.50 MB"),
+    ],
+)
+def test_memory_is_shown_in_the_unit_that_suits_it(value: float | None, text: str) -> None:
+    assert units.memory(value) == text

@@ -1,0 +1,83 @@
+"""What is measured: the workloads, with lengths that make an epoch long enough to trust and short enough to repeat."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+PREFETCH_FACTOR = 2
+_QUICK = 3  # an epoch is this much shorter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A dataset with its batch size and consumer.
+
+    Attributes:
+        name: What it is called on the command line.
+        about: One line what makes it slow.
+        target: Class of the dataset in ``benchmarks.workloads``; its first argument is ``samples``.
+        batch_size: Samples per batch.
+        batches: Batches per epoch.
+        arguments: Further arguments of the dataset.
+        consume_s: Seconds that the consumer sleeps for each batch; 0 to do nothing.
+    """
+
+    name: str
+    about: str
+    target: str
+    batch_size: int
+    batches: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    consume_s: float = 0.0
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        """The dataset as Hydra instantiates it."""
+        samples = self.batches * self.batch_size
+        return {"_target_": f"benchmarks.workloads.{self.target}", "samples": samples, **self.arguments}
+
+    @property
+    def consumer(self) -> dict[str, Any]:
+        """The consumer, likewise."""
+        if not self.consume_s:
+            return {"_target_": "nws_sweep.consumers.Nothing"}
+        return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": self.consume_s}
+
+    def shortened(self) -> Workload:
+        """The same with a shorter epoch, for a quick look."""
+        return replace(self, batches=self.batches // _QUICK)
+
+
+_CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
+
+WORKLOADS = (
+    Workload(
+        name="latency", about="4 ms of sleep a sample, batch 8", target="Latency", batch_size=8, batches=240,
+        arguments={"mean_s": 0.004},
+    ),
+    Workload(name="cpu", about="1 ms of CPU a sample, batch 16", target="Arithmetic", batch_size=16, batches=400),
+    Workload(
+        name="memory", about="tensors in memory, 60000 x 784, batch 300", target="InMemory", batch_size=300, batches=200
+    ),
+    Workload(
+        name="jpeg", about="JPEG 500 x 375, RandomResizedCrop(224), batch 32", target="Jpeg", batch_size=32,
+        batches=144, arguments={"root": _CACHE},
+    ),
+    Workload(
+        name="heavy", about="12.6 MB a batch of 16, 0.5 ms of sleep a sample", target="Heavy", batch_size=16,
+        batches=400,
+    ),
+    Workload(
+        name="bursty", about="log-normal sleep, mean 4 ms a sample, spread 1, batch 16", target="Latency",
+        batch_size=16, batches=144, arguments={"mean_s": 0.004, "spread": 1.0},
+    ),
+    Workload(
+        name="consumer", about="2 ms of sleep a sample, batch 8, consumer of 5 ms a batch", target="Latency",
+        batch_size=8, batches=360, arguments={"mean_s": 0.002}, consume_s=0.005,
+    ),
+)  # fmt: skip
+
+NAMES = tuple(workload.name for workload in WORKLOADS)

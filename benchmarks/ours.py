@@ -1,0 +1,127 @@
+"""Our side of the comparison: a search by nws_sweep over all candidates, with the rules that it has by default."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.catalogue import PREFETCH_FACTOR, Workload
+from benchmarks.figures import OURS, Figure
+from nws_sweep import arms, host
+from nws_sweep.records import (
+    ArmSpec,
+    Configuration,
+    Estimate,
+    LoaderSettings,
+    MeasureRules,
+    SearchResult,
+    SearchRules,
+    Trial,
+)
+from nws_sweep.runner import search
+from nws_sweep.surroundings import Surroundings
+
+
+def measure(
+    workload: Workload, workers: Sequence[int], number: int, log_path: Path, say: Callable[[str], None]
+) -> list[Figure]:
+    """Searches, and makes a figure of each trial.
+
+    Args:
+        workload: What is loaded.
+        workers: The candidates.
+        number: The round; it is the seed too, so that rounds differ in the order of the samples.
+        log_path: File that what the arms print is appended to.
+        say: Called with a line when a trial is finished.
+    """
+    start = SearchResult(
+        configuration=_configuration(workload, workers, number),
+        host=host.describe(),
+        started_at=datetime.now().astimezone().isoformat(),
+    )
+    result = search(start, Surroundings(open_arm=_arm_factory(log_path)), _Teller(say))
+    return [_figure(workload, trial, number) for trial in result.trials]
+
+
+def _configuration(workload: Workload, workers: Sequence[int], seed: int) -> Configuration:
+    return Configuration(
+        columns={"dataset": workload.name},
+        dataset=workload.dataset,
+        consumer=workload.consumer,
+        loader=LoaderSettings(batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=True),
+        measure=MeasureRules(),
+        search=SearchRules(strategy="exhaustive", candidates=tuple(sorted(workers))),
+        seed=seed,
+    )
+
+
+def _arm_factory(log_path: Path) -> Callable[[Configuration, int | None], AbstractContextManager[arms.Arm]]:
+    def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
+        spec = ArmSpec(
+            dataset=configuration.dataset,
+            consumer=configuration.consumer,
+            seed=configuration.seed,
+            start_method=multiprocessing.get_start_method(allow_none=True),
+            working_folder=os.getcwd(),  # noqa: PTH109 - a string is wanted
+            log_path=str(log_path.absolute()),
+        )
+        return arms.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
+
+    return open_arm
+
+
+def _figure(workload: Workload, trial: Trial, number: int) -> Figure:
+    found = trial.measurement
+    believed = found if trial.objective_s is not None else None
+    batch = believed.batch_s if believed else None
+    return Figure(
+        workload=workload.name,
+        workers=trial.num_workers,
+        round=number,
+        kind=OURS,
+        batch_s=batch.value if batch else None,
+        epoch_s=believed.epoch_s if believed else None,
+        half_width=half_width(batch) if batch else None,
+        detail={
+            "state": trial.state.value,
+            "reason": trial.reason,
+            "notes": list(trial.notes),
+            "startup_s": found.startup_s if found else None,
+            "wait_s": found.wait_s if found else None,
+            "consume_s": found.consume_s if found else None,
+            "cpu_s": found.cpu_s if found else None,
+            "bias_bound": found.bias_bound if found else None,
+            "bursts": [[b.kind.value, b.batches, b.elapsed_s, b.startup_s, b.produced] for b in trial.bursts],
+            "cost_s": trial.cost_s,
+        },
+    )
+
+
+def half_width(estimate: Estimate) -> float | None:
+    """Half the width of an interval as a share of the value; None without an interval."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / (2 * estimate.value)
+
+
+class _Teller:
+    """Tells of finished trials only."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def turn_started(self, num_workers: int) -> None:
+        """Not told."""
+
+    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+        self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
+
+    def round_finished(self, result: SearchResult) -> None:
+        """Not told."""
+
+    def search_finished(self, result: SearchResult) -> None:
+        """Not told."""

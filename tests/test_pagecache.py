@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nws_sweep import pagecache, usage
+
+
+class Made:
+    """A dataset with these attributes."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Three files in a folder and one below it."""
+    (tmp_path / "photos/more").mkdir(parents=True)
+    paths = [tmp_path / f"photos/{name}" for name in ("a.jpg", "b.jpg", "more/c.jpg")]
+    for path in paths:
+        path.write_bytes(b"x")
+    return [str(path) for path in paths]
+
+
+def test_a_root_folder_is_found_as_text_and_as_path(tmp_path: Path) -> None:
+    assert pagecache.paths_in(Made(root=str(tmp_path), split="train")) == (str(tmp_path),)
+    assert pagecache.paths_in(Made(root=tmp_path)) == (str(tmp_path),)
+
+
+def test_samples_are_found_in_lists_tuples_and_dictionaries(files: list[str]) -> None:
+    samples = [(path, label) for label, path in enumerate(files)]
+    assert pagecache.paths_in(Made(samples=samples)) == tuple(files)
+    assert pagecache.paths_in(Made(samples={"train": samples[:1], "test": tuple(samples[1:])})) == tuple(files)
+
+
+def test_the_dataset_inside_a_dataset_is_searched(files: list[str]) -> None:
+    dataset = torch.utils.data.Subset(Made(samples=[(path, 0) for path in files]), [0, 1])  # type: ignore[arg-type]
+    assert pagecache.paths_in(dataset) == tuple(files)
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_arrays_of_text_are_searched_whatever_their_shape(files: list[str], kind: str) -> None:
+    row = np.array(files).astype(kind)
+    assert pagecache.paths_in(Made(paths=row)) == tuple(files)
+    assert pagecache.paths_in(Made(first=row[:1].reshape(1, 1), second=row[1:].reshape(2, 1))) == tuple(files)
+    assert pagecache.paths_in(Made(path=row[2])) == ((files[2],) if kind == "U" else ())
+    assert pagecache.paths_in(Made(path=np.array(row[2]))) == (files[2],)
+
+
+def test_arrays_and_tensors_of_numbers_are_not_looked_through(files: list[str]) -> None:
+    class Watched(np.ndarray[Any, Any]):
+        def tolist(self) -> Any:
+            raise AssertionError("a list was made of the numbers")
+
+    dataset = Made(
+        pixels=np.zeros((2, 2)).view(Watched),
+        scale=np.float32(2),
+        objects=np.array([object()], dtype=object),
+        tensor=torch.zeros(3),
+        parameter=torch.nn.Parameter(torch.tensor(1.0)),
+        path=files[0],
+    )
+    assert pagecache.paths_in(dataset) == (files[0],)
+
+
+def test_each_path_is_named_once(files: list[str]) -> None:
+    assert pagecache.paths_in(Made(first=files, again=list(files))) == tuple(files)
+
+
+def test_bare_words_missing_paths_and_impossible_names_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train").write_text("a file that is called like a split")
+    monkeypatch.chdir(tmp_path)
+    dataset = Made(split="train", gone=str(tmp_path / "gone"), null="a/\0", long="/" + "x" * 5000, url="http://x/y")
+    assert pagecache.paths_in(dataset) == ()
+    assert pagecache.paths_in(Made(split="./train")) == ("./train",)
+
+
+def test_a_separator_alone_does_not_name_the_whole_machine() -> None:
+    assert pagecache.paths_in(Made(delimiter=os.sep, other=os.sep * 2)) == ()
+
+
+def test_cycles_end(files: list[str]) -> None:
+    dataset, inner = Made(path=files[0]), Made(path=files[1])
+    dataset.__dict__.update(inner=inner, me=dataset)
+    inner.__dict__.update(outer=dataset, both=[dataset, inner])
+    samples: list[Any] = [files[2]]
+    samples.append(samples)
+    dataset.__dict__.update(samples=samples)
+    assert sorted(pagecache.paths_in(dataset)) == sorted(files)
+
+
+class Slotted:
+    __slots__ = ("path",)
+
+
+class RaisesOnAnyAttribute:
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+class Endless:
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            yield "/"
+
+
+class BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"/tmp"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [None, 7, 2.5, b"/tmp", "", object(), Slotted(), RaisesOnAnyAttribute(), Endless(), BytesPath(), len, Slotted,
+     SimpleNamespace(), (x for x in ()), np.dtype("U3"), torch.float32, lambda: None],
+    ids=lambda odd: type(odd).__name__,
+)  # fmt: skip
+def test_odd_objects_are_survived(odd: Any, files: list[str]) -> None:
+    assert pagecache.paths_in(Made(odd=odd, more=[odd], path=files[0])) == (files[0],)
+    assert pagecache.paths_in(odd) == ()
+
+
+def test_files_below_are_absolute_sorted_within_their_folder_and_without_repeats(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pagecache.files_below([str(tmp_path / "photos")]) == tuple(files)
+    assert pagecache.files_below([files[1], str(tmp_path / "photos"), files[1]]) == (files[1], files[0], files[2])
+    monkeypatch.chdir(tmp_path)
+    assert pagecache.files_below(["photos/more", "photos/a.jpg"]) == (files[2], files[0])
+    assert pagecache.files_below([str(tmp_path / "gone")]) == ()
+    assert pagecache.files_below([]) == ()
+
+
+def bytes_from_storage(path: Path) -> int:
+    before = usage.of_tree(os.getpid()).disk_bytes or 0
+    path.read_bytes()
+    return (usage.of_tree(os.getpid()).disk_bytes or 0) - before
+
+
+needs_fadvise = pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no way to drop pages on this platform")
+
+
+@needs_fadvise
+def test_files_that_were_dropped_come_from_storage_again(tmp_path: Path) -> None:
+    size, path = 2 * 2**20, tmp_path / "samples"
+    path.write_bytes(os.urandom(size))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if bytes_from_storage(path) < size:
+        pytest.skip("this file system does not say what it read")
+    assert bytes_from_storage(path) == 0
+    assert pagecache.drop([str(path)]) == 1
+    assert bytes_from_storage(path) >= size
+    path.write_bytes(os.urandom(size))  # not yet written to storage
+    assert pagecache.drop([str(path)]) == 1
+    assert bytes_from_storage(path) >= size
+
+
+@needs_fadvise
+def test_files_that_cannot_be_dropped_are_not_counted_and_do_not_hold_it_up(tmp_path: Path, files: list[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # one that waits for its writer would wait for ever
+    assert pagecache.drop([*files, str(tmp_path / "gone"), str(pipe)]) == 3
+    assert pagecache.drop([]) == 0
+
+
+@needs_fadvise
+def test_a_file_system_that_cannot_be_written_to_is_dropped_from_too(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(descriptor: int) -> None:
+        raise OSError(22, "Invalid argument")  # what squashfs and ISO images answer
+
+    monkeypatch.setattr(os, "fdatasync", refused)
+    assert pagecache.drop(files) == 3
+
+
+def test_where_pages_cannot_be_dropped_none_are(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pagecache, "_CAN_DROP", False)
+    assert pagecache.drop(files) == 0
+
+
+def test_no_descriptor_is_left_open(files: list[str]) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("no /proc")
+    before = len(list(descriptors.iterdir()))
+    pagecache.drop(files * 10)
+    assert len(list(descriptors.iterdir())) == before

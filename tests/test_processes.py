@@ -1,0 +1,136 @@
+"""Real processes that are stopped, go on, and die with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import cast
+
+import psutil
+import pytest
+
+from nws_sweep import processes
+from tests.children import Child, child, line_of, tell
+
+# Far above what a signal takes on a busy machine.
+DONE_WITHIN_S = 20.0
+
+FAMILY = """
+import os, sys, time
+member = os.fork()
+if member:
+    print(member, flush=True)
+    os.wait()
+while True:
+    time.sleep(0.01)
+"""
+
+
+def arm(process: Child) -> BaseProcess:
+    """All that matters is that it has a number."""
+    return cast("BaseProcess", process)
+
+
+def becomes(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true within a long time."""
+    deadline = time.monotonic() + DONE_WITHIN_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def stand_still(family: list[psutil.Process]) -> bool:
+    return all(member.status() == psutil.STATUS_STOPPED for member in family)
+
+
+def test_a_process_and_its_workers_stand_still_until_they_are_told_to_go_on() -> None:
+    with child(FAMILY) as process:
+        family = [psutil.Process(process.pid), psutil.Process(int(line_of(process)))]
+        for _ in range(2):
+            processes.pause(arm(process))
+            assert becomes(lambda: stand_still(family))
+            processes.pause(arm(process))
+            processes.resume(arm(process))
+            assert becomes(lambda: not any(member.status() == psutil.STATUS_STOPPED for member in family))
+            processes.resume(arm(process))
+
+
+def test_what_stands_still_takes_no_cpu_time() -> None:
+    with child("print('ready', flush=True)\nwhile True:\n    pass") as process:
+        line_of(process)
+        processes.pause(arm(process))
+        member = psutil.Process(process.pid)
+        assert becomes(lambda: stand_still([member]))
+        before = member.cpu_times()
+        time.sleep(0.1)
+        assert member.cpu_times() == before
+        processes.resume(arm(process))
+        assert becomes(lambda: member.cpu_times() != before)
+
+
+def test_dead_processes_are_let_be() -> None:
+    with child("") as process:
+        process.wait()
+        processes.pause(arm(process))
+        processes.resume(arm(process))
+
+
+def test_the_group_of_this_process_is_never_stopped() -> None:
+    """A process that has not come to lead a group yet is in that of its parent."""
+    with child(FAMILY) as process:
+        member = psutil.Process(int(line_of(process)))  # leads no group
+        processes.pause(cast("BaseProcess", member))
+        assert not stand_still([psutil.Process(process.pid), member])
+
+
+ORPHANED = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+input()
+"""
+BOUND = """
+import os, sys
+from nws_sweep import processes
+processes.die_with_parent()
+print(os.getpid(), flush=True)
+while True:
+    input()
+    print("goes on", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("end", ["killed", "returns"])
+def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool, end: str) -> None:
+    with child(ORPHANED.replace("input()", "sys.stdin.readline()"), BOUND.replace("input()", "time.sleep(60)")
+               .replace("import os, sys", "import os, sys, time")) as parent:  # fmt: skip
+        bound = psutil.Process(int(line_of(parent)))
+        if stopped:
+            bound.suspend()
+            assert becomes(lambda: stand_still([bound]))
+        assert processes.is_alive(bound)
+        if end == "killed":
+            parent.kill()
+        else:
+            tell(parent)
+        parent.wait()
+        assert becomes(lambda: not processes.is_alive(bound))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
+    with child(BOUND) as bound:
+        line_of(bound)
+        tell(bound)
+        assert line_of(bound) == "goes on"
+        os.kill(bound.pid, signal.SIGSTOP)
+        os.kill(bound.pid, signal.SIGCONT)
+        tell(bound)
+        assert line_of(bound) == "goes on"

@@ -1,0 +1,222 @@
+"""Real processes, and what they can be seen to use."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nws_sweep import pagecache, usage
+from nws_sweep.records import Usage
+from tests.children import child, line_of, tell
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+
+MB = 2**20
+SHARED = 4 * MB
+BURN = """
+def burn(seconds):
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+"""
+
+
+@pytest.fixture
+def segment() -> Iterator[Path]:
+    """A name in shared memory that no other test has."""
+    if not Path("/dev/shm").is_dir():
+        pytest.skip("no shared memory")
+    path = Path(f"/dev/shm/nws_sweep_test_{uuid.uuid4().hex}")
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_the_cpu_seconds_of_a_process_are_counted() -> None:
+    with child(f"import time\n{BURN}\ninput()\nburn(0.3)\nprint('ready', flush=True)\ninput()") as process:
+        before = usage.of_tree(process.pid)
+        tell(process)
+        line_of(process)
+        after = usage.of_tree(process.pid)
+        assert 0.29 < after.cpu_s - before.cpu_s
+        assert usage.of_tree(process.pid).cpu_s - after.cpu_s < 0.1  # it stands still now
+
+
+def test_the_cpu_seconds_of_children_alive_and_dead_are_counted() -> None:
+    script = f"""
+import os, sys, time
+{BURN}
+dead = os.fork()
+if not dead:
+    burn(0.2)
+    os._exit(0)
+os.waitpid(dead, 0)
+if not os.fork():
+    burn(0.1)
+    print("ready", flush=True)
+    time.sleep(60)
+time.sleep(60)
+"""
+    with child(script) as process:
+        line_of(process)
+        assert usage.of_tree(process.pid).cpu_s > 0.27  # the dead one's time has a resolution of 10 ms
+
+
+MAPPED = """
+import mmap, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(descriptor, int(sys.argv[2]))
+memory = mmap.mmap(descriptor, int(sys.argv[2]))
+memory.write(b"x" * int(sys.argv[2]))
+os.close(descriptor)
+"""
+# mmap keeps a descriptor of its own, which the shell of the mapping above does not need.
+ONLY_MAPPED = MAPPED.replace("memory = mmap.mmap(", "memory = Mapping(").replace(
+    "import mmap, os, sys",
+    """
+import ctypes, os, sys
+class Mapping:
+    def __init__(self, descriptor, size):
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+        self.address = libc.mmap(None, size, 3, 1, descriptor, 0)
+    def write(self, text):
+        ctypes.memmove(self.address, text, len(text))
+""",
+)
+OPEN = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+os.write(descriptor, b"x" * int(sys.argv[2]))
+os.unlink(sys.argv[1])
+"""
+ALONE = "print('ready', flush=True)\ninput()"
+WITH_A_CHILD = """
+if os.fork():
+    os.wait()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("holders", [ALONE, WITH_A_CHILD], ids=["alone", "with a child"])
+@pytest.mark.parametrize("script", [MAPPED, ONLY_MAPPED, OPEN], ids=["mapped and open", "mapped", "open and unlinked"])
+def test_shared_memory_is_counted_once_however_it_is_held(segment: Path, script: str, holders: str) -> None:
+    with child(script + holders, segment, SHARED) as process:
+        line_of(process)
+        assert usage.of_tree(process.pid).shm_bytes == SHARED
+
+
+def test_different_segments_add_up_and_other_files_do_not_count(segment: Path, tmp_path: Path) -> None:
+    other = segment.with_name(f"{segment.name}_other")
+    ordinary = f"ordinary = open({str(tmp_path / 'file')!r}, 'wb'); ordinary.write(b'x' * 100000); ordinary.flush()\n"
+    second = f"second = open({str(other)!r}, 'wb'); second.write(b'x' * {MB}); second.flush()\n"
+    try:
+        with child(OPEN + ordinary + second + ALONE, segment, SHARED) as process:
+            line_of(process)
+            assert usage.of_tree(process.pid).shm_bytes == SHARED + MB
+    finally:
+        other.unlink(missing_ok=True)
+
+
+def test_a_process_without_shared_memory_has_none_of_it() -> None:
+    with child(ALONE) as process:
+        line_of(process)
+        assert usage.of_tree(process.pid).shm_bytes == 0
+
+
+HELD = """
+import os, sys
+held = b"x" * int(sys.argv[1])
+if os.fork():
+    os.wait()
+own = b"y" * int(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None:
+    size = 40 * MB
+    with child(HELD, size) as process:
+        line_of(process)
+        found = usage.of_tree(process.pid).memory_bytes
+        if found is None:
+            pytest.skip("the kernel tells no proportional set size")
+        # The parent's and the child's are one until either writes; the child has as much of its own.
+        assert 2 * size <= found < 3 * size
+        assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
+        assert usage.private_bytes(process.pid) >= 2 * size
+
+
+def test_what_is_quick_to_read_is_not_less_than_what_a_process_allocated() -> None:
+    with child("import sys\nheld = b'x' * int(sys.argv[1])\n" + ALONE, 40 * MB) as process:
+        line_of(process)
+        assert 40 * MB <= usage.private_bytes(process.pid) < 80 * MB
+        assert 40 * MB <= usage.of_memory(process.pid) < 80 * MB
+
+
+READ = """
+import sys
+print("ready", flush=True)
+input()
+data = open(sys.argv[1], "rb").read()
+print(len(data), flush=True)
+input()
+"""
+
+
+def bytes_from_storage(path: Path) -> int:
+    """How many bytes this process must take from storage to read the file."""
+    before = usage.of_tree(os.getpid()).disk_bytes or 0
+    path.read_bytes()
+    return (usage.of_tree(os.getpid()).disk_bytes or 0) - before
+
+
+def test_bytes_from_storage_are_those_that_were_not_cached(tmp_path: Path) -> None:
+    size, path = 4 * MB, tmp_path / "samples"
+    path.write_bytes(os.urandom(size))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if bytes_from_storage(path) < size:
+        pytest.skip("this file system does not say what it read")
+    for cached in (False, True):
+        if not cached:
+            assert pagecache.drop([str(path)]) == 1
+        with child(READ, path) as process:
+            line_of(process)
+            before = usage.of_tree(process.pid).disk_bytes
+            tell(process)
+            assert line_of(process) == str(size)
+            after = usage.of_tree(process.pid).disk_bytes
+        assert before is not None
+        assert after is not None
+        assert after - before < MB if cached else after - before >= size
+
+
+def test_a_process_that_is_gone_has_used_nothing() -> None:
+    with child(ALONE) as process:
+        line_of(process)
+        tell(process)
+        process.wait()
+        assert usage.of_tree(process.pid) == Usage()
+        assert usage.private_bytes(process.pid) == 0
+        assert usage.of_memory(process.pid) == 0
+        assert usage.pss_bytes(process.pid) is None
+
+
+def test_a_process_that_nobody_has_waited_for_yet_does_no_harm() -> None:
+    with child(ALONE) as process:
+        line_of(process)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        found = usage.of_tree(process.pid)
+        assert found.memory_bytes in (None, 0)
+        assert found.shm_bytes == 0
+        assert usage.private_bytes(process.pid) == 0
