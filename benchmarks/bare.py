@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.pace import Epoch
+from benchmarks.pace import Epoch, enough
 
 _TIMEOUT_S = 900.0
 _GONE_WITHIN_S = 10.0
@@ -30,7 +30,7 @@ class Recipe:
         batch_size: Samples per batch.
         num_workers: Worker processes.
         prefetch_factor: Batches that each worker prepares ahead.
-        least_s: Epochs are repeated until they have taken so long together, s.
+        least_s: Epochs are repeated until those that count have taken so long together, s.
     """
 
     dataset: Mapping[str, Any]
@@ -97,7 +97,7 @@ def loop(recipe: Recipe) -> tuple[Epoch, ...]:
         prefetch_factor=recipe.prefetch_factor if recipe.num_workers else None,
     )
     epochs: list[Epoch] = []
-    while sum(epoch.epoch_s for epoch in epochs) < recipe.least_s:
+    while not enough(epochs, recipe.least_s):
         moments = []
         began = time.perf_counter()
         for batch in loader:

@@ -8,7 +8,7 @@ import random
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -133,18 +133,20 @@ def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least
         least_s=least_s,
     )
     epochs = bare.measure(recipe)
-    detail: dict[str, Sequence[float | None]] = {
+    counted = pace.counting(epochs)
+    detail: dict[str, list[Any]] = {
         "epoch_s": [epoch.epoch_s for epoch in epochs],
         "first_s": [epoch.consumed_s[0] for epoch in epochs],
         "batch_s": [pace.steady_batch_s([epoch], workers, recipe.queue) for epoch in epochs],
+        "ends_s": [pace.ends_s(epoch, workers, recipe.queue) for epoch in epochs],
     }
     return Figure(
         workload=workload.name,
         workers=workers,
         round=number,
         kind=kind,
-        batch_s=pace.steady_batch_s(epochs, workers, recipe.queue),
-        epoch_s=pace.mean_epoch_s(epochs),
+        batch_s=pace.steady_batch_s(counted, workers, recipe.queue),
+        epoch_s=pace.mean_epoch_s(counted),
         detail=detail,
     )
 

@@ -41,6 +41,18 @@ def steady_span(batches: int, workers: int, queue: int) -> tuple[int, int] | Non
     return (first, last) if last > first else None
 
 
+def enough(epochs: Sequence[Epoch], least_s: float) -> bool:
+    """Whether the epochs that count have lasted long enough together; the first only if it is twice as long."""
+    if not epochs:
+        return False
+    return epochs[0].epoch_s >= 2 * least_s or sum(epoch.epoch_s for epoch in epochs[1:]) >= least_s
+
+
+def counting(epochs: Sequence[Epoch]) -> Sequence[Epoch]:
+    """All but the first, if there are others: a process does many things in its first epoch only."""
+    return epochs[1:] or epochs
+
+
 def steady_batch_s(epochs: Sequence[Epoch], workers: int, queue: int) -> float | None:
     """Steady seconds per batch, all epochs together; None if they are too short to have any."""
     spans = [(epoch.consumed_s, steady_span(len(epoch.consumed_s), workers, queue)) for epoch in epochs]
@@ -49,6 +61,14 @@ def steady_batch_s(epochs: Sequence[Epoch], workers: int, queue: int) -> float |
         return None
     elapsed_s = sum(consumed_s[last - 1] - consumed_s[first - 1] for consumed_s, (first, last) in known)
     return elapsed_s / sum(last - first for _, (first, last) in known)
+
+
+def ends_s(epoch: Epoch, workers: int, queue: int) -> tuple[float, float] | None:
+    """Seconds before the steady span, start-up included, and after it; None without one."""
+    span = steady_span(len(epoch.consumed_s), workers, queue)
+    if span is None:
+        return None
+    return epoch.consumed_s[span[0] - 1], epoch.consumed_s[-1] - epoch.consumed_s[span[1] - 1]
 
 
 def mean_epoch_s(epochs: Sequence[Epoch]) -> float:

@@ -11,14 +11,17 @@ from nws_sweep.records import Host
 
 _INTRODUCTION = """\
 What nws_sweep says of a loader, beside what a plain loop with a stopwatch says of it, measured in turn on the same
-machine: a bare loop over whole epochs for each number of workers, then one exhaustive search by nws_sweep with its
-default rules, then the bare loops again. A ratio is nws_sweep's figure / the mean of the two bare ones; 1 is right.
+machine: a bare loop over whole epochs for each number of workers in a fresh process, then one exhaustive search by
+nws_sweep with its default rules, then the bare loops again. A ratio is nws_sweep's figure / the mean of the two bare
+ones; 1 is right. The first epoch of a bare process, in which it does many things for the first time, does not count
+unless it lasts so long that it is the only one (8 s, with --quick 2 s).
 
 - batch_s: steady seconds per batch. In the bare loop: from when the queue (workers x prefetch_factor) was consumed once
   to when the workers have nothing left to make, in whole multiples of the number of workers, over all epochs.
 - epoch_s: from just before `iter(loader)` to the end of the last consumption. The workers' shut-down after it is
   counted on neither side. nws_sweep projects it.
-- bare after / before: the same ratio between the two bare loops, which would be 1 on a quiet machine."""
+- bare after / before: batch_s of the bare loops after / before the search. It would be 1 on a quiet machine: a ratio
+  is no better known than this one."""
 
 _HEAD = (
     "| workload | workers | bare batch_s (ms) | batch_s: ours / bare | our interval | epoch_s: ours / bare "

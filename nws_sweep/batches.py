@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,9 @@ def batch_size_of(batch: Any) -> BatchSize:
 
 
 def _tensor_bytes(value: Any) -> Iterator[int]:
-    size = getattr(value, "nbytes", None)
+    size = None
+    with contextlib.suppress(RuntimeError):  # sparse tensors do not say
+        size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         yield size
     elif isinstance(value, Mapping):

@@ -7,6 +7,7 @@ attributes: user code that reaches it by ``get_worker_info().dataset`` must not 
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Callable, Iterator, MutableSequence
 from multiprocessing.sharedctypes import RawArray
@@ -21,6 +22,8 @@ _UNCOUNTED = -1
 _CHEAP_SAMPLE_S = 20e-6
 # Samples of a stream that are looked at to tell whether they are cheap.
 _LOOKED_AT = 64
+# Others make of a subclass what they will: samples of torch.Tensor become unpicklable, a DataPipe's iterators invalid.
+_PLAIN_METACLASSES = (type, abc.ABCMeta)
 
 Slots = MutableSequence[int]
 
@@ -72,6 +75,9 @@ def count_in(dataset: Any, slots: Slots, slot: int) -> None:
         slot: Index into ``slots``.
     """
     if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
+        return
+    if type(type(dataset)) not in _PLAIN_METACLASSES:
+        slots[slot] = _UNCOUNTED
         return
     try:
         dataset.__class__ = _counting(type(dataset), isinstance(dataset, IterableDataset), slots, slot)
@@ -125,6 +131,9 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
 
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
+        if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch of the same worker
+            yield from samples
+            return
         seen, making_s = 0, 0.0
         while True:
             began = clock()

@@ -65,14 +65,21 @@ def _cards(path: Path) -> list[Path]:
 def _introduced(path: Path, what: str) -> Iterator[None]:
     user = os.getuid() if hasattr(os, "getuid") else 0
     card = path.with_name(f"{path.name}.by-{user}")  # nobody may replace another user's
-    with contextlib.suppress(OSError):  # the lock counts, the card is a courtesy
-        card.write_text(
-            f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}"
-        )
+    with contextlib.suppress(OSError, AttributeError):  # the lock counts, the card is a courtesy
+        _write(card, f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}")
     try:
         yield
     finally:
-        card.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            card.unlink()
+
+
+def _write(card: Path, text: str) -> None:
+    """Writes a file that those who wait can read, whatever the umask is, and follows no link that others put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(card, flags, 0o644), "w") as file:
+        os.fchmod(file.fileno(), 0o644)
+        file.write(text)
 
 
 def _holder(path: Path) -> str:

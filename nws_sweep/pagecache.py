@@ -27,11 +27,12 @@ def drop(paths: Iterable[str]) -> int:
 
 def _drop(path: str) -> int:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
     except OSError:
         return 0
     try:
-        os.fdatasync(descriptor)
+        with contextlib.suppress(OSError):  # what cannot be written to, such as squashfs, has nothing to sync
+            os.fdatasync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return 1
     except OSError:
@@ -62,7 +63,8 @@ def paths_in(dataset: Any) -> tuple[str, ...]:
 
 def _exists(path: str) -> bool:
     with contextlib.suppress(OSError, ValueError):  # a name that is too long, or has a null byte
-        return os.sep in path and os.path.exists(path)  # noqa: PTH110
+        # A separator alone is a delimiter of something, not the whole machine.
+        return os.sep in path and path.strip(os.sep) != "" and os.path.exists(path)  # noqa: PTH110
     return False
 
 
@@ -83,5 +85,6 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, list | tuple):
         return value
     if type(value).__module__.startswith(("torch.", "numpy")) and hasattr(value, "dtype"):
-        return value.tolist() if getattr(value.dtype, "kind", "") in "US" and value.dtype != object else ()
+        # Flat, since lists inside lists would be made and dropped, and what comes next have the numbers of those seen.
+        return map(os.fsdecode, value.ravel().tolist()) if getattr(value.dtype, "kind", None) in ("U", "S") else ()
     return getattr(value, "__dict__", {}).values()

@@ -72,8 +72,10 @@ def resume(process: BaseProcess) -> None:
 
 
 def _signal_group(process: BaseProcess, name: str) -> None:
+    if process.pid is None:  # never started; group 0 would be our own
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):  # dead, or no such signals here
-        os.killpg(process.pid or 0, getattr(signal, name))
+        os.killpg(process.pid, getattr(signal, name))
 
 
 def die_with_parent() -> None:
@@ -92,7 +94,9 @@ def end_tree(process: BaseProcess) -> None:
     Args:
         process: A child that leads a process group of its own (or has not come to that yet).
     """
-    pid = process.pid or 0
+    pid = process.pid
+    if pid is None:
+        return
     family = _descendants(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
         os.killpg(pid, signal.SIGKILL)

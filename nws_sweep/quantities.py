@@ -1,13 +1,17 @@
 """What the turns of one trial say together. Pure.
 
 Both sides of the queue are looked at: batches taken by the consumer, and samples finished by the workers. Over a long
-time both rates are equal; over any window they differ by what the queue holds more or less at its end. Where the
-consumer waits for data the workers' rate is the steady one, and it settles sooner, since it does not come in clumps;
-where the consumer hardly waits its own rate is, or the workers' if they are slower: then it lives on what lay ready.
+time both rates are equal; over any window they differ by what the queue holds more or less at its end. Where the queue
+fills or empties from window to window, the steady pace is that of the slower side: a queue that fills has workers ahead
+of what they can keep up (batches that wait behind a slow one, a consumer that is slower), one that empties a consumer
+that lives on what lay ready. In balance it is the side that is not held up by the other: the workers where the consumer
+waits, since what they finish does not come in clumps, else the consumer.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +22,8 @@ from nws_sweep.trial import counted, steady_bursts
 
 # A consumer that waits for a smaller share of its time is not held up by the workers.
 _HARDLY_WAITS = 0.05
+# Standard errors from which on a queue that fills or empties does so by more than chance.
+_BEYOND_CHANCE = 2.0
 # Whoever measures until the interval is narrow picks intervals that are too narrow. With this factor, and the rule of
 # ``settling``, a nominal 95 % covers 94 to 97 % in simulations (tests/test_settling.py), without them 90 to 96 %.
 SEQUENTIAL = 1.1
@@ -47,7 +53,7 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
         raise ValueError("no batch was taken")
     startup_s = sum(startups) / len(startups)
     steady = _steady(bursts, conditions)
-    measurement = Measurement(startup_s=startup_s, epoch_s=_epoch_s(bursts, startup_s, steady, conditions))
+    measurement = Measurement(startup_s=startup_s, epoch_s=_epoch_s(bursts, steady, conditions))
     if steady is not None:
         measurement = _with_pace(measurement, steady, conditions)
     return _with_resources(measurement, turns, conditions)
@@ -93,7 +99,7 @@ def _steady(bursts: Sequence[Burst], conditions: Conditions) -> _Steady | None:
         return None
     taken, elapsed_s = _taken(windows), sum(burst.elapsed_s for burst in windows)
     made = _made(windows, conditions)
-    by_workers = made is not None and made > 0 and _workers_decide(windows, made / taken)
+    by_workers = made is not None and made > 0 and _workers_decide(windows, conditions)
     return _Steady(
         windows=windows,
         paced_s=tuple(_paced_s(burst, conditions, by_workers) for burst in windows),
@@ -114,10 +120,15 @@ def _made(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
     return sum(burst.produced or 0 for burst in bursts) / conditions.settings.batch_size
 
 
-def _workers_decide(windows: Sequence[Burst], made_per_taken: float) -> bool:
-    """Which side shows the steady pace: see the module."""
+def _workers_decide(windows: Sequence[Burst], conditions: Conditions) -> bool:
+    """Whether the workers' side shows the steady pace; see the module."""
+    gains = [(burst.produced or 0) / conditions.settings.batch_size - burst.batches for burst in windows]
+    mean = sum(gains) / len(gains)
+    chance = _BEYOND_CHANCE * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    if abs(mean) > chance:
+        return mean < 0
     waiting = sum(sum(burst.wait_s) for burst in windows) / sum(burst.elapsed_s for burst in windows)
-    return waiting >= _HARDLY_WAITS or made_per_taken < 1
+    return waiting >= _HARDLY_WAITS
 
 
 def _paced_s(burst: Burst, conditions: Conditions, by_workers: bool) -> float:
@@ -151,7 +162,7 @@ def _samples_per_batch(windows: Sequence[Burst], conditions: Conditions) -> floa
     return samples / _taken(windows) if samples else conditions.settings.batch_size
 
 
-def _epoch_s(bursts: Sequence[Burst], startup_s: float, steady: _Steady | None, conditions: Conditions) -> float | None:
+def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Conditions) -> float | None:
     """Seconds for an epoch: as measured where whole ones were, else projected; None if its length is unknown.
 
     Candidates must be ranked by the same quantity, and not all of a loader of unknown length may be seen to the end.
@@ -162,21 +173,26 @@ def _epoch_s(bursts: Sequence[Burst], startup_s: float, steady: _Steady | None, 
     if epochs:
         ends_s = 0.0 if conditions.rules.mode == "epoch" else sum(burst.end_s or 0.0 for burst in epochs)
         return (sum(burst.elapsed_s for burst in epochs) - ends_s) / len(epochs)
-    if steady is None:
+    beginnings = [burst for burst in bursts if burst.kind is BurstKind.WARM_UP and burst.startup_s is not None]
+    if steady is None or not beginnings:
         return None
-    return projected_epoch_s(startup_s, steady.batch_s, steady.consume_s, conditions)
+    return projected_epoch_s(beginnings, steady.batch_s, conditions.batches_per_epoch)
 
 
-def projected_epoch_s(startup_s: float, batch_s: float, consume_s: float, conditions: Conditions) -> float:
-    """Seconds for an epoch of which only a part was measured, its length being known.
+def projected_epoch_s(beginnings: Sequence[Burst], batch_s: float, batches_per_epoch: int) -> float:
+    """Seconds for an epoch of which only the beginning and windows were measured.
 
-    With the first batch the other workers' first ones have come too, so the steady pace has to bring what is left after
-    the first clump. A consumer that is slower has all but one batch still before it then, and in any case its last.
+    What the beginning took (start-up, and the batches until the queue was in balance: the first of each worker come
+    together, and a slow consumer finds the others ready) is taken as it was; the steady pace brings the rest.
+
+    Args:
+        beginnings: The bursts that began epochs, without their ends.
+        batch_s: The steady pace.
+        batches_per_epoch: Length of an epoch.
     """
-    batches = conditions.batches_per_epoch or 1
-    loading_s = max(0, batches - conditions.clump) * batch_s
-    consuming_s = (batches - 1) * consume_s
-    return startup_s + max(loading_s, consuming_s) + consume_s
+    begun_s = sum(burst.elapsed_s for burst in beginnings) / len(beginnings)
+    begun = _taken(beginnings) / len(beginnings)
+    return begun_s + max(0.0, batches_per_epoch - begun) * batch_s
 
 
 def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions: Conditions) -> Measurement:

@@ -111,7 +111,7 @@ def _free_threads(root: Path) -> int | None:
 
 def _left_in_pids(folder: Path) -> int | None:
     most, now = cgroups.read(folder / "pids.max").strip(), cgroups.read(folder / "pids.current").strip()
-    return int(most) - int(now) if most.isdecimal() and now.isdecimal() else None
+    return max(0, int(most) - int(now)) if most.isdecimal() and now.isdecimal() else None
 
 
 def _left_for_user() -> int | None:
@@ -129,4 +129,5 @@ def _threads_of(user: int) -> int:
     import psutil
 
     members = psutil.process_iter(["uids", "num_threads"])
-    return sum(member.info["num_threads"] or 0 for member in members if member.info["uids"].real == user)
+    known = (member.info for member in members if member.info["uids"] is not None)  # None: hidden, another user's
+    return sum(info["num_threads"] or 0 for info in known if info["uids"].real == user)

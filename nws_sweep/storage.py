@@ -55,9 +55,9 @@ BATCHES_PLOT = "batch_times.png"
 SCHEMA_VERSION = 2
 
 TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "bias_bound", "samples_per_s", "wait_s",
-    "consume_s", "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "cache",
-    "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "state", "reason", "bursts", "cost_s", "notes",
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
+    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
+    "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s", "notes",
 )  # fmt: skip
 _LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import collections
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +10,11 @@ import torch
 from torch.utils.data import default_collate
 
 from nws_sweep.batches import BatchSize, batch_length, batch_size_of
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,7 @@ def test_the_length_of_a_batch_is_found_in_what_collate_functions_build(batch: A
         ([torch.zeros(2), ["a.jpg", "b.jpg"], 7, None, b"bytes"], (8, 1)),
         (torch.zeros(0, 3), (0, 1)),
         (default_collate([(torch.zeros(3), 1), (torch.zeros(3), 2)]), (40, 2)),
-        (collections.namedtuple("Pair", "first second")(torch.zeros(1), torch.zeros(2)), (12, 2)),
+        (Pair(torch.zeros(1), torch.zeros(2)), (12, 2)),
         (collections.deque([torch.zeros(5)]), (20, 1)),
     ],
 )  # fmt: skip
@@ -61,7 +66,6 @@ def test_what_only_has_the_name_of_a_size_is_none() -> None:
 
 
 def test_tensors_that_do_not_tell_their_size_are_passed_over() -> None:
-    with torch.sparse.check_sparse_tensor_invariants():
-        sparse = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (5,))
+    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), check_invariants=True)
     assert batch_size_of(sparse) == BatchSize()
     assert batch_size_of([sparse, torch.zeros(2)]) == BatchSize(bytes=8, tensors=1)

@@ -15,7 +15,7 @@ from benchmarks.catalogue import WORKLOADS
 from benchmarks.comparison import Ratios, Row, rows_of, verdicts, workload_medians
 from benchmarks.figures import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
 from benchmarks.ours import half_width
-from benchmarks.pace import Epoch, mean_epoch_s, steady_batch_s, steady_span
+from benchmarks.pace import Epoch, counting, ends_s, enough, mean_epoch_s, steady_batch_s, steady_span
 from benchmarks.page import Origin, page, table
 from nws_sweep.records import Estimate
 from tests.conftest import ROOT
@@ -57,11 +57,33 @@ def test_the_pace_is_that_between_start_and_end() -> None:
     assert steady_batch_s([Epoch(tuple(times))], workers=1, queue=2) == 2.0
 
 
+def test_the_ends_are_what_lies_outside_the_steady_span() -> None:
+    epoch = Epoch((4.0, 4.5, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 17.0, 19.0))
+    assert ends_s(epoch, workers=1, queue=2) == (4.5, 3.0)
+    assert ends_s(epoch, workers=4, queue=8) is None
+
+
 def test_epochs_are_taken_together() -> None:
     fast = Epoch(tuple(1.0 * k for k in range(1, 6)))
     slow = Epoch(tuple(3.0 * k for k in range(1, 6)))
     assert steady_batch_s([fast, slow], workers=0, queue=0) == 2.0
     assert mean_epoch_s([fast, slow]) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "is_enough"),
+    [((), False), ((7.0,), False), ((8.0,), True), ((7.0, 2.0, 1.0), False), ((7.0, 2.0, 2.0), True)],
+)
+def test_epochs_are_repeated_until_those_after_the_first_have_lasted(
+    lengths_s: tuple[float, ...], is_enough: bool
+) -> None:
+    assert enough([Epoch((length_s,)) for length_s in lengths_s], least_s=4.0) is is_enough
+
+
+def test_the_first_epoch_counts_only_if_it_is_alone() -> None:
+    first, second = Epoch((2.0,)), Epoch((1.0,))
+    assert counting([first]) == [first]
+    assert counting([first, second]) == [second]
 
 
 def test_epochs_without_a_steady_span_have_no_pace() -> None:

@@ -181,8 +181,7 @@ def _check_formats(nws: Command, grid: Path) -> None:
 def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(nws: Command, tmp_path: Path) -> None:
     done = nws(
         "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
-        "+dataset.num_workers=1,99", "measure=quick", "measure.window_s=0.01", "measure.max_seconds=0.1", "search=exhaustive",
-        "search.max_workers=2",
+        "+dataset.num_workers=1,99", *QUICK[:-1], "search=exhaustive", "search.max_workers=2",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")
     assert (

@@ -99,7 +99,10 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ("bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
-        ("measure.secs=3", "measure.secs=3: there is no key measure.secs; did you mean measure.max_seconds?"),
+        (
+            "measure.max_sec=3",
+            "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?",
+        ),
         (
             "dataset.size=3",
             "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",

@@ -91,17 +91,19 @@ def test_the_group_of_this_process_is_never_stopped() -> None:
 
 ORPHANED = """
 import subprocess, sys
-subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.DEVNULL)
 input()
 """
 BOUND = """
-import os, sys
+import os, sys, time
 from nws_sweep import processes
 processes.die_with_parent()
 print(os.getpid(), flush=True)
 while True:
-    input()
-    print("goes on", flush=True)
+    time.sleep(0.01)
+    if sys.argv[1:]:
+        input()
+        print("goes on", flush=True)
 """
 
 
@@ -109,8 +111,7 @@ while True:
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 @pytest.mark.parametrize("end", ["killed", "returns"])
 def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool, end: str) -> None:
-    with child(ORPHANED.replace("input()", "sys.stdin.readline()"), BOUND.replace("input()", "time.sleep(60)")
-               .replace("import os, sys", "import os, sys, time")) as parent:  # fmt: skip
+    with child(ORPHANED, BOUND) as parent:
         bound = psutil.Process(int(line_of(parent)))
         if stopped:
             bound.suspend()
@@ -126,7 +127,7 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
 def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
-    with child(BOUND) as bound:
+    with child(BOUND, "answers") as bound:
         line_of(bound)
         tell(bound)
         assert line_of(bound) == "goes on"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,19 +37,23 @@ def measured(*bursts: Burst, num_workers: int = 4) -> Measurement:
     return summarise([START, *(Turn(bursts=(each,)) for each in bursts)], conditions(num_workers))
 
 
-def test_where_the_consumer_waits_the_workers_pace_is_the_steady_one() -> None:
-    found = measured(burst(produced=80), burst(produced=80))  # 20 batches made in 8 s, 16 taken
+def test_where_the_queue_stays_as_it_is_the_workers_pace_is_the_steady_one() -> None:
+    """Clumps come and go: what the consumer took differs from window to window, what the workers made hardly."""
+    found = measured(burst(batches=4, produced=60), burst(batches=12, produced=70), burst(batches=8, produced=70))
     assert found.batch_s is not None
-    assert found.batch_s.value == pytest.approx(0.4)
-    assert found.bias_bound == pytest.approx(0.25)
+    assert found.batch_s.value == pytest.approx(12.0 / 25)
+    assert found.bias_bound == pytest.approx(1 / 24)
 
 
-def test_where_the_consumer_hardly_waits_and_the_queue_fills_its_own_pace_is() -> None:
-    filling = burst(wait_s=(0.0,) * 8, produced=128)  # 16 batches made while 8 were taken
-    found = measured(filling, filling)
+def test_where_the_queue_fills_from_window_to_window_the_consumers_pace_is() -> None:
+    """Whether the consumer is slow or batches wait behind a slow one: the workers can't go on like that."""
+    found = measured(burst(produced=80), burst(produced=72), burst(produced=80))
     assert found.batch_s is not None
-    assert found.batch_s.value == pytest.approx(0.25)
-    assert found.bias_bound == pytest.approx(1.0)
+    assert found.batch_s.value == pytest.approx(0.5)
+    assert found.bias_bound == pytest.approx(5 / 24)
+    (only,) = (measured(burst(produced=80)).batch_s,)
+    assert only is not None
+    assert only.value == pytest.approx(0.5)
 
 
 def test_a_consumer_that_lives_on_what_lay_ready_does_not_set_the_pace() -> None:
@@ -61,8 +64,8 @@ def test_a_consumer_that_lives_on_what_lay_ready_does_not_set_the_pace() -> None
 
 
 def test_waits_and_consumer_add_up_to_the_pace() -> None:
-    found = measured(burst(produced=80), burst(produced=80))
-    assert (found.wait_s, found.consume_s, found.stall_fraction) == pytest.approx((0.15, 0.25, 0.375))
+    found = measured(burst(produced=40), burst(produced=40))  # 10 batches made in 8 s, 16 taken
+    assert (found.wait_s, found.consume_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
 
 
 def test_uncounted_samples_leave_the_consumers_side_and_the_whole_queue_as_bound() -> None:
@@ -100,11 +103,10 @@ def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s:
         assert projected.epoch_s == pytest.approx(stopped.epoch_s, rel=0.03)
 
 
-def test_the_first_clump_comes_with_the_startup() -> None:
-    """8 workers, 100 batches: 92 are still to come when the first is there, not 99."""
-    loading = replace(conditions(8), batches_per_epoch=100)
-    assert projected_epoch_s(5.0, 1.0, 0.0, loading) == 97.0
-    assert projected_epoch_s(5.0, 1.0, 1.0, loading) == 5.0 + 99.0 + 1.0
+def test_the_beginning_of_an_epoch_counts_as_it_was_measured() -> None:
+    slow = burst(BurstKind.WARM_UP, startup_s=4.0, wait_s=(4.0,) + (0.0,) * 7, consume_s=(0.0,) * 8)
+    quick = burst(BurstKind.WARM_UP, startup_s=2.0, wait_s=(2.0,) + (0.0,) * 7, consume_s=(0.0,) * 8)
+    assert projected_epoch_s([slow, quick], 0.5, 100) == 3.0 + 92 * 0.5
 
 
 def test_an_unknown_length_has_no_epoch() -> None:

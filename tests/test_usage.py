@@ -42,7 +42,7 @@ def test_the_cpu_seconds_of_a_process_are_counted() -> None:
         tell(process)
         line_of(process)
         after = usage.of_tree(process.pid)
-        assert 0.29 < after.cpu_s - before.cpu_s
+        assert after.cpu_s - before.cpu_s > 0.29
         assert usage.of_tree(process.pid).cpu_s - after.cpu_s < 0.1  # it stands still now
 
 
@@ -74,7 +74,7 @@ memory = mmap.mmap(descriptor, int(sys.argv[2]))
 memory.write(b"x" * int(sys.argv[2]))
 os.close(descriptor)
 """
-# mmap keeps a descriptor of its own, which the shell of the mapping above does not need.
+# Python's mmap keeps a descriptor of its own; the system's does not.
 ONLY_MAPPED = MAPPED.replace("memory = mmap.mmap(", "memory = Mapping(").replace(
     "import mmap, os, sys",
     """

@@ -1,0 +1,410 @@
+"""Datasets that count: torch's own kinds, users' odd kinds, and real workers."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, get_worker_info
+
+from nws_sweep import counting
+from nws_sweep.counting import Counter, WorkerStart, count_in
+from tests.fakes import FakeClock
+from tests.user_datasets import Plain, Raises, SizedStream, Stream
+
+CHEAP_S, DEAR_S = 1e-6, 1e-3
+UNCOUNTED = -1
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The clock by which samples prove cheap."""
+    clock = FakeClock()
+    monkeypatch.setattr(counting, "time", SimpleNamespace(perf_counter=clock))
+    return clock
+
+
+class Watching(Dataset[int]):
+    """Each sample takes some time and is what the slots say while it is made."""
+
+    def __init__(self, clock: FakeClock, slots: list[int], sample_s: float = DEAR_S) -> None:
+        self.clock, self.slots, self.sample_s = clock, slots, sample_s
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> int:
+        self.clock.advance(self.sample_s)
+        return self.slots[0]
+
+
+class WatchingBatches(Watching):
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        self.clock.advance(self.sample_s * len(indices))
+        return [100 * index + self.slots[0] for index in indices]
+
+
+class WatchingStream(IterableDataset[int]):
+    def __init__(self, clock: FakeClock, slots: list[int], sample_s: float, length: int) -> None:
+        self.clock, self.slots, self.sample_s, self.length = clock, slots, sample_s, length
+        self.seen: list[int] = []
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(self.length):
+            self.clock.advance(self.sample_s)
+            self.seen.append(self.slots[0])
+            yield index
+
+
+def fetch(dataset: Any, indices: list[int]) -> list[Any]:
+    """A batch as DataLoader's fetcher asks for it."""
+    samples = dataset.__getitems__(indices) if hasattr(dataset, "__getitems__") else [dataset[i] for i in indices]
+    return list(samples)
+
+
+def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attributes() -> None:
+    dataset: Any = Plain(12)
+    dataset.extra = [1, 2]
+    count_in(dataset, [0], 0)
+    assert (len(dataset), dataset[3]) == (12, 3)
+    kind = type(dataset)
+    assert (kind.__name__, kind.__qualname__, kind.__module__, kind.__doc__) == (
+        Plain.__name__, Plain.__qualname__, Plain.__module__, Plain.__doc__,
+    )  # fmt: skip
+    assert isinstance(dataset, Plain)
+    assert isinstance(dataset, Dataset)
+    assert not isinstance(dataset, IterableDataset)
+    assert vars(dataset) == {"length": 12, "extra": [1, 2]}
+    assert copy.deepcopy(dataset)[3] == 3
+
+
+def test_the_class_itself_and_other_datasets_of_it_do_not_count() -> None:
+    slots = [0]
+    counted, other = Plain(), Plain()
+    count_in(counted, slots, 0)
+    fetch(other, [1, 2, 3])
+    assert slots == [0]
+    assert not hasattr(Plain, "__getitems__")
+
+
+def test_samples_are_counted_in_the_workers_own_slot_and_go_on_from_what_stands_there() -> None:
+    slots = [5, 7, 9]
+    dataset = Plain()
+    count_in(dataset, slots, 1)
+    assert fetch(dataset, [3, 1, 2]) == [3, 1, 2]
+    assert slots == [5, 10, 9]
+    fetch(dataset, [])
+    assert slots == [5, 10, 9]
+
+
+def test_dear_samples_are_counted_one_by_one_while_the_batch_is_in_the_making(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = Watching(clock, slots)
+    count_in(dataset, slots, 0)
+    assert fetch(dataset, [7, 8, 9]) == [0, 1, 2]
+    assert fetch(dataset, [7, 8, 9]) == [3, 4, 5]
+    assert slots == [6]
+
+
+def test_cheap_samples_are_counted_by_batches_from_the_second_on_and_exactly(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = Watching(clock, slots, CHEAP_S)
+    count_in(dataset, slots, 0)
+    assert fetch(dataset, [0, 1, 2]) == [0, 1, 2]
+    assert fetch(dataset, [0, 1, 2]) == [3, 3, 3]
+    assert fetch(dataset, [0]) == [6]
+    assert slots == [7]
+
+
+def test_samples_that_become_dear_are_counted_one_by_one_again(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = Watching(clock, slots, CHEAP_S)
+    count_in(dataset, slots, 0)
+    fetch(dataset, [0, 1, 2])
+    dataset.sample_s = DEAR_S
+    assert fetch(dataset, [0, 1, 2]) == [3, 3, 3]
+    assert fetch(dataset, [0, 1, 2]) == [6, 7, 8]
+    assert slots == [9]
+
+
+def test_the_users_own_way_of_making_a_batch_is_used_and_counted_by_batches(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = WatchingBatches(clock, slots)
+    count_in(dataset, slots, 0)
+    assert fetch(dataset, [7, 8, 9]) == [700, 800, 900]
+    assert fetch(dataset, [1, 2]) == [103, 203]
+    assert slots == [5]
+
+
+def test_torchs_subset_and_tensor_dataset_are_counted() -> None:
+    slots = [0, 0]
+    tensors = TensorDataset(torch.arange(10))
+    subset = Subset(Plain(10), [9, 8, 7])
+    count_in(tensors, slots, 0)
+    count_in(subset, slots, 1)
+    assert fetch(tensors, [1, 2]) == [(1,), (2,)]
+    assert fetch(subset, [0, 2]) == [9, 7]
+    assert slots == [2, 2]
+
+
+def test_an_exception_in_a_sample_passes_through_and_the_samples_before_it_count() -> None:
+    slots = [0]
+    dataset = Raises()
+    count_in(dataset, slots, 0)
+    with pytest.raises(ValueError, match=r"^bad sample 40$"):
+        fetch(dataset, [38, 39, 40, 41])
+    assert slots in ([2], [0])  # by samples or, had they been cheap before, by batches
+    fetch(dataset, [41])
+    assert slots[0] in (1, 3)
+
+
+def test_an_exception_in_a_stream_passes_through_and_the_samples_before_it_count() -> None:
+    class Broken(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield 1
+            yield 2
+            raise KeyError("third")
+
+    slots = [0]
+    dataset = Broken()
+    count_in(dataset, slots, 0)
+    samples = iter(dataset)
+    assert [next(samples), next(samples)] == [1, 2]
+    with pytest.raises(KeyError, match="third"):
+        next(samples)
+    assert slots == [2]
+
+
+def test_dear_streams_are_counted_to_their_end(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = WatchingStream(clock, slots, DEAR_S, 200)
+    count_in(dataset, slots, 0)
+    assert list(dataset) == list(range(200))
+    assert dataset.seen == list(range(200))
+    assert slots == [200]
+    assert list(dataset) == list(range(200))
+    assert slots == [400]
+
+
+def test_the_time_that_a_stream_waits_to_be_asked_does_not_make_it_dear(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = WatchingStream(clock, slots, CHEAP_S, 200)
+    count_in(dataset, slots, 0)
+    for _ in dataset:
+        clock.advance(1.0)
+    assert slots == [UNCOUNTED]
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 200])
+def test_cheap_streams_give_every_sample_once_and_become_uncounted(clock: FakeClock, length: int) -> None:
+    slots = [0]
+    dataset = WatchingStream(clock, slots, CHEAP_S, length)
+    count_in(dataset, slots, 0)
+    assert list(dataset) == list(range(length))
+    assert slots == [length if length < 64 else UNCOUNTED]
+
+
+def test_what_is_uncounted_stays_so_in_the_next_epoch_of_a_worker_that_lives_on(clock: FakeClock) -> None:
+    slots = [0]
+    dataset = WatchingStream(clock, slots, CHEAP_S, 200)
+    count_in(dataset, slots, 0)
+    list(dataset)
+    dataset.seen.clear()
+    assert list(dataset) == list(range(200))
+    assert set(dataset.seen) == {UNCOUNTED}
+    assert slots == [UNCOUNTED]
+
+
+def test_what_is_uncounted_stays_so_in_a_worker_that_starts_afresh() -> None:
+    slots = [UNCOUNTED, 3]
+    for dataset in (Plain(), Stream()):
+        kind = type(dataset)
+        count_in(dataset, slots, 0)
+        assert type(dataset) is kind
+    assert slots == [UNCOUNTED, 3]
+
+
+def test_a_stream_keeps_its_length_and_kind() -> None:
+    dataset = SizedStream(5)
+    count_in(dataset, [0], 0)
+    assert isinstance(dataset, SizedStream)
+    assert isinstance(dataset, IterableDataset)
+    assert (len(dataset), list(dataset), type(dataset).__name__) == (5, [0, 1, 2, 3, 4], "SizedStream")
+
+
+class Slotted:
+    __slots__ = ("length",)
+
+    def __init__(self) -> None:
+        self.length = 9
+
+    def __getitem__(self, index: int) -> int:
+        return self.length - index
+
+
+class Abstract(Dataset[int], abc.ABC):
+    @abc.abstractmethod
+    def __getitem__(self, index: int) -> int: ...
+
+
+class Concrete(Abstract):
+    def __getitem__(self, index: int) -> int:
+        return 9 - index
+
+
+@pytest.mark.parametrize("kind", [Slotted, Concrete])
+def test_classes_with_slots_or_abstract_bases_are_counted(kind: type) -> None:
+    slots = [0]
+    dataset = kind()
+    count_in(dataset, slots, 0)
+    assert fetch(dataset, [1, 2]) == [8, 7]
+    assert slots == [2]
+    assert isinstance(dataset, kind)
+
+
+class Final(Plain):
+    def __init_subclass__(cls) -> None:
+        raise TypeError("this class has no subclasses")
+
+
+class Meta(type):
+    """What torch.Tensor and torch's DataPipes have: a class of classes that changes what subclasses do."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
+        if "__getitems__" in names:
+            raise AssertionError("a subclass was made")
+        return super().__new__(cls, name, bases, names)
+
+
+class Changed(metaclass=Meta):
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class WithoutItems:
+    pass
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [list(range(9)), tuple(range(9)), range(9), {0: "a"}, "text", torch.arange(9), torch.nn.Parameter(torch.ones(9)),
+     Final(9), Changed(), WithoutItems(), None],
+    ids=lambda dataset: type(dataset).__name__,
+)  # fmt: skip
+def test_what_cannot_count_is_marked_and_left_as_it_is(dataset: Any) -> None:
+    kind, slots = type(dataset), [0, 0]
+    count_in(dataset, slots, 1)
+    assert slots == [0, UNCOUNTED]
+    assert type(dataset) is kind
+
+
+def test_a_loader_whose_workers_do_not_all_count_has_no_count() -> None:
+    counter = Counter(3)
+    assert counter() == 0
+    counter.slots[0], counter.slots[2] = 4, 6
+    assert counter() == 10
+    counter.slots[1] = UNCOUNTED
+    assert counter() is None
+
+
+# From Python 3.12 on, a fork of a process with threads warns, and the tests' own framework has some.
+forks = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def started_by_user(worker_id: int) -> None:
+    """A user's worker_init_fn, importable for spawned workers."""
+    worker = get_worker_info()
+    assert worker is not None
+    dataset: Any = worker.dataset
+    dataset.started_as = (worker_id, type(dataset) is Introspective)
+
+
+class Introspective(Plain):
+    """Samples tell whether the user's function came first and sees the dataset that loads them."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        worker = get_worker_info()
+        assert worker is not None
+        same = worker.dataset is self
+        counted = type(self) is not Introspective
+        return torch.tensor([*getattr(self, "started_as", (-1, False)), same, counted])
+
+
+@forks
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
+    counter = Counter(1)
+    loader = DataLoader(
+        Introspective(50), batch_size=8, num_workers=1, multiprocessing_context=start_method,
+        worker_init_fn=WorkerStart(counter, started_by_user),
+    )  # fmt: skip
+    seen = torch.cat(list(loader))
+    assert seen.tolist() == [[0, 1, 1, 1]] * 50
+    assert counter() == 50
+    if start_method == "fork":  # a second epoch's workers begin where the first's ended
+        assert len(list(loader)) == 7
+        assert counter() == 100
+
+
+@forks
+def test_several_workers_are_added_up_and_a_user_function_is_not_needed() -> None:
+    counter = Counter(2)
+    loader = DataLoader(Plain(40), batch_size=4, num_workers=2, shuffle=True, persistent_workers=True,
+                        multiprocessing_context="fork", worker_init_fn=WorkerStart(counter))  # fmt: skip
+    for epoch in (1, 2):
+        assert sorted(torch.cat(list(loader)).tolist()) == list(range(40))
+        assert counter() == 40 * epoch
+    assert min(counter.slots) > 0
+
+
+@forks
+def test_a_tensor_as_a_dataset_loads_as_ever_and_is_not_counted() -> None:
+    counter = Counter(1)
+    dataset: Any = torch.arange(20)
+    loader: DataLoader[Any] = DataLoader(
+        dataset, batch_size=4, num_workers=1, timeout=60, multiprocessing_context="fork",
+        worker_init_fn=WorkerStart(counter),
+    )  # fmt: skip
+    assert torch.cat(list(loader)).tolist() == list(range(20))
+    assert counter() is None
+
+
+# Two classes, since Python fits a method's code to the one class that calls it, as each worker has only one.
+class CheapPlain(TensorDataset):
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+class CheapCounted(TensorDataset):
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+def test_counting_is_not_felt_even_where_samples_cost_next_to_nothing() -> None:
+    tensors = (torch.arange(4096), torch.arange(4096))
+    plain = CheapPlain(*tensors)
+    counted: Any = CheapCounted(*tensors)
+    slots = Counter(1).slots
+    count_in(counted, slots, 0)
+    indices = list(range(256))
+
+    def fetch_plain(indices: list[int]) -> list[Any]:
+        return [plain[index] for index in indices]
+
+    def seconds(make: Callable[[list[int]], list[Any]]) -> float:
+        began = time.perf_counter()
+        make(indices)  # the batch is dropped at once: one that is kept changes what its successor costs
+        return time.perf_counter() - began
+
+    plain_s, counted_s = [], []
+    for _ in range(400):  # in turn, so that the machine's moods meet both; the least is what the work itself takes
+        plain_s.append(seconds(fetch_plain))
+        counted_s.append(seconds(counted.__getitems__))
+    assert slots[0] == 400 * 256
+    assert min(counted_s) / min(plain_s) < 1.05
