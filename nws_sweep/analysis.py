@@ -9,8 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nws_sweep import units
 from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
+
+# From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
+_MOST_OTHER_CPUS = 0.2
+_MOST_STEAL = 0.05
+_MOST_THROTTLED = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +143,11 @@ def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> 
 
 def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
     if not result.complete and not result.error:
-        yield f"the search did not finish; {len(result.trials)} candidates were measured"
+        finished = sum(trial.finished for trial in result.trials)
+        begun = len(result.trials) - finished
+        yield f"the search did not finish; {finished} candidates were measured" + (
+            f", {begun} more were begun" if begun else ""
+        )
     search = result.configuration.search
     if best is not None and best.num_workers == max(search.candidates) and len(search.candidates) > 1:
         yield (
@@ -149,7 +159,32 @@ def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
             "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
             "if it does not, each worker gives all of them and the gain is none"
         )
+    yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_noise(trials: Sequence[Trial]) -> Iterable[str]:
+    """What disturbed the measurement, with the largest figure and the candidate that met it."""
+    seen = [(trial, trial.noise) for trial in trials if trial.noise is not None]
+    if not seen:
+        return
+    trial, noise = max(seen, key=lambda pair: pair[1].other_cpus)
+    if noise.other_cpus > _MOST_OTHER_CPUS:
+        yield f"other programs used {noise.other_cpus:.1f} CPUs while {_of(trial)} was measured"
+    trial, noise = max(seen, key=lambda pair: pair[1].steal)
+    if noise.steal > _MOST_STEAL:
+        yield f"the hypervisor took {units.share(noise.steal)} of the CPU time from {_of(trial)}"
+    trial, noise = max(seen, key=lambda pair: pair[1].throttled)
+    if noise.throttled > _MOST_THROTTLED:
+        yield f"{_of(trial)} was throttled by its CPU quota {units.share(noise.throttled)} of the time"
+    outlying = [(trial, len(noise.outliers)) for trial, noise in seen if noise.outliers]
+    if outlying:
+        many = ", ".join(f"{count} of {_of(trial)}" for trial, count in outlying)
+        yield f"windows far from the others, which count all the same: {many}"
+
+
+def _of(trial: Trial) -> str:
+    return f"num_workers={trial.num_workers}"
 
 
 def _common_warnings(results: Sequence[SearchResult]) -> list[str]:

@@ -114,6 +114,8 @@ def main(connection: Connection, spec: ArmSpec) -> None:
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     processes.die_with_parent()
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        processes.let_fork_server_go()
     os.chdir(spec.working_folder)
     _end_group_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nws_sweep import noise, roofline
 from nws_sweep.conditions import Conditions
 from nws_sweep.errors import TrialError, TrialMismeasured, TrialOutOfMemory, TrialSkipped, TrialTimeout
-from nws_sweep.quantities import all_bursts, came_from_disk, summarise
+from nws_sweep.quantities import all_bursts, came_from_disk, least_cpu_s, summarise
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -124,7 +124,7 @@ class Candidate:
         return Conditions(
             settings=self.settings,
             rules=self._configuration.measure,
-            batches_per_epoch=self._length,
+            batches_per_epoch=self._seen_length or self._length,
             cores=self._surroundings.cores(),
         )
 
@@ -219,19 +219,31 @@ class Candidate:
         if not (enough or limit):
             return
         found = summarise(self._turns, self._conditions)
-        doubt = roofline.violation(found, self._conditions, whole_epochs=whole_epochs(self.bursts, self._conditions))
+        whole = whole_epochs(self.bursts, self._conditions)
+        cpu_s = least_cpu_s(self._turns, self._conditions)
+        doubt = roofline.violation(found, cpu_s, self._conditions, whole_epochs=whole)
         if doubt and not self._earlier:
             self._measure_again(doubt)
         elif doubt:
             raise TrialMismeasured(f"{doubt}; measured twice")
         else:
             self.done = True
-            if not enough:
-                self._notes += (f"stopped at {limit} before the interval was within {self._precision}",)
+            self._notes += self._closing_notes("" if enough else limit)
+
+    def _closing_notes(self, limit: str) -> tuple[str, ...]:
+        notes = []
+        if limit:
+            precision = self._configuration.measure.precision
+            notes.append(f"stopped at {limit} before the interval was within measure.precision={precision:g}")
+        if self._length is not None and self._seen_length not in (None, self._length):
+            notes.append(f"an epoch ended after {self._seen_length} batches, though its length says {self._length}")
+        return tuple(notes)
 
     @property
-    def _precision(self) -> str:
-        return f"measure.precision={self._configuration.measure.precision:g}"
+    def _seen_length(self) -> int | None:
+        """Batches of an epoch that was seen to its end, if its length was known: an iterable dataset may be wrong."""
+        epochs = [burst.batches for burst in self.bursts if burst.kind is BurstKind.EPOCH]
+        return epochs[-1] if epochs and self._length is not None else None
 
     def _measure_again(self, doubt: str) -> None:
         self.close()

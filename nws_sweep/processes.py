@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import psutil
@@ -86,6 +86,21 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it went in between
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def let_fork_server_go() -> None:
+    """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
+
+    A child that stands still could not give it up when the main process is gone: the server would live on, and with it
+    the child, which the kernel kills only with the server.
+    """
+    from multiprocessing import forkserver  # not on every platform
+
+    server: Any = forkserver._forkserver
+    descriptor = getattr(server, "_forkserver_alive_fd", None)
+    if descriptor is not None:
+        server._forkserver_alive_fd = None
+        os.close(descriptor)
 
 
 def end_tree(process: BaseProcess) -> None:

@@ -196,10 +196,8 @@ def projected_epoch_s(beginnings: Sequence[Burst], batch_s: float, batches_per_e
 
 
 def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions: Conditions) -> Measurement:
-    """CPU time, memory and bytes from storage. Starting the workers is left out where there are turns without it."""
-    counting = [turn for turn in turns if any(burst.kind is not BurstKind.WARM_UP for burst in turn.bursts)]
-    running = [turn for turn in counting if all(burst.startup_s is None for burst in turn.bursts)]
-    running = running or counting or list(turns)
+    """CPU time, memory and bytes from storage of the turns that count."""
+    running = _running(turns)
     made = sum(_batches_made(turn, conditions) for turn in running)
     cpu_s = sum(turn.after.cpu_s - turn.before.cpu_s for turn in running)
     disk = [
@@ -215,6 +213,25 @@ def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions:
         memory_growth_bytes=_growth_bytes(turns),
         disk_bytes=sum(disk) / made if made and disk else None,
     )
+
+
+def _running(turns: Sequence[Turn]) -> list[Turn]:
+    """The turns that are not thrown away; those that start workers are left out where there are others."""
+    counting = [turn for turn in turns if any(burst.kind is not BurstKind.WARM_UP for burst in turn.bursts)]
+    running = [turn for turn in counting if all(burst.startup_s is None for burst in turn.bursts)]
+    return running or counting or list(turns)
+
+
+def least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
+    """CPU seconds that a batch takes for certain: less what all usable CPUs can have done beside the bursts.
+
+    Between two bursts the arm talks with its parent, which is felt where bursts are very short.
+    """
+    running = _running(turns)
+    made = sum(_batches_made(turn, conditions) for turn in running)
+    cpu_s = sum(turn.after.cpu_s - turn.before.cpu_s for turn in running)
+    beside_s = sum(turn.elapsed_s - sum(burst.elapsed_s for burst in turn.bursts) for turn in running)
+    return max(0.0, cpu_s - conditions.cores * max(0.0, beside_s)) / made if made else None
 
 
 def came_from_disk(turn: Turn) -> bool:

@@ -10,11 +10,12 @@ from nws_sweep.records import Measurement
 _MARGIN = 1.05
 
 
-def violation(found: Measurement, conditions: Conditions, *, whole_epochs: bool = False) -> str:
+def violation(found: Measurement, cpu_s: float | None, conditions: Conditions, *, whole_epochs: bool = False) -> str:
     """Why the measurement cannot be true, with the figures; empty if it can.
 
     Args:
         found: What was measured.
+        cpu_s: CPU seconds that a batch takes for certain (``quantities.least_cpu_s``); None if unknown.
         conditions: What it was measured under.
         whole_epochs: Whether epochs were measured whole; their CPU time includes starting the workers, and is compared
             with the epoch's length.
@@ -23,10 +24,10 @@ def violation(found: Measurement, conditions: Conditions, *, whole_epochs: bool 
     if pace_s is None:
         return ""
     claim = f"{units.seconds(pace_s)} a batch cannot be"
-    if found.cpu_s is not None and pace_s * _MARGIN < found.cpu_s / conditions.cores:
-        least = units.seconds(found.cpu_s / conditions.cores)
+    if cpu_s is not None and pace_s * _MARGIN < cpu_s / conditions.cores:
+        least = units.seconds(cpu_s / conditions.cores)
         cores = f"{conditions.cores:g} usable CPU{'' if conditions.cores == 1 else 's'}"
-        return f"{claim}: it takes {units.seconds(found.cpu_s)} of CPU time, at least {least} on {cores}"
+        return f"{claim}: it takes {units.seconds(cpu_s)} of CPU time, at least {least} on {cores}"
     if found.consume_s is not None and pace_s * _MARGIN < found.consume_s:
         return f"{claim}: the consumer alone takes {units.seconds(found.consume_s)}"
     return ""

@@ -23,6 +23,7 @@ from nws_sweep.records import (
     LoaderSettings,
     Measurement,
     MeasureRules,
+    Noise,
     SearchResult,
     SearchRules,
     Trial,
@@ -104,6 +105,12 @@ def measurement(epoch_s: float, /, **changes: Any) -> Measurement:
         "consume_s": 0.25 * batch_s,
         "stall_fraction": 0.75,
         "epoch_s": epoch_s,
+        "bias_bound": 0.03125,
+        "cpu_s": batch_s / 8,
+        "memory_bytes": 2**20,
+        "shm_bytes": 2**16,
+        "memory_growth_bytes": 1024.0,
+        "disk_bytes": 0.0,
     }
     return Measurement(**{**defaults, **changes})
 
@@ -113,6 +120,7 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
         "settings": loader_settings(num_workers),
         "state": TrialState.OK,
         "measurement": measurement(epoch_s),
+        "noise": Noise(other_cpus=0.125),
         "bursts": bursts(),
         "cost_s": 1.5,
     }

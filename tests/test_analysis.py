@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.analysis import best_settings, recommend
-from nws_sweep.records import SearchResult, Trial, TrialState
+from nws_sweep.records import Noise, SearchResult, Trial, TrialState
 from tests.factories import (
     FACTS,
     HOST,
@@ -207,3 +207,35 @@ def test_the_title_says_whether_it_is_a_run_or_a_grid_and_the_host_is_where_it_w
     run, grid = summary_of_run(search_result(trial(0, 1.0))), summary_of_grid(search_result(trial(0, 1.0)))
     assert (run.title, grid.title) == ("Run one", "Grid all")
     assert run.host == HOST
+
+
+@pytest.mark.parametrize(
+    ("noise", "line"),
+    [
+        (Noise(other_cpus=1.25), "other programs used 1.2 CPUs while num_workers=1 was measured"),
+        (Noise(steal=0.12), "the hypervisor took 12 % of the CPU time from num_workers=1"),
+        (Noise(throttled=0.5), "num_workers=1 was throttled by its CPU quota 50 % of the time"),
+        (Noise(outliers=(3, 5)), "windows far from the others, which count all the same: 2 of num_workers=1"),
+    ],
+)
+def test_noise_is_warned_about_with_its_figure(noise: Noise, line: str) -> None:
+    quiet = trial(0, 8.0, noise=Noise(other_cpus=0.1, steal=0.01, throttled=0.01))
+    (configuration,) = summary_of_run(search_result(quiet, trial(1, 9.0, noise=noise))).configurations
+    assert line in configuration.warnings
+    (configuration,) = summary_of_run(search_result(quiet, trial(1, 9.0))).configurations
+    assert not any("num_workers=1 was" in warning for warning in configuration.warnings)
+
+
+def test_candidates_that_were_only_begun_are_counted_apart() -> None:
+    result = search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason="")
+    (configuration,) = summary_of_run(result).configurations
+    assert configuration.warnings[0] == "the search did not finish; 1 candidates were measured, 1 more were begun"
+
+
+def test_a_mismeasured_candidate_is_a_failure_and_never_the_best() -> None:
+    impossible = trial(1, 1.0, state=TrialState.MISMEASURED, reason="too fast to be true")
+    summary = summary_of_run(search_result(trial(0, 8.0), impossible))
+    (configuration,) = summary.configurations
+    assert configuration.best is not None
+    assert configuration.best.num_workers == 0
+    assert summary.failures == ("dataset=photos num_workers=1: mismeasured: too fast to be true",)

@@ -224,7 +224,9 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
 
 
-def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last_words", ["", "arm.pause()"])
+def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, last_words: str) -> None:
+    """Not even what stands still."""
     script = tmp_path / "parent.py"
     script.write_text(
         textwrap.dedent("""
@@ -239,9 +241,10 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         with arms.start(spec) as arm:
             arm.open(LoaderSettings(batch_size=1, num_workers=2))
             arm.burst(BurstRequest(kind=BurstKind.STEADY))
+            LAST_WORDS
             print(*[process.pid for process in psutil.Process().children(recursive=True)], flush=True)
             time.sleep(60)
-        """)
+        """).replace("LAST_WORDS", last_words)
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

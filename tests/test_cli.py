@@ -137,7 +137,8 @@ def _check_tables(grid: Path) -> None:
     assert set(results["state"]) == {"ok"}
     assert sorted(results["batch_size"].unique()) == [4, 8, 16]
     assert (results[["startup_s", "samples_per_s", "epoch_s"]] > 0).all(axis=None)
-    assert results[["cpu_s", "memory_bytes"]].isna().all(axis=None)  # not measured yet: empty, never 0
+    assert (results[["cpu_s", "memory_bytes"]] > 0).all(axis=None)
+    assert set(results["cache"]) == {"warm"}
     no_workers = results[results["num_workers"] == 0]
     assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
     best = pd.read_csv(grid / "best.csv")
@@ -153,9 +154,9 @@ def _check_folders(grid: Path) -> None:
         batches = pd.read_csv(folder / "batches.csv")
         result = json.loads((folder / "result.json").read_text())
         assert list(timings["num_workers"]) == [0, 1]
-        assert list(batches.columns) == ["num_workers", "burst", "index", "warm_up", "wait_s", "consume_s"]
+        assert list(batches.columns) == ["num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier"]
         assert set(batches["num_workers"]) == {0, 1}
-        assert result["schema_version"] == 1
+        assert result["schema_version"] == 2
         assert result["host"]["torch"]
         assert result["facts"]["samples"] == 64
         assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}
@@ -278,7 +279,8 @@ def test_without_the_callback_failures_are_reported_all_the_same(nws: Command, t
 def test_what_was_measured_before_an_interruption_is_kept(
     tmp_path: Path, environment: dict[str, str], nws: Command, number: signal.Signals
 ) -> None:
-    arguments = ["dataset=sleep", "batch_size=1", "measure=quick", "search=exhaustive", "search.max_workers=30"]
+    arguments = ["dataset=sleep", "batch_size=1", "search=exhaustive", "search.max_workers=30", "measure.interleave=2",
+                 "measure.window_s=0.05"]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "nws_sweep", *arguments],
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -286,7 +288,9 @@ def test_what_was_measured_before_an_interruption_is_kept(
     ) as running:  # fmt: skip
         assert running.stdout is not None
         assert running.stderr is not None
-        while "num_workers=2 " not in running.stdout.readline():
+        done = 0
+        while done < 3:
+            done += "  num_workers=" in running.stdout.readline()
             assert running.poll() is None
         family = psutil.Process(running.pid).children(recursive=True)
         os.killpg(running.pid, number) if number == signal.SIGINT else running.kill()

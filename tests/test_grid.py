@@ -59,7 +59,7 @@ def test_the_plan_counts_configurations_and_candidates(loader: ConfigLoader) -> 
     assert plan.configurations == 4
     assert plan.candidates == (0, 1, 2, 3, 4, 5)
     assert plan.varying == ("dataset", "batch_size", "pin_memory")
-    assert plan.at_most_s == 4 * 6 * (2 * 1.0 + 2.0)
+    assert plan.at_most_s == 4 * 6 * (5.0 + 2.0)
     assert {(point.loader.batch_size, point.loader.pin_memory) for point in shown} == {
         (64, True), (256, True), (64, False),
     }  # fmt: skip

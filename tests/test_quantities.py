@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.conditions import Conditions
-from nws_sweep.quantities import came_from_disk, projected_epoch_s, summarise
+from nws_sweep.quantities import came_from_disk, least_cpu_s, projected_epoch_s, summarise
 from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn, Usage
 from tests.test_trial import simulate
 
@@ -125,6 +125,14 @@ def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_leave_the_start_out
     ]
     found = summarise(turns, conditions())
     assert (found.cpu_s, found.disk_bytes) == (0.5, 30.0)
+
+
+def test_what_the_cpus_may_have_done_beside_the_bursts_is_not_held_against_them() -> None:
+    """10 s of CPU time in a turn of 6 s, of which the burst took 4 s: two CPUs may have done 4 s in the rest."""
+    turns = [START, Turn(bursts=(burst(produced=64),), before=used(0.0), after=used(10.0), elapsed_s=6.0)]
+    assert least_cpu_s(turns, conditions()) == pytest.approx((10.0 - 4.0) / 8)
+    tiny = [START, Turn(bursts=(burst(produced=64),), before=used(0.0), after=used(10.0), elapsed_s=60.0)]
+    assert least_cpu_s(tiny, conditions()) == 0.0
 
 
 def test_the_start_counts_where_there_is_nothing_else() -> None:

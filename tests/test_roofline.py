@@ -21,37 +21,38 @@ def found(batch_s: float, **changes: float) -> Measurement:
 @pytest.mark.parametrize(("cpu_s", "believed"), [(1.0, True), (2.0, True), (2.2, True), (2.4, False), (8.0, False)])
 def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(cpu_s: float, believed: bool) -> None:
     """1 s a batch, up to 1.1 s with its interval, is at most 2.2 s of CPU time on two CPUs, and 5 % for the edges."""
-    assert (violation(found(1.0, cpu_s=cpu_s), TWO_CORES) == "") is believed
+    assert (violation(found(1.0), cpu_s, TWO_CORES) == "") is believed
 
 
 def test_the_figures_are_told() -> None:
-    assert violation(found(1.0, cpu_s=4.0), TWO_CORES) == (
+    assert violation(found(1.0), 4.0, TWO_CORES) == (
         "1.10 s a batch cannot be: it takes 4.00 s of CPU time, at least 2.00 s on 2 usable CPUs"
     )
     alone = replace(TWO_CORES, cores=1.0)
-    assert violation(found(1.0, cpu_s=4.0), alone).endswith("at least 4.00 s on 1 usable CPU")
+    assert violation(found(1.0), 4.0, alone).endswith("at least 4.00 s on 1 usable CPU")
 
 
 def test_a_batch_takes_at_least_the_consumers_time() -> None:
     assert (
-        violation(found(1.0, consume_s=1.5), TWO_CORES) == "1.10 s a batch cannot be: the consumer alone takes 1.50 s"
+        violation(found(1.0, consume_s=1.5), None, TWO_CORES)
+        == "1.10 s a batch cannot be: the consumer alone takes 1.50 s"
     )
-    assert violation(found(1.0, consume_s=1.0), TWO_CORES) == ""
+    assert violation(found(1.0, consume_s=1.0), None, TWO_CORES) == ""
 
 
 def test_without_an_interval_the_value_itself_is_held_against_the_limit() -> None:
-    bare = replace(found(1.0, cpu_s=2.15), batch_s=Estimate(value=1.0, low=None, high=None, n=1))
-    assert violation(bare, TWO_CORES)
+    bare = replace(found(1.0), batch_s=Estimate(value=1.0, low=None, high=None, n=1))
+    assert violation(bare, 2.15, TWO_CORES)
 
 
 def test_whole_epochs_are_compared_as_a_whole_since_their_cpu_time_includes_the_start() -> None:
-    starts_slowly = replace(found(0.1, cpu_s=1.0), epoch_s=100.0)
-    assert violation(starts_slowly, TWO_CORES)
-    assert violation(starts_slowly, TWO_CORES, whole_epochs=True) == ""
-    assert violation(replace(starts_slowly, epoch_s=40.0), TWO_CORES, whole_epochs=True)
+    starts_slowly = replace(found(0.1), epoch_s=100.0)
+    assert violation(starts_slowly, 1.0, TWO_CORES)
+    assert violation(starts_slowly, 1.0, TWO_CORES, whole_epochs=True) == ""
+    assert violation(replace(starts_slowly, epoch_s=40.0), 1.0, TWO_CORES, whole_epochs=True)
 
 
 def test_what_was_not_measured_is_not_doubted() -> None:
-    assert violation(Measurement(startup_s=1.0), TWO_CORES) == ""
-    assert violation(Measurement(startup_s=1.0), TWO_CORES, whole_epochs=True) == ""
-    assert violation(found(1.0), TWO_CORES) == ""
+    assert violation(Measurement(startup_s=1.0), 9.0, TWO_CORES) == ""
+    assert violation(Measurement(startup_s=1.0), 9.0, TWO_CORES, whole_epochs=True) == ""
+    assert violation(found(1.0), None, TWO_CORES) == ""

@@ -77,7 +77,7 @@ def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst
     ended = burst(batches=2, startup_s=0.25, end_s=0.5)
     result = search_result(trial(1, 8.0, bursts=(ended,)))
     data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
     assert data["trials"][0]["bursts"] == [
         {
@@ -88,6 +88,7 @@ def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst
             "wait_s": 1.5,
             "consume_s": 0.25,
             "end_s": 0.5,
+            "produced": None,
         }
     ]
 
@@ -97,7 +98,8 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
-        "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,cost_s,notes"
+        "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,bias_bound,cache,disk_bytes,other_cpus,"
+        "steal,throttled,outliers,cost_s,notes"
     )
     measured, failed = timings_of(folder)
     assert {name: text for name, text in measured.items() if text} == {
@@ -113,6 +115,17 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
         "epoch_s": "8.0",
         "state": "ok",
         "bursts": "5",
+        "bias_bound": "0.03125",
+        "cache": "warm",
+        "disk_bytes": "0.0",
+        "other_cpus": "0.125",
+        "steal": "0.0",
+        "throttled": "0.0",
+        "outliers": "0",
+        "cpu_s": "0.0078125",
+        "memory_bytes": "1048576",
+        "shm_bytes": "65536",
+        "memory_growth_bytes": "1024.0",
         "cost_s": "1.5",
         "notes": "one; two",
     }
@@ -121,6 +134,7 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
         "state": "out_of_memory",
         "reason": 'ValueError: "a", b',
         "bursts": "0",
+        "cache": "warm",
         "cost_s": "0.5",
     }
 
@@ -215,8 +229,8 @@ def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None
 
 def test_a_result_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    edit_result(folder, schema_version=2)
-    with pytest.raises(NotARunError, match="schema version 2, this program reads up to 1"):
+    edit_result(folder, schema_version=3)
+    with pytest.raises(NotARunError, match="schema version 3, this program reads up to 2"):
         storage.find(folder)
 
 

@@ -139,3 +139,83 @@ class ReadsFile(Plain):
 
     def __init__(self, path: str) -> None:
         super().__init__(len(Path(path).read_text()))
+
+
+class Uneven(Plain):
+    """Each sample has another shape."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(index + 1)
+
+
+class KilledWithWorkers(RaisesWithWorkers):
+    """The worker is killed where there are exactly so many."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers == self.num_workers:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor(index)
+
+
+class Slow(Plain):
+    def __init__(self, length: int, seconds: float) -> None:
+        super().__init__(length)
+        self.seconds = seconds
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return super().__getitem__(index)
+
+
+class SlowWithWorkers(Plain):
+    """Far too slow for a time-out of a second, but only in a worker."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if get_worker_info() is not None:
+            time.sleep(30)
+        return super().__getitem__(index)
+
+
+class Leaks(Plain):
+    """Keeps a megabyte of each sample."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.kept: list[torch.Tensor] = []
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.kept.append(torch.ones(2**18))
+        time.sleep(0.0002)
+        return super().__getitem__(index)
+
+
+class EndsEarly(IterableDataset[int]):
+    """Says that it is longer than it is."""
+
+    def __init__(self, promised: int, given: int) -> None:
+        self.promised = promised
+        self.given = given
+
+    def __len__(self) -> int:
+        return self.promised
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.given))
+
+
+class Unpicklable(Plain):
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.transform = lambda index: index
+
+
+class Heavy(Plain):
+    """Samples of so many float32."""
+
+    def __init__(self, length: int, values: int) -> None:
+        super().__init__(length)
+        self.sample = torch.zeros(values)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.sample
