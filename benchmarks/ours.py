@@ -120,7 +120,10 @@ class _Teller:
     def trial_finished(self, result: SearchResult, trial: Trial) -> None:
         self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
-    def round_finished(self, result: SearchResult) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+        """Not told."""
+
+    def interrupted(self, result: SearchResult) -> None:
         """Not told."""
 
     def search_finished(self, result: SearchResult) -> None:

@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SAVE_EVERY_S = 2.0  # of unfinished trials
+# How often unfinished trials are saved, and that it takes a small part of the time however much there is to write.
+_SAVE_EVERY_S = 2.0
+_SAVE_SHARE = 20
 
 
 class Invocation:
@@ -240,6 +243,7 @@ class _Recorder:
         self._folder = folder
         self._view = view
         self._saved_at = time.monotonic()
+        self._saving_s = 0.0
         self.latest: SearchResult | None = None
 
     def turn_started(self, num_workers: int) -> None:
@@ -249,9 +253,12 @@ class _Recorder:
         self._save(result)
         self._view.trial_finished(trial)
 
-    def round_finished(self, result: SearchResult) -> None:
-        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
-            self._save(result)
+    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+        if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):
+            self._save(result_so_far())
+
+    def interrupted(self, result: SearchResult) -> None:
+        self._save(result)
 
     def search_finished(self, result: SearchResult) -> None:
         self._save(result)
@@ -259,5 +266,7 @@ class _Recorder:
 
     def _save(self, result: SearchResult) -> None:
         self.latest = result
+        began = time.monotonic()
         storage.save(self._folder, result)
         self._saved_at = time.monotonic()
+        self._saving_s = self._saved_at - began

@@ -84,6 +84,7 @@ class ArmServer:
             self._consumer,
             default_batch_length=settings.batch_size,
             produced=counter or (lambda: None),
+            drain=settings.persistent_workers,
         )
         return loaders.length(loader)
 
@@ -109,8 +110,15 @@ class ArmServer:
             self._warnings["further warnings are left out"] = None
 
 
-def main(connection: Connection, spec: ArmSpec) -> None:
-    """Answers commands until told to stop, or until the other end is gone."""
+def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
+    """Answers commands until told to stop, or until the other end is gone.
+
+    Args:
+        connection: Where commands come from.
+        spec: What the arm is made of.
+        temporary_folder: Where it and its workers keep the sockets by which they hand over tensors.
+    """
+    processes.keep_sockets_in(temporary_folder)
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     processes.die_with_parent()
@@ -130,8 +138,20 @@ def main(connection: Connection, spec: ArmSpec) -> None:
     _forward_progress(connection)
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
     with contextlib.suppress(EOFError, BrokenPipeError):
-        while (command := connection.recv()) is not None:
-            connection.send(_answer(server, *command))
+        _serve(connection, server)
+
+
+def _serve(connection: Connection, server: ArmServer) -> None:
+    trouble: RuntimeError | None = None
+    while True:
+        try:
+            command = connection.recv()
+        except RuntimeError as error:  # torch's own signal handler: a worker died while nothing was asked
+            trouble = error
+            continue
+        if command is None:
+            return
+        connection.send(("error", describe_exception(trouble)) if trouble else _answer(server, *command))
 
 
 def _answer(server: ArmServer, name: str, *arguments: Any) -> tuple[str, Any]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,11 +49,13 @@ class Arm:
         timeout_s: float | None = None,
         on_progress: Callable[[str], None] = lambda text: None,
         memory_budget_bytes: int | None = None,
+        temporary_folder: str | None = None,
     ) -> None:
         self._process = process
         self._connection = connection
         self._timeout_s = timeout_s
         self._left_s = timeout_s
+        self._temporary_folder = temporary_folder
         self._on_progress = on_progress
         self._memory_budget_bytes = memory_budget_bytes
         self._kernel_kills = processes.out_of_memory_kills()
@@ -93,6 +97,10 @@ class Arm:
         paths: tuple[str, ...] = self._timed("files")
         return paths
 
+    def allow(self, memory_bytes: int | None) -> None:
+        """Sets what the arm and its workers may hold from now on; None for no limit."""
+        self._memory_budget_bytes = memory_bytes
+
     def pause(self) -> None:
         """Stops the arm and its workers where they are."""
         processes.pause(self._process)
@@ -124,7 +132,7 @@ class Arm:
                     self._on_progress(value)
                     continue
                 break
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # its end, or half a message
             raise self._death() from None
         if kind == "refused":
             raise value
@@ -149,8 +157,8 @@ class Arm:
         """Ends a candidate that holds more than it may before the kernel chooses somebody to kill."""
         budget = self._memory_budget_bytes
         pid = self._process.pid or 0
-        # Quick to read and never too low; the exact figure takes longer and is asked for only then.
-        if budget is None or usage.private_bytes(pid) <= budget:
+        # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
+        if budget is None or usage.resident_bytes(pid) <= budget:
             return
         held = usage.of_memory(pid)
         if held > budget:
@@ -182,15 +190,23 @@ class Arm:
         must give back.
         """
         if self._process.pid is None:  # interrupted before it began
+            self._remove_temporary_folder()
             return
-        if self._leaves_semaphores:
-            self.resume()
-            with contextlib.suppress(OSError):
-                self._connection.send(None)
-                wait([self._process.sentinel], _ORDERLY_END_S)
-        with processes.uninterrupted():
-            self._connection.close()
-            processes.end_tree(self._process)
+        try:
+            if self._leaves_semaphores:
+                self.resume()
+                with contextlib.suppress(OSError):
+                    self._connection.send(None)
+                    wait([self._process.sentinel], _ORDERLY_END_S)
+        finally:
+            with processes.uninterrupted():
+                self._connection.close()
+                processes.end_tree(self._process)
+                self._remove_temporary_folder()
+
+    def _remove_temporary_folder(self) -> None:
+        if self._temporary_folder is not None:
+            shutil.rmtree(self._temporary_folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -216,8 +232,9 @@ def start(
     preload([spec.dataset])
     context: Any = multiprocessing.get_context("forkserver" if _HAS_FORK_SERVER else "spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_run, args=(theirs, spec), name="nws_sweep-arm")
-    arm = Arm(process, ours, timeout_s, on_progress, memory_budget_bytes)
+    folder = tempfile.mkdtemp(prefix="nws_sweep-")
+    process = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-arm")
+    arm = Arm(process, ours, timeout_s, on_progress, memory_budget_bytes, folder)
     try:
         # Ctrl-C in the middle of a start would leave the fork server with half a message, on which it dies loudly.
         with processes.uninterrupted(), _without_main():
@@ -229,10 +246,10 @@ def start(
         arm.close()
 
 
-def _run(connection: Connection, spec: ArmSpec) -> None:
+def _run(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     from nws_sweep.arm_process import main
 
-    main(connection, spec)
+    main(connection, spec, temporary_folder)
 
 
 def preload(datasets: Iterable[Mapping[str, Any]]) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from nws_sweep import noise, roofline
+from nws_sweep import noise, roofline, units
 from nws_sweep.conditions import Conditions
 from nws_sweep.errors import TrialError, TrialMismeasured, TrialOutOfMemory, TrialSkipped, TrialTimeout
 from nws_sweep.quantities import all_bursts, came_from_disk, least_cpu_s, summarise
 from nws_sweep.records import (
     Burst,
     BurstKind,
+    BurstRequest,
     Configuration,
     DatasetFacts,
     LoaderSettings,
@@ -24,7 +25,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.settling import out_of_limits, settled
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.trial import next_request, whole_epochs
+from nws_sweep.trial import ended_epoch_batches, next_request, steady_bursts, whole_epochs
 
 _STATES: dict[type[TrialError], TrialState] = {
     TrialTimeout: TrialState.TIMEOUT,
@@ -35,6 +36,7 @@ _STATES: dict[type[TrialError], TrialState] = {
 
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
 _MOST_COLD_TURNS = 3
+_QUICKER_WHEN_WARM = 8
 
 
 class Candidate:
@@ -48,7 +50,7 @@ class Candidate:
     Attributes:
         facts: What the dataset said of itself; None before it was made.
         files: Files and folders that its attributes name, looked for where they will be dropped from the page cache.
-        done: Whether its trial is finished, for better or for worse.
+        done: Whether its trial has its state; turns that it takes after that only make it more precise.
         came_from_disk: Whether the files of its latest turn were not in the page cache.
     """
 
@@ -71,8 +73,10 @@ class Candidate:
         self._cost_s = 0.0
         self._error: TrialError | None = None
         self._length: int | None = None
-        self._memory_bytes: int | None = None
+        self._begins_anew = False
         self._cold_turns = 0
+        self._doubts = 0
+        self._exhausted = False
 
     @property
     def num_workers(self) -> int:
@@ -96,10 +100,14 @@ class Candidate:
 
     @property
     def position(self) -> int:
-        """Batches into the data, all epochs together, that it may have asked for by the end of its next turn."""
+        """Batches into the data that it may have asked for by the end of its next turn.
+
+        After a turn that read from storage nobody knows how much quicker the next one will be.
+        """
         taken = sum(burst.batches for burst in self.bursts)
         latest = sum(burst.batches for burst in self._turns[-1].bursts) if self._turns else 0
-        return taken + 2 * latest + 2 * self.settings.queued_batches
+        quicker = _QUICKER_WHEN_WARM**self._cold_turns if self.came_from_disk else 2
+        return taken + quicker * latest + 2 * self.settings.queued_batches
 
     @property
     def trial(self) -> Trial:
@@ -120,11 +128,19 @@ class Candidate:
         )
 
     @property
+    def wrong_length(self) -> str:
+        """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
+        seen = ended_epoch_batches(self.bursts)
+        if self._length is None or seen in (None, self._length):
+            return ""
+        return f"an epoch ended after {seen} batches, though its length says {self._length}"
+
+    @property
     def _conditions(self) -> Conditions:
         return Conditions(
             settings=self.settings,
             rules=self._configuration.measure,
-            batches_per_epoch=self._seen_length or self._length,
+            batches_per_epoch=self._length,
             cores=self._surroundings.cores(),
         )
 
@@ -134,29 +150,41 @@ class Candidate:
         Args:
             memory_bytes: What its processes may hold; None for no limit.
         """
-        self._memory_bytes = memory_bytes
         with self._paid_for():
-            arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
-            self.facts = arm.facts
-            arm.open(self.settings)
-            self._length = arm.batches_per_epoch
-            rules = self._configuration.measure
-            self.files = arm.files() if rules.cache == "cold" and rules.cache_files is None else ()
-            self._usage = arm.usage()
-            if whole_epochs([], self._conditions):
-                arm.pause()
-            else:
-                self._take_turn(arm, only_warm_up=True)
+            self._start(memory_bytes)
+            if self._turns and came_from_disk(self._turns[-1]):
+                self._discard_if_warm()
 
-    def turn(self) -> None:
-        """Goes on, throws away what must be, takes one window or epoch, and is paused again."""
+    def turn(self, memory_bytes: int | None) -> None:
+        """Goes on, throws away what must be, takes one window or epoch, and is paused again.
+
+        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial.
+
+        Args:
+            memory_bytes: What its processes may hold from now on; None for no limit.
+        """
+        kept = list(self._turns)
         with self._paid_for():
-            if self._arm is None:
-                raise RuntimeError("a candidate without an arm cannot take a turn")
-            self._arm.resume()
-            self._take_turn(self._arm)
-            self._discard_if_cold()
-            self._conclude()
+            try:
+                self._take_window(memory_bytes)
+            except TrialError:
+                if not self.done:
+                    raise
+                self._turns = kept
+                self.close()
+                return
+            if not self.done:
+                self._judge()
+
+    def begin_anew(self) -> None:
+        """Lets its next turn start with a new arm; what was measured so far does not count."""
+        self._begins_anew = True
+
+    def forget_length(self, reason: str) -> None:
+        """Takes the length of an epoch for unknown from now on."""
+        if self._length is not None:
+            self._notes += (f"{reason}: candidates are ranked by seconds per batch",)
+        self._length = None
 
     def skip(self, reason: str) -> None:
         """Ends it before it has begun."""
@@ -164,8 +192,8 @@ class Candidate:
 
     def close(self) -> None:
         """Ends its arm; what was measured stays."""
-        self._stack.close()
         self._arm = None
+        self._stack.close()
 
     @contextmanager
     def _paid_for(self) -> Iterator[None]:
@@ -178,15 +206,49 @@ class Candidate:
         finally:
             self._cost_s += self._surroundings.clock() - began
 
+    def _start(self, memory_bytes: int | None) -> TrialArm:
+        self._begins_anew = False
+        arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
+        self.facts = arm.facts
+        arm.open(self.settings)
+        self._length = arm.batches_per_epoch
+        rules = self._configuration.measure
+        self.files = arm.files() if rules.cache == "cold" and rules.cache_files is None else ()
+        self._usage = arm.usage()
+        if whole_epochs([], self._conditions):
+            arm.pause()
+        else:
+            self._take_turn(arm, only_warm_up=True)
+        return arm
+
+    def _take_window(self, memory_bytes: int | None) -> None:
+        if self._begins_anew:
+            self._earlier, self._turns = [*self._earlier, *self._turns], []
+            self.close()
+            self._start(memory_bytes)
+        if self._arm is None:
+            raise RuntimeError("a candidate without an arm cannot take a turn")
+        self._arm.allow(memory_bytes)
+        self._arm.resume()
+        self._take_turn(self._arm)
+        held = self._usage.memory_bytes
+        if memory_bytes is not None and held is not None and held > memory_bytes:
+            raise TrialOutOfMemory(
+                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
+                "measure.memory_budget_bytes"
+            )
+
     def _take_turn(self, arm: TrialArm, *, only_warm_up: bool = False) -> None:
         rested = bool(self._turns)
         machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
         bursts: list[Burst] = []
         try:
-            while not bursts or (bursts[-1].kind is BurstKind.WARM_UP and not only_warm_up):
+            while not bursts or (bursts[-1].kind is BurstKind.WARM_UP and not self._exhausted):
                 request = next_request([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
+                if only_warm_up and bursts and not request.fresh:
+                    break
                 bursts.append(arm.burst(request))
-                self._refuse_empty(bursts[-1])
+                self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
         finally:
             arm.pause()
@@ -197,59 +259,56 @@ class Candidate:
                 Turn(bursts=tuple(bursts), before=before, after=self._usage, elapsed_s=elapsed_s, machine=machine)
             )
 
-    def _refuse_empty(self, burst: Burst) -> None:
-        """An epoch without a batch would be begun again for ever."""
-        if burst.ended_epoch and not burst.batches and (burst.kind is BurstKind.EPOCH or not self._turns):
+    def _notice_end(self, request: BurstRequest, burst: Burst) -> None:
+        """A new epoch without a batch would be begun again for ever."""
+        if burst.batches or not burst.ended_epoch or not (request.fresh or request.kind is BurstKind.EPOCH):
+            return
+        if not steady_bursts(self.bursts):
             raise TrialError(
                 f"the loader gave no batch of {self.settings.batch_size} (drop_last={self.settings.drop_last})"
             )
+        self._exhausted = True
 
-    def _discard_if_cold(self) -> None:
-        """A turn whose files came from storage is one more warm-up where the page cache should be warm."""
-        latest = self._turns[-1]
-        self.came_from_disk = came_from_disk(latest)
-        if self._configuration.measure.cache == "warm" and self.came_from_disk and self._cold_turns < _MOST_COLD_TURNS:
-            self._cold_turns += 1
-            bursts = tuple(replace(burst, kind=BurstKind.WARM_UP) for burst in latest.bursts)
-            self._turns[-1] = replace(latest, bursts=bursts)
-
-    def _conclude(self) -> None:
-        """Finishes the trial if it has enough; what cannot be true is measured once more."""
-        enough, limit = settled(self._turns, self._conditions), out_of_limits(self.bursts, self._conditions)
-        if not (enough or limit):
+    def _judge(self) -> None:
+        """Decides whether the latest turn counts, and whether there is enough."""
+        self.came_from_disk = came_from_disk(self._turns[-1])
+        if self.came_from_disk and self._discard_if_warm():
             return
-        found = summarise(self._turns, self._conditions)
         whole = whole_epochs(self.bursts, self._conditions)
-        cpu_s = least_cpu_s(self._turns, self._conditions)
-        doubt = roofline.violation(found, cpu_s, self._conditions, whole_epochs=whole)
-        if doubt and not self._earlier:
-            self._measure_again(doubt)
-        elif doubt:
-            raise TrialMismeasured(f"{doubt}; measured twice")
-        else:
-            self.done = True
-            self._notes += self._closing_notes("" if enough else limit)
+        enough, limit = settled(self._turns, self._conditions), self._limit()
+        if enough or limit:
+            self._conclude("" if enough else limit, whole)
 
-    def _closing_notes(self, limit: str) -> tuple[str, ...]:
-        notes = []
+    def _discard_if_warm(self) -> bool:
+        """Lets a candidate that read from storage begin anew where the page cache should be warm, a few times."""
+        whole = whole_epochs(self.bursts, self._conditions)
+        most = 1 if whole else _MOST_COLD_TURNS  # whoever has read an epoch has read everything once
+        if self._configuration.measure.cache != "warm" or self._cold_turns >= most:
+            return False
+        self._cold_turns += 1
+        self.begin_anew()
+        return True
+
+    def _limit(self) -> str:
+        if self._exhausted:
+            return "the end of the data, which can be read only once,"
+        return out_of_limits(self.bursts, self._conditions)
+
+    def _conclude(self, limit: str, whole: bool) -> None:
+        """Finishes the trial; what cannot be true is measured once more."""
+        found, cpu_s = summarise(self._turns, self._conditions), least_cpu_s(self._turns, self._conditions)
+        doubt = roofline.violation(found, cpu_s, self._conditions, whole_epochs=whole)
+        if doubt and self._doubts:
+            raise TrialMismeasured(f"{doubt}; measured twice")
+        if doubt:
+            self._doubts += 1
+            self._notes += (f"measured again, since {doubt}",)
+            self.begin_anew()
+            return
+        self.done = True
         if limit:
             precision = self._configuration.measure.precision
-            notes.append(f"stopped at {limit} before the interval was within measure.precision={precision:g}")
-        if self._length is not None and self._seen_length not in (None, self._length):
-            notes.append(f"an epoch ended after {self._seen_length} batches, though its length says {self._length}")
-        return tuple(notes)
-
-    @property
-    def _seen_length(self) -> int | None:
-        """Batches of an epoch that was seen to its end, if its length was known: an iterable dataset may be wrong."""
-        epochs = [burst.batches for burst in self.bursts if burst.kind is BurstKind.EPOCH]
-        return epochs[-1] if epochs and self._length is not None else None
-
-    def _measure_again(self, doubt: str) -> None:
-        self.close()
-        self._notes += (f"measured again, since {doubt}",)
-        self._earlier, self._turns = self._turns, []
-        self.open(self._memory_bytes)
+            self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
 
     def _measurement(self) -> Measurement | None:
         believed = self._error is None or isinstance(self._error, TrialMismeasured)

@@ -33,6 +33,8 @@ class LoaderSession:
         default_batch_length: Samples counted for a batch whose length cannot be told.
         clock: Seconds from any fixed point.
         produced: Samples that the workers have finished so far; None if that cannot be told.
+        drain: Take an epoch to its end, untimed, before a new one begins in its middle: workers that persist would
+            do that in the new one's start-up.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class LoaderSession:
         default_batch_length: int = 1,
         clock: Clock = time.perf_counter,
         produced: Callable[[], int | None] = lambda: None,
+        drain: bool = False,
     ) -> None:
         self._loader = loader
         self._consume = consume
         self._default_batch_length = default_batch_length
         self._clock = clock
         self._produced = produced
+        self._drain = drain
         self._iterator: Iterator[Any] | None = None
         self._taken = 0
         self._produced_before = 0
@@ -55,7 +59,7 @@ class LoaderSession:
     def burst(self, request: BurstRequest) -> Burst:
         """Takes batches until the request is satisfied or the epoch ends."""
         if request.fresh or request.kind is BurstKind.EPOCH:
-            self._iterator = None
+            self._leave_epoch()
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
         return self._take(replace(request, min_batches=least), fresh)
@@ -101,6 +105,12 @@ class LoaderSession:
         if batch is _END:
             self._iterator = None
         return batch
+
+    def _leave_epoch(self) -> None:
+        if self._drain and self._iterator is not None:
+            for _ in self._iterator:
+                pass
+        self._iterator = None
 
     def _buffered_batches(self) -> int:
         """Batches that were made in this epoch and not taken, the unfinished ones included; 0 if it is unknown."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import multiprocessing
 import os
 import signal
 import sys
@@ -86,6 +87,15 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it went in between
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def keep_sockets_in(folder: str) -> None:
+    """Makes multiprocessing put the sockets of this process and its children there, in no folder of its own.
+
+    Processes that are killed have no time to remove theirs.
+    """
+    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
+    config["tempdir"] = folder  # what multiprocessing.util.get_temp_dir looks up first
 
 
 def let_fork_server_go() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from nws_sweep.conditions import Conditions
 from nws_sweep.records import Burst, BurstKind, Measurement, Turn
 from nws_sweep.stats import estimate_mean, slope
-from nws_sweep.trial import counted, steady_bursts
+from nws_sweep.trial import beginnings, counted, steady_bursts
 
 # A consumer that waits for a smaller share of its time is not held up by the workers.
 _HARDLY_WAITS = 0.05
@@ -28,7 +28,8 @@ _BEYOND_CHANCE = 2.0
 # ``settling``, a nominal 95 % covers 94 to 97 % in simulations (tests/test_settling.py), without them 90 to 96 %.
 SEQUENTIAL = 1.1
 _FEWEST_POINTS_FOR_GROWTH = 3
-_SECTOR_BYTES = 512
+# What a process may read from storage by the way, such as a part of itself that it needs for the first time.
+_MOST_STRAY_BYTES = 65536
 
 
 def all_bursts(turns: Sequence[Turn]) -> list[Burst]:
@@ -48,7 +49,7 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
         ValueError: If no batch was taken at all.
     """
     bursts = all_bursts(turns)
-    startups = [burst.startup_s for burst in bursts if burst.startup_s is not None]
+    startups = [burst.startup_s for burst in beginnings(bursts, conditions) if burst.startup_s is not None]
     if not startups:
         raise ValueError("no batch was taken")
     startup_s = sum(startups) / len(startups)
@@ -169,30 +170,36 @@ def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Condit
     """
     if conditions.batches_per_epoch is None:
         return None
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+    begun = beginnings(bursts, conditions)
+    epochs = [burst for burst in begun if burst.kind is BurstKind.EPOCH]
     if epochs:
-        ends_s = 0.0 if conditions.rules.mode == "epoch" else sum(burst.end_s or 0.0 for burst in epochs)
-        return (sum(burst.elapsed_s for burst in epochs) - ends_s) / len(epochs)
-    beginnings = [burst for burst in bursts if burst.kind is BurstKind.WARM_UP and burst.startup_s is not None]
-    if steady is None or not beginnings:
-        return None
-    return projected_epoch_s(beginnings, steady.batch_s, conditions.batches_per_epoch)
+        with_end = conditions.rules.mode == "epoch"
+        return _amortised([epoch.elapsed_s - (0.0 if with_end else epoch.end_s or 0.0) for epoch in epochs], conditions)
+    return projected_epoch_s(begun, steady.batch_s, conditions) if steady and begun else None
 
 
-def projected_epoch_s(beginnings: Sequence[Burst], batch_s: float, batches_per_epoch: int) -> float:
+def _amortised(lengths_s: Sequence[float], conditions: Conditions) -> float:
+    """The mean of epochs; where workers persist, of the first and as many later ones as make ``rules.epochs``."""
+    if not conditions.settings.persistent_workers or len(lengths_s) == 1:
+        return sum(lengths_s) / len(lengths_s)
+    later_s = sum(lengths_s[1:]) / (len(lengths_s) - 1)
+    return (lengths_s[0] + (conditions.rules.epochs - 1) * later_s) / conditions.rules.epochs
+
+
+def projected_epoch_s(begun: Sequence[Burst], batch_s: float, conditions: Conditions) -> float:
     """Seconds for an epoch of which only the beginning and windows were measured.
 
     What the beginning took (start-up, and the batches until the queue was in balance: the first of each worker come
     together, and a slow consumer finds the others ready) is taken as it was; the steady pace brings the rest.
 
     Args:
-        beginnings: The bursts that began epochs, without their ends.
+        begun: The bursts that began epochs.
         batch_s: The steady pace.
-        batches_per_epoch: Length of an epoch.
+        conditions: Whose length of an epoch is known.
     """
-    begun_s = sum(burst.elapsed_s for burst in beginnings) / len(beginnings)
-    begun = _taken(beginnings) / len(beginnings)
-    return begun_s + max(0.0, batches_per_epoch - begun) * batch_s
+    batches = conditions.batches_per_epoch or 0
+    lengths_s = [burst.elapsed_s + max(0, batches - burst.batches) * batch_s for burst in begun]
+    return _amortised(lengths_s, conditions)
 
 
 def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions: Conditions) -> Measurement:
@@ -235,15 +242,9 @@ def least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
 
 
 def came_from_disk(turn: Turn) -> bool:
-    """Whether the files that a turn read were not in the page cache: a sector of each sample was not.
-
-    A turn that only warms up says nothing: programs load parts of themselves when they are first used.
-    """
+    """Whether a turn had to read from storage, be it for a few of its samples: one may take as long as hundreds."""
     before, after = turn.before.disk_bytes, turn.after.disk_bytes
-    samples = sum(burst.samples for burst in turn.bursts)
-    if before is None or after is None or all(burst.kind is BurstKind.WARM_UP for burst in turn.bursts):
-        return False
-    return after - before > _SECTOR_BYTES * samples
+    return before is not None and after is not None and after - before > _MOST_STRAY_BYTES
 
 
 def _batches_made(turn: Turn, conditions: Conditions) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol
 
@@ -49,19 +50,21 @@ class Rounds:
         self._watcher = watcher
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
         self._warmer = Warmer(configuration, surroundings)
-        self._files: tuple[str, ...] | None = None
+        named = self._rules.cache_files if self._rules.cache == "cold" else None
+        self._files: tuple[str, ...] | None = None if named is None else pagecache.files_below(named)
+        self._wrong_length = ""
+        self._arms = ExitStack()
         self._round = 0
         self.candidates: list[Candidate] = []
 
     def __enter__(self) -> Rounds:
+        self._arms.callback(self._warmer.close)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._warmer.close()
-        for candidate in self.candidates:
-            candidate.close()
+        self._arms.close()  # all of them, even if it is interrupted
 
     def measure(self, values: Sequence[int], beside: Sequence[int] = ()) -> None:
         """Measures new candidates until each has enough.
@@ -81,14 +84,12 @@ class Rounds:
 
     def _begin(self, candidate: Candidate) -> None:
         self.candidates.append(candidate)
-        if candidate.done:  # it was skipped
-            self._watcher.candidate_done(candidate)
-            return
-        self._watcher.turn_began(candidate)
-        self._drop_files()
-        candidate.open(self._memory_left())
-        self._learn_files(candidate)
-        self._warmer.notice(candidate)
+        self._arms.callback(candidate.close)
+        if not candidate.done:  # it may have been skipped
+            self._watcher.turn_began(candidate)
+            self._drop_files()
+            candidate.open(self._memory_left())
+            self._learn(candidate)
         if candidate.done:
             self._watcher.candidate_done(candidate)
 
@@ -96,25 +97,39 @@ class Rounds:
         """Rounds until all that were begun are done; their companions take part in as many as make an interval."""
         first = self._round
         while unfinished := [candidate for candidate in begun if not candidate.done]:
-            going_along = companions if self._round - first < self._rules.bursts else ()
-            for candidate in self._shuffled([*unfinished, *going_along]):
+            going_along = [c for c in companions if c.alive and self._round - first < self._rules.bursts]
+            for candidate in self._ordered([*unfinished, *going_along]):
                 self._take_turn(candidate)
             self._round += 1
             self._watcher.round_ended()
 
-    def _shuffled(self, candidates: list[Candidate]) -> list[Candidate]:
-        random.Random(f"{self._configuration.seed}-{self._round}").shuffle(candidates)
+    def _ordered(self, candidates: list[Candidate]) -> list[Candidate]:
+        """In an order drawn anew; but while nothing is known of a batch, the smallest shows what it weighs."""
+        if any(candidate.bursts for candidate in self.candidates):
+            random.Random(f"{self._configuration.seed}-{self._round}").shuffle(candidates)
         return candidates
 
     def _take_turn(self, candidate: Candidate) -> None:
         was_done = candidate.done
         self._watcher.turn_began(candidate)
-        self._drop_files()
-        self._warmer.go_ahead_of(candidate)
-        candidate.turn()
-        self._warmer.notice(candidate)
+        if candidate.bursts or not (reason := self._shortage(candidate)):
+            self._drop_files()
+            self._warmer.go_ahead_of(candidate, self._memory_left())
+            candidate.turn(self._allowance(candidate))
+            self._learn(candidate)
+        else:  # it was begun before anything was known of a batch
+            candidate.skip(reason)
         if candidate.done and not was_done:
             self._watcher.candidate_done(candidate)
+
+    def _learn(self, candidate: Candidate) -> None:
+        """Takes from a candidate what concerns all: its files, where they came from, a length that is wrong."""
+        self._learn_files(candidate)
+        self._warmer.notice(candidate)
+        self._wrong_length = self._wrong_length or candidate.wrong_length
+        if self._wrong_length:
+            for other in self.candidates:
+                other.forget_length(self._wrong_length)
 
     def _make_room(self, candidate: Candidate, beside: Sequence[int], begun: Sequence[Candidate]) -> bool:
         """Whether the candidate may begin now; those that are done make room. One that can never fit is skipped."""
@@ -152,19 +167,24 @@ class Rounds:
     def _memory_left(self) -> int | None:
         if self._budget_bytes is None:
             return None
-        held = [(c.usage.memory_bytes or 0) + (c.usage.shm_bytes or 0) for c in self.candidates]
-        return max(0, self._budget_bytes - sum(held))
+        return max(0, self._budget_bytes - sum(candidate.usage.memory_bytes or 0 for candidate in self.candidates))
+
+    def _allowance(self, candidate: Candidate) -> int | None:
+        """What a candidate may hold now: what is left, and what it holds already."""
+        left = self._memory_left()
+        return None if left is None else left + (candidate.usage.memory_bytes or 0)
 
     def _learn_files(self, candidate: Candidate) -> None:
         """Finds the files that are dropped before each turn, as soon as a dataset can be asked for them."""
         if self._rules.cache != "cold" or self._files is not None or not candidate.alive:
             return
-        self._files = pagecache.files_below(self._rules.cache_files or candidate.files)
+        self._files = pagecache.files_below(candidate.files)
         if not self._files:
             raise ConfigurationError(
                 "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
                 "measure.cache_files=[...]"
             )
+        candidate.begin_anew()  # its beginning was not cold
 
     def _drop_files(self) -> None:
         if self._files:

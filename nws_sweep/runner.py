@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,8 +22,11 @@ class Observer(Protocol):
     def trial_finished(self, result: SearchResult, trial: Trial) -> None:
         """A trial is done; ``result`` has it and all others, also those that are not finished."""
 
-    def round_finished(self, result: SearchResult) -> None:
-        """Every candidate that is being measured had a turn."""
+    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+        """Every candidate that is being measured had a turn; the result is made only if it is asked for."""
+
+    def interrupted(self, result: SearchResult) -> None:
+        """The search is given up; this is what there is of it."""
 
     def search_finished(self, result: SearchResult) -> None:
         """The search came to its own end."""
@@ -44,8 +48,12 @@ def search(start: SearchResult, surroundings: Surroundings, observer: Observer) 
     strategy = make(configuration.search)
     with Rounds(configuration, surroundings, progress) as rounds:
         progress.rounds = rounds
-        while isinstance(decision := strategy.decide(_observations(progress.result)), Measure):
-            rounds.measure(_with_reference(decision, progress.result), decision.beside)
+        try:
+            while isinstance(decision := strategy.decide(_observations(progress.result)), Measure):
+                rounds.measure(_with_reference(decision, progress.result), decision.beside)
+        except KeyboardInterrupt:
+            observer.interrupted(progress.result)
+            raise
     result = progress.result
     reason = decision.reason + _about_reference(result)
     result = replace(result, stop_reason=reason)
@@ -106,4 +114,4 @@ class _Progress:
         self._observer.trial_finished(self.result, candidate.trial)
 
     def round_ended(self) -> None:
-        self._observer.round_finished(self.result)
+        self._observer.round_finished(lambda: self.result)

@@ -36,6 +36,9 @@ class TrialArm(Protocol):
         """The files and folders that the dataset's attributes name."""
         ...
 
+    def allow(self, memory_bytes: int | None) -> None:
+        """Sets what its processes may hold from now on; None for no limit."""
+
     def pause(self) -> None:
         """Stops its processes where they are; nothing may be asked of it until it is resumed."""
 

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Sequence
 from nws_sweep.conditions import Conditions
 from nws_sweep.records import Burst, BurstKind, BurstRequest
 
+# A first start that takes longer is taken as it is: doing it again would cost more than it tells.
+_QUICK_START_S = 2.0
+
 
 def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
     """The burst to take next, given those taken.
@@ -25,10 +28,14 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     """
     if whole_epochs(bursts, conditions):
         return BurstRequest(kind=BurstKind.EPOCH)
-    if not bursts or bursts[-1].ended_epoch or _needs_new_epoch(bursts, conditions, rested):
-        return BurstRequest(
-            kind=BurstKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.clump, fresh=True
-        )
+    if not bursts and not conditions.settings.persistent_workers:
+        return BurstRequest(kind=BurstKind.WARM_UP, multiple_of=conditions.clump, fresh=True)
+    if not bursts or bursts[-1].ended_epoch or _starts_again(bursts, conditions):
+        return _fresh_warm_up(conditions)
+    if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:  # the first start took long, and goes on
+        return BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing, multiple_of=conditions.clump)
+    if _needs_new_epoch(bursts, conditions, rested):
+        return _fresh_warm_up(conditions)
     if rested and conditions.queue:
         return BurstRequest(
             kind=BurstKind.WARM_UP,
@@ -37,6 +44,22 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
             cover_buffer=True,
         )
     return _window(bursts, conditions)
+
+
+def _fresh_warm_up(conditions: Conditions) -> BurstRequest:
+    return BurstRequest(
+        kind=BurstKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.clump, fresh=True
+    )
+
+
+def _starts_again(bursts: Sequence[Burst], conditions: Conditions) -> bool:
+    """Whether the loader was started for the first time just now, and is to be started once more.
+
+    A process does many things for the first time then, which later epochs are spared. Workers that persist are started
+    only once.
+    """
+    quick = len(bursts) == 1 and bursts[0].elapsed_s < _QUICK_START_S
+    return quick and not conditions.settings.persistent_workers
 
 
 def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
@@ -89,16 +112,32 @@ def _needs_new_epoch(bursts: Sequence[Burst], conditions: Conditions, rested: bo
 
 def _room(bursts: Sequence[Burst], conditions: Conditions) -> int | None:
     """Batches that are left before the workers run out of work in this epoch; None if unknown."""
-    if conditions.last_position is None:
-        return None
+    return None if conditions.last_position is None else conditions.last_position - _taken_in_epoch(bursts)
+
+
+def _taken_in_epoch(bursts: Sequence[Burst]) -> int:
     taken = 0
     for burst in reversed(bursts):
         taken += burst.batches
         if burst.startup_s is not None:
             break
-    return conditions.last_position - taken
+    return taken
 
 
 def steady_bursts(bursts: Iterable[Burst]) -> list[Burst]:
     """The windows that count: those not cut short by the end of an epoch, whose last batches come out of the queue."""
     return [burst for burst in bursts if burst.kind is BurstKind.STEADY and not burst.ended_epoch and burst.batches]
+
+
+def beginnings(bursts: Iterable[Burst], conditions: Conditions) -> list[Burst]:
+    """The bursts that began epochs; without the very first where there are others, and workers do not persist."""
+    begun = [burst for burst in bursts if burst.startup_s is not None]
+    if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
+        return begun
+    return begun[1:] or begun
+
+
+def ended_epoch_batches(bursts: Sequence[Burst]) -> int | None:
+    """Batches of the latest epoch that was seen to its end; None if none was."""
+    ended = [index for index, burst in enumerate(bursts) if burst.ended_epoch]
+    return _taken_in_epoch(bursts[: ended[-1] + 1]) if ended else None

@@ -112,12 +112,12 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
                     yield found.st_ino, found.st_blocks * _BLOCK_BYTES
 
 
-def private_bytes(pid: int) -> int:
-    """Memory of the tree that belongs to one process each, at least: quick to read, so that it can be watched.
+def resident_bytes(pid: int) -> int:
+    """Memory of the tree without the files that it has mapped: quick to read, so that it can be watched.
 
-    Pages that a fork has left to be copied on writing count in every process, so the true figure may be less.
+    Pages that several processes share (by a fork, or shared memory) count in each, so the true figure may be less.
     """
-    return sum(_private_bytes(member) for member in _family(pid))
+    return sum(_resident_bytes(member) for member in _family(pid))
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -129,11 +129,9 @@ def _family(pid: int) -> Iterator[int]:
                 yield from _family(int(child))
 
 
-def _private_bytes(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
-        return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
-    return 0
+def _resident_bytes(pid: int) -> int:
+    path = Path(f"/proc/{pid}/status")
+    return (_number_of(path, "RssAnon:", 1024) or 0) + (_number_of(path, "RssShmem:", 1024) or 0)
 
 
 def of_memory(pid: int) -> int:

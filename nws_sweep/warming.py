@@ -36,15 +36,22 @@ class Warmer:
 
     def notice(self, candidate: Candidate) -> None:
         """Looks at a candidate's latest turn."""
-        self._wanted = self._wanted or (candidate.alive and candidate.came_from_disk)
+        self._wanted = self._wanted or candidate.came_from_disk
+        if any(burst.ended_epoch for burst in candidate.bursts):
+            self.close()
 
-    def go_ahead_of(self, candidate: Candidate) -> None:
-        """Reads what the candidate's next turn may need."""
+    def go_ahead_of(self, candidate: Candidate, memory_bytes: int | None) -> None:
+        """Reads what the candidate's next turn may need.
+
+        Args:
+            candidate: Whose turn is next.
+            memory_bytes: What the reading processes may hold; None for no limit.
+        """
         missing = candidate.position - self._read_batches
         if not self._wanted or self._finished or missing <= 0:
             return
         try:
-            arm = self._started()
+            arm = self._started(memory_bytes)
             arm.resume()
             burst = arm.burst(BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing))
             arm.pause()
@@ -55,9 +62,9 @@ class Warmer:
         if burst.ended_epoch:
             self.close()
 
-    def _started(self) -> TrialArm:
+    def _started(self, memory_bytes: int | None) -> TrialArm:
         if self._arm is None:
-            self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, None))
+            self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
             workers = max(1, int(self._surroundings.cores()))
             self._arm.open(replace(self._configuration.loader, num_workers=workers))
         return self._arm

@@ -202,6 +202,9 @@ class FakeArm:
         assert self in self._machine.running, "a paused process cannot answer"
         return self._machine.files
 
+    def allow(self, memory_bytes: int | None) -> None:
+        self._machine.allowed.append((self.settings.num_workers, memory_bytes))
+
     def pause(self) -> None:
         self._machine.running.discard(self)
         self._loader.pause()
@@ -250,6 +253,7 @@ class FakeMachine:
         self.distort: Callable[[Burst], Burst] = lambda burst: burst
         self.read: Callable[[int], int] = lambda batches: 0
         self.files: tuple[str, ...] = ()
+        self.allowed: list[tuple[int, int | None]] = []
         self.dropped: list[tuple[str, ...]] = []
         self.cores = 2.0
         self.cpu_s = 0.0

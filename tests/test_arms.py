@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -262,3 +264,62 @@ def _is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_command() -> None:
+    """Paused workers are likely victims of the out-of-memory killer."""
+    with arms.start(spec("Plain", length=4000)) as arm:
+        arm.open(settings(2))
+        arm.burst(BurstRequest(kind=BurstKind.STEADY))
+        for worker in psutil.Process(arm._process.pid).children():
+            worker.kill()
+        time.sleep(0.3)
+        with pytest.raises(TrialError, match="DataLoader worker"):
+            arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=400))
+
+
+def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
+    with arms.start(spec("Busy", length=100_000)) as arm:
+        arm.open(settings(2))
+        arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=4))
+        arm.pause()
+        time.sleep(0.1)  # a signal takes a moment
+        before = arm.usage()
+        time.sleep(0.5)
+        assert arm.usage().cpu_s - before.cpu_s < 0.05
+        arm.resume()
+        assert arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=4)).batches == 4
+        assert arm.usage().cpu_s > before.cpu_s
+
+
+def test_the_workers_sockets_are_removed_with_the_arm() -> None:
+    with arms.start(spec("Plain")) as arm:
+        arm.open(settings(2))
+        arm.burst(WHOLE_EPOCH)
+        assert arm._temporary_folder is not None
+        folder = Path(arm._temporary_folder)
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:
+    """Or what was still to be made would be booked as its start-up."""
+    with arms.start(spec("Slow", length=48, seconds=0.02)) as arm:
+        arm.open(settings(2, persistent_workers=True, prefetch_factor=2))
+        arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=2))
+        again = arm.burst(BurstRequest(kind=BurstKind.WARM_UP, min_batches=6, fresh=True))
+    assert again.startup_s is not None
+    assert again.batches == 6
+    assert again.startup_s < 2 * 8 * 0.02  # a batch, not the queue of the epoch before
+
+
+def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_same() -> None:
+    with contextlib.suppress(KeyboardInterrupt), arms.start(spec("Hangs"), timeout_s=30.0) as arm:
+        arm.open(settings(1, multiprocessing_context="spawn"))
+        arm._connection.send(("burst", WHOLE_EPOCH))
+        pid = arm._process.pid
+        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+    timer.join()
+    assert pid is not None
+    assert not _is_running(pid)

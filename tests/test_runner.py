@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.runner import search
 from tests import factories
-from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FACTS, FakeArm, FakeClock, FakeMachine, SimulatedLoader
 
 
 class Recorder:
@@ -39,7 +40,11 @@ class Recorder:
         assert trial in result.trials
         self.events.append(f"done {trial.num_workers}")
 
-    def round_finished(self, result: SearchResult) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+        self.results.append(result_so_far())
+
+    def interrupted(self, result: SearchResult) -> None:
+        self.events.append("interrupted")
         self.results.append(result)
 
     def search_finished(self, result: SearchResult) -> None:
@@ -396,23 +401,40 @@ def cold(machine: FakeMachine, cached_batches: int = 0) -> FakeMachine:
 
     def read(batches: int) -> int:
         state["read"] -= batches
-        return 0 if state["read"] >= 0 else 8 * 4096 * batches
+        return 0 if state["read"] >= 0 else 100_000 * batches
 
     machine.read = read
     return machine
 
 
-def test_turns_that_read_from_disk_do_not_count_where_the_cache_should_be_warm() -> None:
-    machine = machine_of()
-    reads = iter([4096 * 1000] * 6)  # the first turns of the two candidates, and the pass ahead
-    machine.read = lambda batches: next(reads, 0)
-    result, _ = run_search(configuration(candidates=(0, 2)), machine)
-    assert all(trial.measurement and trial.measurement.batch_s for trial in result.trials)
-    windows = [[burst.kind for burst in trial.bursts] for trial in result.trials]
-    assert all(kinds.count(BurstKind.STEADY) == 4 for kinds in windows)
-    assert any(len(kinds) > 9 for kinds in windows)
-    assert len(machine.opened) == 3  # one arm more, which reads ahead
-    assert machine.opened[-1].num_workers == 2
+def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_even_its_beginning() -> None:
+    """Batches that were not read before take 100 times as long; the projected epoch must not know it."""
+    clock = FakeClock()
+    machine = FakeMachine(lambda settings: loader(settings.num_workers), 400, clock)
+    seen: set[int] = set()
+    cold_batches = [0]
+
+    def make_s(batch: int) -> float:
+        cold = batch not in seen
+        seen.add(batch)
+        cold_batches[0] += cold
+        return 1.0 if cold else 0.01
+
+    def loader(workers: int) -> SimulatedLoader:
+        return SimulatedLoader(clock, 400, make_s, workers, batch_size=8)
+
+    def read(batches: int) -> int:
+        count, cold_batches[0] = cold_batches[0], 0
+        return 100_000 * count
+
+    machine.read = read
+    result, _ = run_search(configuration(candidates=(0, 4), window_s=0.2), machine)
+    found = by_workers(result)
+    assert found[0].objective_s == pytest.approx(4.0, rel=0.02)
+    assert found[4].objective_s == pytest.approx(1.0, rel=0.05)
+    assert sorted(settings.num_workers for settings in machine.opened)[:2] == [0, 0]
+    assert 2 in {settings.num_workers for settings in machine.opened}  # the arm that reads ahead
+    assert all(sum(b.kind is BurstKind.STEADY for b in trial.bursts) >= 4 for trial in result.trials)
 
 
 def test_data_that_no_cache_holds_are_measured_as_they_are() -> None:
@@ -421,7 +443,7 @@ def test_data_that_no_cache_holds_are_measured_as_they_are() -> None:
     for trial in result.trials:
         assert trial.state is TrialState.OK
         assert trial.measurement is not None
-        assert trial.measurement.disk_bytes == pytest.approx(8 * 4096, rel=0.05)
+        assert trial.measurement.disk_bytes == pytest.approx(100_000, rel=0.05)
 
 
 def test_as_is_neither_discards_nor_reads_ahead() -> None:
@@ -453,3 +475,133 @@ def test_whole_epochs_are_interleaved_too() -> None:
     assert machine.turns != sorted(machine.turns)
     epochs = {trial.num_workers: trial.objective_s for trial in result.trials}
     assert epochs == pytest.approx({0: 20.0, 1: 21.0, 2: 12.0, 4: 9.0})
+
+
+def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
+    machine = machine_of()
+
+    def distort(burst: Burst) -> Burst:
+        if machine.requests[-1][0] == 0 and len(machine.turns) > 9:
+            raise TrialError("killed")
+        return burst
+
+    machine.distort = distort
+    result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
+    best = by_workers(result)[0]
+    assert (best.state, best.reason) == (TrialState.OK, "")
+    assert best.objective_s == pytest.approx(1000.0)
+    assert recorder.done.count(0) == 1
+    assert result.complete
+
+
+def test_a_companion_is_not_concluded_twice() -> None:
+    machine = machine_of()
+    chosen = configuration("patience", tuple(range(8)), maximum_patience=1, max_seconds=25.0)
+    result, _ = run_search(chosen, machine)
+    for trial in result.trials:
+        assert sum(note.startswith("stopped at") for note in trial.notes) <= 1
+
+
+class ReadOnce(SimulatedLoader):
+    """A stream that goes on where it was: ``__iter__`` gives the same iterator again."""
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.epochs_begun:
+            self.stream = super().__iter__()
+        return self.stream
+
+
+def test_a_stream_that_can_be_read_only_once_ends_with_what_was_measured() -> None:
+    clock = FakeClock()
+    machine = FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock)
+    trial = only_trial(configuration(candidates=(0,), bursts=20), machine)
+    assert trial.state is TrialState.OK
+    assert trial.measurement is not None
+    assert trial.measurement.batch_s is not None
+    assert trial.measurement.batch_s.value == pytest.approx(1.0)
+    assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
+
+
+def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
+    """One that was seen to the end and one that was not must be ranked by the same quantity."""
+    clock = FakeClock()
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        return SimulatedLoader(clock, 100, 1.0, settings.num_workers, batch_size=8)
+
+    machine = FakeMachine(make_loader, 1000, clock)
+    result, _ = run_search(configuration(candidates=(0, 4)), machine)
+    assert [trial.measurement.epoch_s for trial in result.trials] == [None, None]  # type: ignore[union-attr]
+    slow, fast = (by_workers(result)[n].objective_s for n in (0, 4))
+    assert (slow, fast) == pytest.approx((1.0, 0.25), rel=0.02)
+    assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in result.trials[0].notes)
+
+
+def test_where_whole_epochs_are_measured_the_smallest_candidate_shows_what_a_batch_weighs() -> None:
+    machine = batch_of(machine_of(batches=20), 1000)
+    machine.shm_bytes = 6000
+    trials = by_workers(run_search(configuration(mode="epoch"), machine)[0])
+    assert trials[4].state is TrialState.SKIPPED
+    assert "9.00 kB of shared memory" in trials[4].reason
+    assert [trials[n].state for n in (0, 1, 2)] == [TrialState.OK] * 3
+
+
+def test_an_interruption_ends_all_arms_and_tells_what_there_is() -> None:
+    machine = machine_of()
+
+    def distort(burst: Burst) -> Burst:
+        if len(machine.turns) > 6:
+            raise KeyboardInterrupt
+        return burst
+
+    machine.distort = distort
+    recorder = Recorder()
+    start = SearchResult(configuration=configuration(), host=factories.HOST)
+    with pytest.raises(KeyboardInterrupt):
+        search(start, machine.surroundings(), recorder)
+    assert not machine.alive
+    assert recorder.events[-1] == "interrupted"
+    assert sorted(by_workers(recorder.results[-1])) == [0, 1, 2, 4]
+
+
+def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
+    machine = machine_of()
+    ended = []
+
+    @contextlib.contextmanager
+    def open_arm(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+        with machine.open_arm(configuration, memory_bytes) as arm:
+            try:
+                yield arm
+            finally:
+                ended.append(arm)
+                if len(ended) == 1:
+                    raise KeyboardInterrupt
+
+    surroundings = replace(machine.surroundings(), open_arm=open_arm)
+    with pytest.raises(KeyboardInterrupt):
+        search(SearchResult(configuration=configuration(), host=factories.HOST), surroundings, Recorder())
+    assert not machine.alive
+    assert len(ended) == 4
+
+
+def test_a_candidate_may_hold_what_the_others_leave_of_the_budget() -> None:
+    machine = machine_of()
+    machine.budget_bytes = 1000
+    run_search(configuration(candidates=(0, 4)), machine)
+    # 100 and 140 are held once both are alive
+    assert set(machine.allowed) == {(0, 860), (4, 900)}
+
+
+def test_a_candidate_that_is_found_to_hold_too_much_after_its_turn_is_out_of_memory() -> None:
+    machine = machine_of()
+    machine.budget_bytes = 1000
+
+    def distort(burst: Burst) -> Burst:
+        machine.arm_bytes = 2000 if len(machine.turns) > 3 else 100
+        return burst
+
+    machine.distort = distort
+    trial = only_trial(configuration(candidates=(0,), bursts=9), machine)
+    assert trial.state is TrialState.OUT_OF_MEMORY
+    assert "held 2.00 kB of memory" in trial.reason

@@ -88,8 +88,24 @@ def test_without_workers_making_and_consuming_add_up() -> None:
 def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue() -> None:
     """Ten batches against a queue of 16 measure the buffer."""
     bursts, _ = simulate(8)
-    assert bursts[0].kind is BurstKind.WARM_UP
-    assert bursts[0].batches >= 16
+    assert kinds(bursts[:3]) == ["warm_up", "warm_up", "steady"]
+    assert bursts[1].batches >= 16
+
+
+def test_the_very_first_start_is_taken_once_more_and_does_not_count() -> None:
+    """A process does many things for the first time then: here it takes 3 s instead of 1 s."""
+    first = iter([0.3])
+    bursts, found = simulate(0, make_s=lambda batch: next(first, 0.1), rules=MeasureRules(window_s=1.0))
+    assert [burst.startup_s for burst in bursts[:2]] == pytest.approx([0.3, 0.1])
+    assert found.startup_s == pytest.approx(0.1)
+    assert found.epoch_s == pytest.approx(10_000 * 0.1)
+
+
+def test_a_first_start_that_takes_long_is_taken_as_it_is() -> None:
+    bursts, found = simulate(2, start_s=50.0)
+    assert kinds(bursts[:2]) == ["warm_up", "warm_up"]
+    assert [burst.startup_s is None for burst in bursts[:2]] == [False, True]
+    assert found.startup_s == 51.0
 
 
 def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None:
@@ -122,8 +138,8 @@ def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers:
 
 def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away() -> None:
     bursts, _ = simulate(4)
-    assert kinds(bursts[:4]) == ["warm_up", "steady", "warm_up", "steady"]
-    assert bursts[2].batches == 4
+    assert kinds(bursts[1:5]) == ["warm_up", "steady", "warm_up", "steady"]
+    assert bursts[3].batches == 4
 
 
 def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pause() -> None:
@@ -135,7 +151,7 @@ def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pa
 
 def test_without_workers_nothing_lies_ready_and_nothing_is_thrown_away_after_a_pause() -> None:
     bursts, _ = simulate(0)
-    assert kinds(bursts) == ["warm_up", "steady", "steady", "steady", "steady"]
+    assert kinds(bursts[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 8])
@@ -157,7 +173,7 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
     for burst in bursts:
         position = burst.batches if burst.startup_s is not None else position + burst.batches
         assert position <= 200 - 8
-    assert sum(burst.startup_s is not None for burst in bursts) == 3  # an epoch has room for two windows of 80
+    assert sum(burst.startup_s is not None for burst in bursts) == 4  # an epoch has room for two windows of 80
     assert found.batch_s is not None
     assert found.batch_s.value == pytest.approx(0.25)
 
@@ -184,13 +200,13 @@ def test_the_windows_asked_for_are_taken_and_have_the_length_asked_for() -> None
 
 def test_after_the_most_time_no_further_window_begins_but_one_is_always_taken() -> None:
     bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_seconds=25.0))
-    assert kinds(bursts) == ["warm_up", "steady", "steady", "steady"]  # 1 s of warm-up, then 11, 21 and 31 s
+    assert kinds(bursts) == ["warm_up"] * 2 + ["steady"] * 3  # 2 s of warm-up, then 12, 22 and 32 s
     assert simulate(1, rules=MeasureRules(max_seconds=0.001))[1].batch_s is not None
 
 
 def test_after_the_most_batches_no_further_window_begins() -> None:
     bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_batches=15))
-    assert [burst.batches for burst in bursts] == [1, 10, 10]
+    assert [burst.batches for burst in bursts] == [1, 1, 10, 10]
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
@@ -250,7 +266,7 @@ def test_an_epoch_shorter_than_its_length_says_is_measured_whole() -> None:
 
 def test_an_unknown_short_length_is_found_out() -> None:
     bursts, found = simulate(8, batches=10, length_known=False)
-    assert bursts[0].ended_epoch
+    assert bursts[1].ended_epoch
     assert bursts[-1].kind is BurstKind.EPOCH
     assert found.epoch_s is None
 
@@ -263,7 +279,7 @@ def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_co
     assert cut
     assert found.batch_s is not None
     assert found.batch_s.n == 4
-    assert sum(burst.startup_s is not None for burst in bursts) == 1 + len(cut)  # each new epoch fills the queue anew
+    assert sum(burst.startup_s is not None for burst in bursts) == 2 + len(cut)  # each new epoch fills the queue anew
 
 
 def test_mode_epoch_measures_whole_epochs_and_nothing_else() -> None:

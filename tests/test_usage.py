@@ -151,13 +151,13 @@ def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None
         # The parent's and the child's are one until either writes; the child has as much of its own.
         assert 2 * size <= found < 3 * size
         assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
-        assert usage.private_bytes(process.pid) >= 2 * size
+        assert usage.resident_bytes(process.pid) >= 2 * size
 
 
 def test_what_is_quick_to_read_is_not_less_than_what_a_process_allocated() -> None:
     with child("import sys\nheld = b'x' * int(sys.argv[1])\n" + ALONE, 40 * MB) as process:
         line_of(process)
-        assert 40 * MB <= usage.private_bytes(process.pid) < 80 * MB
+        assert 40 * MB <= usage.resident_bytes(process.pid) < 80 * MB
         assert 40 * MB <= usage.of_memory(process.pid) < 80 * MB
 
 
@@ -206,7 +206,7 @@ def test_a_process_that_is_gone_has_used_nothing() -> None:
         tell(process)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
-        assert usage.private_bytes(process.pid) == 0
+        assert usage.resident_bytes(process.pid) == 0
         assert usage.of_memory(process.pid) == 0
         assert usage.pss_bytes(process.pid) is None
 
@@ -219,4 +219,4 @@ def test_a_process_that_nobody_has_waited_for_yet_does_no_harm() -> None:
         found = usage.of_tree(process.pid)
         assert found.memory_bytes in (None, 0)
         assert found.shm_bytes == 0
-        assert usage.private_bytes(process.pid) == 0
+        assert usage.resident_bytes(process.pid) == 0

@@ -219,3 +219,13 @@ class Heavy(Plain):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.sample
+
+
+class Busy(Plain):
+    """Takes CPU time."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        end = time.process_time() + 0.001
+        while time.process_time() < end:
+            pass
+        return super().__getitem__(index)
