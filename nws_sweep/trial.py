@@ -28,14 +28,10 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     """
     if whole_epochs(bursts, conditions):
         return BurstRequest(kind=BurstKind.EPOCH)
-    if not bursts and not conditions.settings.persistent_workers:
-        return BurstRequest(kind=BurstKind.WARM_UP, multiple_of=conditions.clump, fresh=True)
-    if not bursts or bursts[-1].ended_epoch or _starts_again(bursts, conditions):
-        return _fresh_warm_up(conditions)
+    if _is_over(bursts, conditions, rested):
+        return _fresh_warm_up(bursts, conditions)
     if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:  # the first start took long, and goes on
         return BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing, multiple_of=conditions.clump)
-    if _needs_new_epoch(bursts, conditions, rested):
-        return _fresh_warm_up(conditions)
     if rested and conditions.queue:
         return BurstRequest(
             kind=BurstKind.WARM_UP,
@@ -46,10 +42,18 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     return _window(bursts, conditions)
 
 
-def _fresh_warm_up(conditions: Conditions) -> BurstRequest:
-    return BurstRequest(
-        kind=BurstKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.clump, fresh=True
-    )
+def _is_over(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
+    """Whether a fresh epoch is needed."""
+    if not bursts or bursts[-1].ended_epoch or _starts_again(bursts, conditions):
+        return True
+    return _needs_new_epoch(bursts, conditions, rested)
+
+
+def _fresh_warm_up(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
+    """A new epoch; of the very first no more than its start is wanted, unless there will be no other."""
+    only_start = not bursts and not conditions.settings.persistent_workers
+    least = 1 if only_start else conditions.warm_up
+    return BurstRequest(kind=BurstKind.WARM_UP, min_batches=least, multiple_of=conditions.clump, fresh=True)
 
 
 def _starts_again(bursts: Sequence[Burst], conditions: Conditions) -> bool:

@@ -143,7 +143,7 @@ def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away() -> None:
 
 
 def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pause() -> None:
-    uncounted = Burst(kind=BurstKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 8, consume_s=(0.0,) * 8, samples=8)
+    uncounted = Burst(kind=BurstKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
     conditions = Conditions(settings=settings(4, 5), rules=RULES, batches_per_epoch=None)
     request = next_request([uncounted], conditions, rested=True)
     assert (request.kind, request.min_batches) == (BurstKind.WARM_UP, 20)
