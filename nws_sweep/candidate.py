@@ -9,7 +9,7 @@ from dataclasses import replace
 from nws_sweep import noise, roofline, units
 from nws_sweep.conditions import Conditions
 from nws_sweep.errors import TrialError, TrialMismeasured, TrialOutOfMemory, TrialSkipped, TrialTimeout
-from nws_sweep.quantities import all_bursts, came_from_disk, least_cpu_s, summarise
+from nws_sweep.quantities import all_bursts, came_from_disk, least_cpu_s, stopwatch_batch_s, summarise
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -274,10 +274,9 @@ class Candidate:
         self.came_from_disk = came_from_disk(self._turns[-1])
         if self.came_from_disk and self._discard_if_warm():
             return
-        whole = whole_epochs(self.bursts, self._conditions)
         enough, limit = settled(self._turns, self._conditions), self._limit()
         if enough or limit:
-            self._conclude("" if enough else limit, whole)
+            self._conclude("" if enough else limit)
 
     def _discard_if_warm(self) -> bool:
         """Lets a candidate that read from storage begin anew where the page cache should be warm, a few times."""
@@ -294,10 +293,10 @@ class Candidate:
             return "the end of the data, which can be read only once,"
         return out_of_limits(self.bursts, self._conditions)
 
-    def _conclude(self, limit: str, whole: bool) -> None:
+    def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
         found, cpu_s = summarise(self._turns, self._conditions), least_cpu_s(self._turns, self._conditions)
-        doubt = roofline.violation(found, cpu_s, self._conditions, whole_epochs=whole)
+        doubt = roofline.violation(found, cpu_s, self._conditions, stopwatch_s=stopwatch_batch_s(self._turns))
         if doubt and self._doubts:
             raise TrialMismeasured(f"{doubt}; measured twice")
         if doubt:

@@ -202,6 +202,12 @@ def projected_epoch_s(begun: Sequence[Burst], batch_s: float, conditions: Condit
     return _amortised(lengths_s, conditions)
 
 
+def stopwatch_batch_s(turns: Sequence[Turn]) -> float | None:
+    """Seconds per batch of the epochs that were measured whole, start and end of the workers included; None if none."""
+    epochs = [burst for burst in all_bursts(turns) if burst.kind is BurstKind.EPOCH and burst.batches]
+    return sum(epoch.elapsed_s for epoch in epochs) / _taken(epochs) if epochs else None
+
+
 def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions: Conditions) -> Measurement:
     """CPU time, memory and bytes from storage of the turns that count."""
     running = _running(turns)

@@ -10,17 +10,19 @@ from nws_sweep.records import Measurement
 _MARGIN = 1.05
 
 
-def violation(found: Measurement, cpu_s: float | None, conditions: Conditions, *, whole_epochs: bool = False) -> str:
+def violation(
+    found: Measurement, cpu_s: float | None, conditions: Conditions, *, stopwatch_s: float | None = None
+) -> str:
     """Why the measurement cannot be true, with the figures; empty if it can.
 
     Args:
         found: What was measured.
         cpu_s: CPU seconds that a batch takes for certain (``quantities.least_cpu_s``); None if unknown.
         conditions: What it was measured under.
-        whole_epochs: Whether epochs were measured whole; their CPU time includes starting the workers, and is compared
-            with the epoch's length.
+        stopwatch_s: Seconds per batch of whole epochs, from the workers' start to their end; None where windows were
+            measured. The CPU time of whole epochs includes start and end.
     """
-    pace_s = _believed_epoch_pace_s(found, conditions) if whole_epochs else _believed_pace_s(found)
+    pace_s = _longest_believed_s(found) if stopwatch_s is None else stopwatch_s
     if pace_s is None:
         return ""
     claim = f"{units.seconds(pace_s)} a batch cannot be"
@@ -33,14 +35,8 @@ def violation(found: Measurement, cpu_s: float | None, conditions: Conditions, *
     return ""
 
 
-def _believed_pace_s(found: Measurement) -> float | None:
+def _longest_believed_s(found: Measurement) -> float | None:
     """The longest time per batch that the measurement allows: the upper end of its interval."""
     if found.batch_s is None:
         return None
     return found.batch_s.value if found.batch_s.high is None else found.batch_s.high
-
-
-def _believed_epoch_pace_s(found: Measurement, conditions: Conditions) -> float | None:
-    if found.epoch_s is None or not conditions.batches_per_epoch:
-        return None
-    return found.epoch_s / conditions.batches_per_epoch

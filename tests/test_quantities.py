@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.conditions import Conditions
-from nws_sweep.quantities import came_from_disk, least_cpu_s, projected_epoch_s, summarise
+from nws_sweep.quantities import came_from_disk, least_cpu_s, projected_epoch_s, stopwatch_batch_s, summarise
 from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn, Usage
 from tests.test_trial import simulate
 
@@ -148,6 +148,12 @@ def test_what_the_cpus_may_have_done_beside_the_bursts_is_not_held_against_them(
     assert least_cpu_s(turns, conditions()) == pytest.approx((10.0 - 4.0) / 8)
     tiny = [START, Turn(bursts=(burst(produced=64),), before=used(0.0), after=used(10.0), elapsed_s=60.0)]
     assert least_cpu_s(tiny, conditions()) == 0.0
+
+
+def test_the_stopwatch_counts_start_and_end_of_whole_epochs() -> None:
+    epochs = [burst(BurstKind.EPOCH, startup_s=0.25, end_s=end_s) for end_s in (1.0, 3.0)]  # 4 s and the end
+    assert stopwatch_batch_s([Turn(bursts=(epoch,)) for epoch in epochs]) == pytest.approx((5.0 + 7.0) / 16)
+    assert stopwatch_batch_s([START, Turn(bursts=(burst(),))]) is None
 
 
 def test_the_start_counts_where_there_is_nothing_else() -> None:
