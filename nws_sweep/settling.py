@@ -21,7 +21,17 @@ def settled(turns: Sequence[Turn], conditions: Conditions) -> bool:
     """
     if conditions.rules.mode == "epoch":
         return sum(burst.kind is BurstKind.EPOCH for burst in all_bursts(turns)) >= conditions.rules.epochs
-    return _is_precise(turns, conditions) and _is_precise(turns[:-1], conditions)
+    return _is_precise(turns, conditions) and _is_precise(_before_latest(turns), conditions)
+
+
+def _before_latest(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The turns before the latest one that brought a window or an epoch."""
+    brought = [
+        number
+        for number, turn in enumerate(turns)
+        if steady_bursts(turn.bursts) or any(burst.kind is BurstKind.EPOCH for burst in turn.bursts)
+    ]
+    return turns[: brought[-1]] if brought else ()
 
 
 def _is_precise(turns: Sequence[Turn], conditions: Conditions) -> bool:

@@ -2,14 +2,16 @@
 
 In mode ``steady`` a trial throws away a warm-up that covers the whole queue (prefetch_factor x num_workers batches) and
 then takes windows of whole clumps: n workers deliver in clumps of n, so only means over multiples of n batches mean
-anything. A candidate is paused between its turns; what lay ready meanwhile, and one clump, are thrown away again when
-it goes on. Windows keep away from the end of an epoch, where the workers have nothing left to make. An epoch too short
-for that is measured whole, again and again, as mode ``epoch`` always does.
+anything. The first warm-up is no shorter than a window: processes are slower at first. A candidate is paused between its
+turns; what lay ready meanwhile, and one clump, are thrown away again when it goes on. Windows keep away from the end of
+an epoch, where the workers have nothing left to make. An epoch too short for that is measured whole, again and again,
+as mode ``epoch`` always does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from nws_sweep.conditions import Conditions
 from nws_sweep.records import Burst, BurstKind, BurstRequest
@@ -32,6 +34,8 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
         return _fresh_warm_up(bursts, conditions)
     if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:  # the first start took long, and goes on
         return BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing, multiple_of=conditions.clump)
+    if (missing_s := _missing_warm_up_s(bursts, conditions)) > 0:
+        return replace(_window(bursts, conditions), kind=BurstKind.WARM_UP, min_seconds=missing_s)
     if rested and conditions.queue:
         return BurstRequest(
             kind=BurstKind.WARM_UP,
@@ -64,6 +68,14 @@ def _starts_again(bursts: Sequence[Burst], conditions: Conditions) -> bool:
     """
     quick = len(bursts) == 1 and bursts[0].elapsed_s < _QUICK_START_S
     return quick and not conditions.settings.persistent_workers
+
+
+def _missing_warm_up_s(bursts: Sequence[Burst], conditions: Conditions) -> float:
+    """What the first warm-up lacks to a window's length, as far as its epoch has room for that."""
+    room = _room(bursts, conditions)
+    if bursts[-1].startup_s is None or steady_bursts(bursts) or (room is not None and room < 2 * conditions.clump):
+        return 0.0
+    return conditions.rules.window_s - sum(burst.elapsed_s for burst in bursts)
 
 
 def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
@@ -104,11 +116,13 @@ def whole_epochs(bursts: Sequence[Burst], conditions: Conditions) -> bool:
 
 def _needs_new_epoch(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
     """Whether what is left of the epoch is shorter than the window that a new epoch has room for."""
-    room = _room(bursts, conditions)
-    if room is None or conditions.last_position is None or bursts[-1].kind is BurstKind.WARM_UP:
+    room, latest = _room(bursts, conditions), bursts[-1]
+    if room is None or conditions.last_position is None:
         return False
-    windows = [burst.batches for burst in bursts if burst.kind is BurstKind.STEADY]
-    wanted = max(conditions.clump, windows[-1] if windows else 0)
+    long_as_a_window = latest.startup_s is None and not steady_bursts(bursts)
+    if latest.kind is BurstKind.WARM_UP and not long_as_a_window:
+        return False
+    wanted = max(conditions.clump, latest.batches)
     wanted = min(wanted, (conditions.last_position - conditions.warm_up) // conditions.clump * conditions.clump)
     discarded = _resume_batches(bursts, conditions) if rested else 0
     return room - discarded < wanted

@@ -88,8 +88,16 @@ def test_without_workers_making_and_consuming_add_up() -> None:
 def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue() -> None:
     """Ten batches against a queue of 16 measure the buffer."""
     bursts, _ = simulate(8)
-    assert kinds(bursts[:3]) == ["warm_up", "warm_up", "steady"]
+    assert kinds(bursts[:3]) == ["warm_up", "warm_up", "warm_up"]
     assert bursts[1].batches >= 16
+
+
+def test_the_first_warm_up_is_as_long_as_a_window_for_processes_are_slower_at_first() -> None:
+    bursts, _ = simulate(2)
+    warm_up = [burst for burst in bursts[: kinds(bursts).index("steady")]]
+    assert sum(burst.elapsed_s for burst in warm_up) == pytest.approx(10.0, abs=1.0)
+    slow, _ = simulate(2, start_s=50.0)
+    assert kinds(slow[:3]) == ["warm_up", "warm_up", "steady"]
 
 
 def test_the_very_first_start_is_taken_once_more_and_does_not_count() -> None:
@@ -138,8 +146,8 @@ def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers:
 
 def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away() -> None:
     bursts, _ = simulate(4)
-    assert kinds(bursts[1:5]) == ["warm_up", "steady", "warm_up", "steady"]
-    assert bursts[3].batches == 4
+    assert kinds(bursts[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
+    assert bursts[4].batches == 4
 
 
 def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pause() -> None:
@@ -151,7 +159,7 @@ def test_where_samples_are_not_counted_the_whole_queue_is_thrown_away_after_a_pa
 
 def test_without_workers_nothing_lies_ready_and_nothing_is_thrown_away_after_a_pause() -> None:
     bursts, _ = simulate(0)
-    assert kinds(bursts[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
+    assert kinds(bursts[1:]) == ["warm_up", "warm_up", "steady", "steady", "steady", "steady"]
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 4, 8])
@@ -173,7 +181,7 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
     for burst in bursts:
         position = burst.batches if burst.startup_s is not None else position + burst.batches
         assert position <= 200 - 8
-    assert sum(burst.startup_s is not None for burst in bursts) == 4  # an epoch has room for two windows of 80
+    assert sum(burst.startup_s is not None for burst in bursts) == 5  # an epoch has room for two windows of 80
     assert found.batch_s is not None
     assert found.batch_s.value == pytest.approx(0.25)
 
@@ -200,13 +208,13 @@ def test_the_windows_asked_for_are_taken_and_have_the_length_asked_for() -> None
 
 def test_after_the_most_time_no_further_window_begins_but_one_is_always_taken() -> None:
     bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_seconds=25.0))
-    assert kinds(bursts) == ["warm_up"] * 2 + ["steady"] * 3  # 2 s of warm-up, then 12, 22 and 32 s
+    assert kinds(bursts) == ["warm_up"] * 3 + ["steady"] * 2  # 10 s of warm-up, then 20 and 30 s
     assert simulate(1, rules=MeasureRules(max_seconds=0.001))[1].batch_s is not None
 
 
 def test_after_the_most_batches_no_further_window_begins() -> None:
     bursts, _ = simulate(0, rules=MeasureRules(bursts=10, window_s=10.0, max_batches=15))
-    assert [burst.batches for burst in bursts] == [1, 1, 10, 10]
+    assert [burst.batches for burst in bursts] == [1, 1, 8, 10]
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
