@@ -2,10 +2,10 @@
 
 In mode ``steady`` a trial throws away a warm-up that covers the whole queue (prefetch_factor x num_workers batches) and
 then takes windows of whole clumps: n workers deliver in clumps of n, so only means over multiples of n batches mean
-anything. The first warm-up is no shorter than a window: processes are slower at first. A candidate is paused between its
-turns; what lay ready meanwhile, and one clump, are thrown away again when it goes on. Windows keep away from the end of
-an epoch, where the workers have nothing left to make. An epoch too short for that is measured whole, again and again,
-as mode ``epoch`` always does.
+anything. The first warm-up is no shorter than a window: processes are slower at first. A candidate is paused between
+its turns; what lay ready meanwhile, and one clump, are thrown away again when it goes on. Windows keep away from the
+end of an epoch, where the workers have nothing left to make. An epoch too short for that is measured whole, again and
+again, as mode ``epoch`` always does.
 """
 
 from __future__ import annotations

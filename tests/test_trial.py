@@ -94,7 +94,7 @@ def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue() -> None:
 
 def test_the_first_warm_up_is_as_long_as_a_window_for_processes_are_slower_at_first() -> None:
     bursts, _ = simulate(2)
-    warm_up = [burst for burst in bursts[: kinds(bursts).index("steady")]]
+    warm_up = bursts[: kinds(bursts).index("steady")]
     assert sum(burst.elapsed_s for burst in warm_up) == pytest.approx(10.0, abs=1.0)
     slow, _ = simulate(2, start_s=50.0)
     assert kinds(slow[:3]) == ["warm_up", "warm_up", "steady"]
