@@ -258,7 +258,10 @@ def came_from_disk(turn: Turn) -> bool:
 
 def _batches_made(turn: Turn, conditions: Conditions) -> float:
     made = _made(turn.bursts, conditions)
-    return _taken(turn.bursts) if made is None else made
+    whole = any(
+        burst.kind is BurstKind.EPOCH for burst in turn.bursts
+    )  # all that is made is taken; the last is shorter
+    return _taken(turn.bursts) if made is None or whole else made
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -57,8 +58,9 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     end_tree = processes.end_tree
 
     def noted(process: BaseProcess) -> None:
-        arm = psutil.Process(process.pid) if psutil.pid_exists(process.pid or 0) else None
-        family.extend([arm, *arm.children(recursive=True)] if arm else [])
+        with contextlib.suppress(psutil.NoSuchProcess):  # dead already
+            arm = psutil.Process(process.pid)
+            family.extend([arm, *arm.children(recursive=True)])
         end_tree(process)
 
     monkeypatch.setattr(processes, "end_tree", noted)

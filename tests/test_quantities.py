@@ -167,6 +167,13 @@ def test_the_start_counts_where_there_is_nothing_else() -> None:
     assert summarise([epoch], conditions()).cpu_s == 0.5
 
 
+def test_a_shorter_last_batch_of_a_whole_epoch_is_a_batch() -> None:
+    short = burst(BurstKind.EPOCH, batches=1, startup_s=0.25, samples=2, produced=2)
+    epoch = Turn(bursts=(short,), before=used(0.0), after=used(4.0), elapsed_s=0.5)
+    assert summarise([epoch], conditions()).cpu_s == 4.0
+    assert least_cpu_s([epoch], conditions()) == 4.0
+
+
 def test_what_the_platform_does_not_tell_is_empty_and_nothing_read_is_zero() -> None:
     found = summarise([START, Turn(bursts=(burst(),))], conditions())
     assert (found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes) == (None,) * 4
