@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from nws_sweep import cores
+from tests.roots import made_up
 
 
 def control_groups(root: Path, own: str, files: dict[str, str]) -> Path:
     """A root with /proc/self/cgroup and files below /sys/fs/cgroup."""
-    for name, text in {
-        "proc/self/cgroup": own,
-        **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-    }.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+    return made_up(root, {"proc/self/cgroup": own, **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}})
 
 
 def v1(folder: str, quota_us: int) -> dict[str, str]:

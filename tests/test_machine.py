@@ -10,24 +10,16 @@ import pytest
 
 from nws_sweep import machine
 from nws_sweep.records import MachineTime
+from tests.roots import made_up
 
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def counters(root: Path, files: dict[str, str]) -> Path:
-    """A root with these files."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def test_cpu_time_is_that_in_which_cpus_worked_and_steal_is_apart(tmp_path: Path) -> None:
     # user nice system idle iowait irq softirq steal guest guest_nice: user includes guest.
     numbers = (100, 20, 30, 70_000, 9_000, 4, 5, 60, 50, 10)
     line = " ".join(str(number * TICKS) for number in numbers)
-    root = counters(tmp_path, {"proc/stat": f"cpu  {line}\ncpu0 {line}\nintr 5\n"})
+    root = made_up(tmp_path, {"proc/stat": f"cpu  {line}\ncpu0 {line}\nintr 5\n"})
     now = machine.now(root)
     assert now.busy_s == pytest.approx(159)
     assert now.steal_s == pytest.approx(60)
@@ -36,7 +28,7 @@ def test_cpu_time_is_that_in_which_cpus_worked_and_steal_is_apart(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["", "intr 1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "\n"])
 def test_a_machine_that_does_not_say_has_zeros(tmp_path: Path, text: str) -> None:
-    assert machine.now(counters(tmp_path, {"proc/stat": text})) == MachineTime()
+    assert machine.now(made_up(tmp_path, {"proc/stat": text})) == MachineTime()
     assert machine.now(tmp_path / "missing") == MachineTime()
 
 
@@ -60,15 +52,15 @@ def test_throttled_time_is_the_most_that_any_group_was_kept_from_running(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
-    assert machine.now(counters(tmp_path, {"proc/self/cgroup": own, **files})).throttled_s == expected
+    assert machine.now(made_up(tmp_path, {"proc/self/cgroup": own, **files})).throttled_s == expected
 
 
 def test_what_came_in_between_is_the_difference(tmp_path: Path) -> None:
     group = {"proc/self/cgroup": "0::/\n"}
     stat, throttled = "proc/stat", "sys/fs/cgroup/cpu.stat"
-    before = machine.now(counters(tmp_path, {**group, stat: f"cpu {TICKS} 0 0 9 9 0 0 0\n"}))
+    before = machine.now(made_up(tmp_path, {**group, stat: f"cpu {TICKS} 0 0 9 9 0 0 0\n"}))
     after = machine.now(
-        counters(tmp_path, {stat: f"cpu {4 * TICKS} 0 0 9 9 0 0 {TICKS}\n", throttled: "throttled_usec 250000\n"})
+        made_up(tmp_path, {stat: f"cpu {4 * TICKS} 0 0 9 9 0 0 {TICKS}\n", throttled: "throttled_usec 250000\n"})
     )
     assert after.since(before) == MachineTime(busy_s=3.0, steal_s=1.0, throttled_s=0.25)
 

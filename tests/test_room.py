@@ -11,19 +11,11 @@ import psutil
 import pytest
 
 from nws_sweep import room
+from tests.roots import made_up
 
 GB = 10**9
 MEMINFO = f"MemTotal:       64000000 kB\nMemFree:        1 kB\nMemAvailable:   {8 * GB // 1024} kB\n"
 AVAILABLE = 8 * GB // 1024 * 1024
-
-
-def machine(root: Path, files: dict[str, str]) -> Path:
-    """A root with these files."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def v2(group: str, limit: int | str, usage: int, cached: int | None = None) -> dict[str, str]:
@@ -87,12 +79,12 @@ def limit_to(
 def test_the_least_that_machine_and_groups_leave_is_free(
     tmp_path: Path, own: str, files: dict[str, str], expected: int
 ) -> None:
-    root = machine(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
+    root = made_up(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
     assert room.free_memory_bytes(root) == expected
 
 
 def test_a_group_counts_where_the_machine_does_not_say(tmp_path: Path) -> None:
-    root = machine(tmp_path, {"proc/meminfo": "MemTotal: 5 kB\n", "proc/self/cgroup": "0::/\n", **v2("", 4 * GB, GB)})
+    root = made_up(tmp_path, {"proc/meminfo": "MemTotal: 5 kB\n", "proc/self/cgroup": "0::/\n", **v2("", 4 * GB, GB)})
     assert room.free_memory_bytes(root) == 3 * GB
 
 
@@ -103,7 +95,7 @@ def test_what_nobody_says_is_unknown(tmp_path: Path) -> None:
 
 
 def test_the_budget_is_what_was_asked_or_most_of_what_is_free(tmp_path: Path) -> None:
-    machine(tmp_path, {"proc/meminfo": MEMINFO})
+    made_up(tmp_path, {"proc/meminfo": MEMINFO})
     assert room.memory_budget(90 * GB, tmp_path) == 90 * GB
     assert room.memory_budget(0, tmp_path) == 0
     budget = room.memory_budget(None, tmp_path)
@@ -115,7 +107,7 @@ def test_the_budget_is_what_was_asked_or_most_of_what_is_free(tmp_path: Path) ->
 def test_memory_now_is_the_less_of_the_budget_and_of_what_is_free(
     tmp_path: Path, left: int | None, expected: int
 ) -> None:
-    assert room.now(left, machine(tmp_path, {"proc/meminfo": MEMINFO})).memory_bytes == expected
+    assert room.now(left, made_up(tmp_path, {"proc/meminfo": MEMINFO})).memory_bytes == expected
     assert room.now(5, tmp_path / "missing").memory_bytes == 5
 
 
@@ -150,7 +142,7 @@ def test_open_files_are_those_of_the_soft_limit(tmp_path: Path, monkeypatch: pyt
 def test_threads_are_those_that_the_groups_leave(
     tmp_path: Path, own: str, files: dict[str, str], expected: int | None
 ) -> None:
-    assert room.now(None, machine(tmp_path, {"proc/self/cgroup": own, **files})).threads == expected
+    assert room.now(None, made_up(tmp_path, {"proc/self/cgroup": own, **files})).threads == expected
 
 
 def test_the_threads_that_the_user_has_count_against_the_users_limit(
