@@ -206,7 +206,7 @@ class Candidate:
         finally:
             self._cost_s += self._surroundings.clock() - began
 
-    def _start(self, memory_bytes: int | None) -> TrialArm:
+    def _start(self, memory_bytes: int | None) -> None:
         self._begins_anew = False
         arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
         self.facts = arm.facts
@@ -219,7 +219,6 @@ class Candidate:
             arm.pause()
         else:
             self._take_turn(arm, only_warm_up=True)
-        return arm
 
     def _take_window(self, memory_bytes: int | None) -> None:
         if self._begins_anew:

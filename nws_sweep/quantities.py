@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from nws_sweep.conditions import Conditions
 from nws_sweep.records import Burst, BurstKind, Measurement, Turn
 from nws_sweep.stats import estimate_mean, slope
-from nws_sweep.trial import beginnings, counted, steady_bursts
+from nws_sweep.trial import beginnings, counted, epoch_bursts, steady_bursts
 
 # A consumer that waits for a smaller share of its time is not held up by the workers.
 _HARDLY_WAITS = 0.05
@@ -93,7 +93,7 @@ def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions
 
 
 def _steady(bursts: Sequence[Burst], conditions: Conditions) -> _Steady | None:
-    epochs = [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+    epochs = epoch_bursts(bursts)
     chosen = [_after_first_clump(burst, conditions.clump) for burst in epochs] if epochs else steady_bursts(bursts)
     windows = tuple(burst for burst in chosen if burst.batches)
     if not windows:  # an epoch of one clump has a start and an end, and no steady state
@@ -171,7 +171,7 @@ def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Condit
     if conditions.batches_per_epoch is None:
         return None
     begun = beginnings(bursts, conditions)
-    epochs = [burst for burst in begun if burst.kind is BurstKind.EPOCH]
+    epochs = epoch_bursts(begun)
     if epochs:
         with_end = conditions.rules.mode == "epoch"
         return _amortised([epoch.elapsed_s - (0.0 if with_end else epoch.end_s or 0.0) for epoch in epochs], conditions)
@@ -204,7 +204,7 @@ def projected_epoch_s(begun: Sequence[Burst], batch_s: float, conditions: Condit
 
 def stopwatch_batch_s(turns: Sequence[Turn]) -> float | None:
     """Seconds per batch of the epochs that were measured whole, start and end of the workers included; None if none."""
-    epochs = [burst for burst in all_bursts(turns) if burst.kind is BurstKind.EPOCH and burst.batches]
+    epochs = [epoch for epoch in epoch_bursts(all_bursts(turns)) if epoch.batches]
     return sum(epoch.elapsed_s for epoch in epochs) / _taken(epochs) if epochs else None
 
 
@@ -258,9 +258,7 @@ def came_from_disk(turn: Turn) -> bool:
 
 def _batches_made(turn: Turn, conditions: Conditions) -> float:
     made = _made(turn.bursts, conditions)
-    whole = any(
-        burst.kind is BurstKind.EPOCH for burst in turn.bursts
-    )  # all that is made is taken; the last is shorter
+    whole = epoch_bursts(turn.bursts)  # all that is made is taken, and the last batch is shorter
     return _taken(turn.bursts) if made is None or whole else made
 
 

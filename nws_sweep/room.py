@@ -59,7 +59,8 @@ def memory_budget(asked: int | None, root: Path = _ROOT) -> int | None:
 
 def free_memory_bytes(root: Path = _ROOT) -> int | None:
     """The least that the machine and the control groups of this process leave; what they cache counts as free."""
-    known = [free for free in (_available(root), *(_left_in_group(*group) for group in _memory_groups(root))) if free]
+    groups = cgroups.folders(root, "memory")
+    known = [free for free in (_available(root), *(_left_in_group(*group) for group in groups)) if free]
     return min(known) if known else None
 
 
@@ -68,10 +69,6 @@ def _available(root: Path) -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-def _memory_groups(root: Path) -> list[tuple[int, Path]]:
-    return list(cgroups.folders(root, "memory"))
 
 
 def _left_in_group(version: int, folder: Path) -> int | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import SEQUENTIAL, all_bursts, summarise
-from nws_sweep.records import Burst, BurstKind, Estimate, Turn
+from nws_sweep.records import Burst, Estimate, Turn
 from nws_sweep.stats import estimate_mean
-from nws_sweep.trial import steady_bursts, whole_epochs
+from nws_sweep.trial import epoch_bursts, steady_bursts, whole_epochs
 
 
 def settled(turns: Sequence[Turn], conditions: Conditions) -> bool:
@@ -17,27 +17,23 @@ def settled(turns: Sequence[Turn], conditions: Conditions) -> bool:
 
     Precise means: at least ``bursts`` windows, their 95 % interval no wider than ``precision`` to either side, and a
     queue whose change can explain no more than that either. It must have been so one window earlier too: whoever stops
-    at the first narrow interval picks those that are narrow by luck..
+    at the first narrow interval picks those that are narrow by luck.
     """
     if conditions.rules.mode == "epoch":
-        return sum(burst.kind is BurstKind.EPOCH for burst in all_bursts(turns)) >= conditions.rules.epochs
+        return len(epoch_bursts(all_bursts(turns))) >= conditions.rules.epochs
     return _is_precise(turns, conditions) and _is_precise(_before_latest(turns), conditions)
 
 
 def _before_latest(turns: Sequence[Turn]) -> Sequence[Turn]:
     """The turns before the latest one that brought a window or an epoch."""
-    brought = [
-        number
-        for number, turn in enumerate(turns)
-        if steady_bursts(turn.bursts) or any(burst.kind is BurstKind.EPOCH for burst in turn.bursts)
-    ]
+    brought = [number for number, turn in enumerate(turns) if steady_bursts(turn.bursts) or epoch_bursts(turn.bursts)]
     return turns[: brought[-1]] if brought else ()
 
 
 def _is_precise(turns: Sequence[Turn], conditions: Conditions) -> bool:
     bursts = all_bursts(turns)
     if whole_epochs(bursts, conditions):
-        return _precise(_epoch_estimate([burst for burst in bursts if burst.kind is BurstKind.EPOCH]), conditions)
+        return _precise(_epoch_estimate(epoch_bursts(bursts)), conditions)
     if not steady_bursts(bursts):
         return False
     found = summarise(turns, conditions)
@@ -67,7 +63,7 @@ def out_of_limits(bursts: Sequence[Burst], conditions: Conditions) -> str:
     rules = conditions.rules
     if rules.mode == "epoch":  # as many as were asked for, however long they take
         return ""
-    if not (steady_bursts(bursts) or any(burst.kind is BurstKind.EPOCH for burst in bursts)):
+    if not (steady_bursts(bursts) or epoch_bursts(bursts)):
         return ""  # one window, or one epoch, is always taken
     if sum(burst.elapsed_s for burst in bursts) >= rules.max_seconds:
         return f"measure.max_seconds={rules.max_seconds:g}"

@@ -147,6 +147,11 @@ def steady_bursts(bursts: Iterable[Burst]) -> list[Burst]:
     return [burst for burst in bursts if burst.kind is BurstKind.STEADY and not burst.ended_epoch and burst.batches]
 
 
+def epoch_bursts(bursts: Iterable[Burst]) -> list[Burst]:
+    """The epochs that were taken whole."""
+    return [burst for burst in bursts if burst.kind is BurstKind.EPOCH]
+
+
 def beginnings(bursts: Iterable[Burst], conditions: Conditions) -> list[Burst]:
     """The bursts that began epochs; without the very first where there are others, and workers do not persist."""
     begun = [burst for burst in bursts if burst.startup_s is not None]
