@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, varying_columns
+from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, Verdict, varying_columns
 from nws_sweep.storage import Stored, StoredRun
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
@@ -51,6 +51,16 @@ class ConfigurationSummary:
     def trials(self) -> tuple[Trial, ...]:
         """All trials, ascending by num_workers."""
         return tuple(sorted(self.run.result.trials, key=lambda trial: trial.num_workers))
+
+    @property
+    def worker_trials(self) -> tuple[Trial, ...]:
+        """Those of the search of num_workers, without the settings that were searched after it."""
+        return tuple(trial for trial in self.trials if not self.configuration.differing(trial.settings))
+
+    @property
+    def found_besides(self) -> str:
+        """What the best setting has otherwise than the configuration, beside num_workers, as ``key=value``."""
+        return self.configuration.differing(self.best.settings) if self.best else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +130,17 @@ def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, 
     return min(good, key=lambda trial: trial.num_workers), fastest
 
 
+def best_and_fastest(result: SearchResult) -> tuple[Trial | None, Trial | None]:
+    """The recommended and the fastest trial: by the search's own verdict, or by the times of one that did not end."""
+    if result.verdict is None:
+        return recommend(result.trials, result.configuration.search.tolerance)
+    by_settings = {trial.settings: trial for trial in result.trials}
+    return by_settings.get(result.verdict.recommended), by_settings.get(result.verdict.fastest)
+
+
 def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSummary:
     result = run.result
-    best, fastest = recommend(result.trials, result.configuration.search.tolerance)
+    best, fastest = best_and_fastest(result)
     return ConfigurationSummary(
         run=run,
         label=result.configuration.label_of(varying),
@@ -135,7 +153,8 @@ def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSumma
 
 
 def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> float | None:
-    other = next((trial for trial in result.trials if trial.num_workers == num_workers), None)
+    same = (t for t in result.trials if t.num_workers == num_workers and not result.configuration.differing(t.settings))
+    other = next(same, None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
     return other.objective_s / best.objective_s
@@ -148,6 +167,7 @@ def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
         yield f"the search did not finish; {finished} candidates were measured" + (
             f", {begun} more were begun" if begun else ""
         )
+    yield from _about_verdict(result)
     search = result.configuration.search
     if best is not None and best.num_workers == max(search.candidates) and len(search.candidates) > 1:
         yield (
@@ -161,6 +181,26 @@ def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
         )
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_verdict(result: SearchResult) -> Iterable[str]:
+    """What keeps the answer from being certain."""
+    verdict = result.verdict
+    if verdict is None:
+        return
+    if verdict.provisional:
+        yield "the search was ended by its time budget; this is the best so far"
+    if verdict.tied:
+        yield about_tie(verdict)
+
+
+def about_tie(verdict: Verdict) -> str:
+    """Which candidates may be as good as the recommended one, and how much longer would tell."""
+    others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
+    return (
+        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: about "
+        f"{units.seconds(verdict.settle_s)} more of measuring would tell"
+    )
 
 
 def _about_noise(trials: Sequence[Trial]) -> Iterable[str]:

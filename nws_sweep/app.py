@@ -12,7 +12,7 @@ import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -25,10 +25,10 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, host, hostlock, storage
+from nws_sweep import arms, config, grid, host, hostlock, learning, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
-from nws_sweep.records import ArmSpec, Configuration, SearchResult, Trial
+from nws_sweep.records import ArmSpec, Configuration, SearchCost, SearchResult, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import ArmFactory, Surroundings
 
@@ -47,6 +47,10 @@ class Invocation:
 
     plan: Plan | None = None
     folder: Path | None = None
+
+    def __init__(self) -> None:
+        # What its searches have found, without single batches; a launcher's worker processes have one each.
+        self.results: list[SearchResult] = []
 
     @functools.cached_property
     def view(self) -> View:
@@ -187,9 +191,7 @@ def measure(
         current: The call of the command line that this belongs to.
         lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
     """
-    start = SearchResult(
-        configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
-    )
+    start = _start_of(configuration, current.results)
     view = current.view
     columns = current.plan.varying if current.plan else tuple(configuration.columns)
     view.configuration_started(configuration.label_of(columns))
@@ -197,11 +199,39 @@ def measure(
 
     try:
         storage.save(folder, start)
+        if start.complete:
+            observer.search_finished(start)
+            return start
+        asked_at = time.monotonic()
         with hostlock.held(lock_file, str(folder), view.status):
-            return search(start, Surroundings(open_arm=_arm_factory(folder, working_folder, view)), observer)
+            start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
+            surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, view))
+            result = search(start, surroundings, observer, learning.first_guess(configuration, current.results))
+        current.results += learning.without_bursts([result])
+        return result
     except Exception as error:
         logger.exception("the search failed")
         return _record_failure(observer.latest or start, error, folder, view)
+
+
+def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> SearchResult:
+    """The result to begin with: what the same grid has measured already is not measured again."""
+    started_at = datetime.now().astimezone().isoformat()
+    if same := learning.same_search(configuration, earlier):
+        where = same.configuration.label_of(same.configuration.columns)
+        return replace(
+            same,
+            configuration=configuration,
+            started_at=started_at,
+            stop_reason=f"{same.stop_reason} (measured once, as {where})",
+            cost_s=0.0,
+            cost=SearchCost(),
+        )
+    known = learning.same_trials(configuration, earlier)
+    facts = next((r.facts for r in earlier if known and r.configuration.dataset == configuration.dataset), None)
+    return SearchResult(
+        configuration=configuration, host=host.describe(), started_at=started_at, trials=known, facts=facts
+    )
 
 
 def _arm_factory(folder: Path, working_folder: str, view: View) -> ArmFactory:
@@ -251,7 +281,7 @@ class _Recorder:
 
     def trial_finished(self, result: SearchResult, trial: Trial) -> None:
         self._save(result)
-        self._view.trial_finished(trial)
+        self._view.trial_finished(trial, result.configuration)
 
     def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):

@@ -75,7 +75,7 @@ class ArmServer:
             self._dataset,
             settings,
             self._collate_fn,
-            worker_init_fn=WorkerStart(counter) if counter else None,
+            worker_init_fn=WorkerStart(counter, threads=settings.threads_per_worker) if counter else None,
             # Of its own, so that all candidates meet the same samples in the same order.
             generator=torch.Generator().manual_seed(self._spec.seed),
         )

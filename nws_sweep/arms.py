@@ -25,7 +25,9 @@ from nws_sweep import processes, units, usage
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Usage
 
-# Modules whose import is slow and known to be harmless; a user's own are imported in the arm.
+# Modules whose import is slow and known to be harmless: nearly every dataset needs them. A user's own are imported in
+# the arm.
+_PRELOADED = ("nws_sweep.arm_process", "hydra.utils", "torchvision")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
 _HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
@@ -263,7 +265,7 @@ def preload(datasets: Iterable[Mapping[str, Any]]) -> None:
     targets = {target for dataset in datasets for target in _targets(dataset)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["nws_sweep.arm_process", "hydra.utils", *sorted(modules)])
+    context.set_forkserver_preload([*_PRELOADED, *sorted(modules)])
     processes.start_fork_server()
 
 

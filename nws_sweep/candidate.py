@@ -8,8 +8,22 @@ from dataclasses import replace
 
 from nws_sweep import noise, roofline, units
 from nws_sweep.conditions import Conditions
-from nws_sweep.errors import TrialError, TrialMismeasured, TrialOutOfMemory, TrialSkipped, TrialTimeout
-from nws_sweep.quantities import all_bursts, came_from_disk, least_cpu_s, stopwatch_batch_s, summarise
+from nws_sweep.errors import (
+    TimeBudgetSpent,
+    TrialError,
+    TrialMismeasured,
+    TrialOutOfMemory,
+    TrialSkipped,
+    TrialTimeout,
+)
+from nws_sweep.quantities import (
+    all_bursts,
+    came_from_disk,
+    costs_by_round,
+    least_cpu_s,
+    stopwatch_batch_s,
+    summarise,
+)
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -18,6 +32,7 @@ from nws_sweep.records import (
     DatasetFacts,
     LoaderSettings,
     Measurement,
+    SearchCost,
     Trial,
     TrialState,
     Turn,
@@ -37,15 +52,18 @@ _STATES: dict[type[TrialError], TrialState] = {
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
 _MOST_COLD_TURNS = 3
 _QUICKER_WHEN_WARM = 8
+# The warm-up and the first window of a process: by then it has touched what it needs of its libraries.
+_FIRST_TURNS = 2
 
 
 class Candidate:
-    """One value of num_workers under a configuration, from the start of its arm to its trial.
+    """One setting of the loader under a configuration, from the start of its arm to its trial.
 
     Args:
-        num_workers: The candidate.
+        settings: The candidate, canonical.
         configuration: What is held fixed.
         surroundings: Arms, clock and machine.
+        deadline: Moment on the surroundings' clock after which no burst begins; None for none.
 
     Attributes:
         facts: What the dataset said of itself; None before it was made.
@@ -54,9 +72,14 @@ class Candidate:
         came_from_disk: Whether the files of its latest turn were not in the page cache.
     """
 
-    def __init__(self, num_workers: int, configuration: Configuration, surroundings: Surroundings) -> None:
-        asked = replace(configuration.loader, num_workers=num_workers)
-        self.settings: LoaderSettings = asked.canonical()
+    def __init__(
+        self,
+        settings: LoaderSettings,
+        configuration: Configuration,
+        surroundings: Surroundings,
+        deadline: float | None = None,
+    ) -> None:
+        self.settings = settings
         self.facts: DatasetFacts | None = None
         self.files: tuple[str, ...] = ()
         self.done = False
@@ -69,8 +92,11 @@ class Candidate:
         self._earlier: list[Turn] = []
         self._usage = Usage()
         self._warnings: tuple[str, ...] = ()
-        self._notes = _canonical_notes(asked)
+        self._notes = _canonical_notes(replace(configuration.loader, num_workers=settings.num_workers))
+        self._deadline = deadline
+        self._window_s: float | None = None
         self._cost_s = 0.0
+        self._starting_s = 0.0
         self._error: TrialError | None = None
         self._length: int | None = None
         self._begins_anew = False
@@ -128,6 +154,35 @@ class Candidate:
         )
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether it can take further turns, within the limits of a trial."""
+        return self.alive and not self._limit()
+
+    @property
+    def by_round(self) -> dict[int, float]:
+        """What candidates are ranked by, as each round alone would have it, s."""
+        return costs_by_round(self._turns, self._conditions) if self._measurement() else {}
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """Length of an epoch; None if it is unknown, or was found wrong."""
+        return self._length
+
+    @property
+    def costs(self) -> SearchCost:
+        """Where its time went."""
+        bursts = [*all_bursts(self._earlier), *self.bursts]
+        thrown_away = [burst for burst in bursts if burst.kind is BurstKind.WARM_UP] + [
+            burst for burst in all_bursts(self._earlier) if burst.kind is not BurstKind.WARM_UP
+        ]
+        starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
+        return SearchCost(
+            startup_s=self._starting_s + starts_s,
+            warm_up_s=sum(burst.elapsed_s for burst in thrown_away) - starts_s,
+            measuring_s=sum(burst.elapsed_s for burst in self.bursts if burst.kind is not BurstKind.WARM_UP),
+        )
+
+    @property
     def wrong_length(self) -> str:
         """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
         seen = ended_epoch_batches(self.bursts)
@@ -137,9 +192,10 @@ class Candidate:
 
     @property
     def _conditions(self) -> Conditions:
+        rules = self._configuration.measure
         return Conditions(
             settings=self.settings,
-            rules=self._configuration.measure,
+            rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self._length,
             cores=self._surroundings.cores(),
         )
@@ -152,21 +208,25 @@ class Candidate:
         """
         with self._paid_for():
             self._start(memory_bytes)
-            if self._turns and came_from_disk(self._turns[-1]):
+            if self._turns and self._latest_came_from_disk():
                 self._discard_if_warm()
 
-    def turn(self, memory_bytes: int | None) -> None:
+    def turn(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
         """Goes on, throws away what must be, takes one window or epoch, and is paused again.
 
-        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial.
+        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial. One
+        that was not opened is started first, and not paused in between.
 
         Args:
             memory_bytes: What its processes may hold from now on; None for no limit.
+            number: Number of the round.
+            window_s: Length of the window at least, s; None for that of the configuration.
         """
         kept = list(self._turns)
+        self._window_s = window_s
         with self._paid_for():
             try:
-                self._take_window(memory_bytes)
+                self._take_window(memory_bytes, number)
             except TrialError:
                 if not self.done:
                     raise
@@ -185,6 +245,31 @@ class Candidate:
         if self._length is not None:
             self._notes += (f"{reason}: candidates are ranked by seconds per batch",)
         self._length = None
+
+    def conclude(self, note: str = "") -> None:
+        """Ends the trial with what there is of it; one that cannot be true begins anew, the first time.
+
+        One that has nothing stays unfinished, if it still could have.
+
+        Args:
+            note: Why it has no more.
+        """
+        if self.done:
+            return
+        with self._paid_for():
+            if self._measurement() is not None:
+                self._conclude("")
+            elif not self.alive:
+                raise TrialError("it was ended to make room before it was measured")
+        if self.done and note:
+            self._notes += (note,)
+
+    def leave(self, note: str) -> None:
+        """Ends its arm, and its trial if there is anything of it; nobody needs it measured again."""
+        self._doubts += 1
+        if self._measurement() is not None:
+            self.conclude(note)
+        self.close()
 
     def skip(self, reason: str) -> None:
         """Ends it before it has begun."""
@@ -207,7 +292,15 @@ class Candidate:
             self._cost_s += self._surroundings.clock() - began
 
     def _start(self, memory_bytes: int | None) -> None:
+        arm = self._open_arm(memory_bytes)
+        if whole_epochs([], self._conditions):
+            arm.pause()
+        else:
+            self._take_turn(arm, only_warm_up=True)
+
+    def _open_arm(self, memory_bytes: int | None) -> TrialArm:
         self._begins_anew = False
+        began = self._surroundings.clock()
         arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
         self.facts = arm.facts
         arm.open(self.settings)
@@ -215,21 +308,20 @@ class Candidate:
         rules = self._configuration.measure
         self.files = arm.files() if rules.cache == "cold" and rules.cache_files is None else ()
         self._usage = arm.usage()
-        if whole_epochs([], self._conditions):
-            arm.pause()
-        else:
-            self._take_turn(arm, only_warm_up=True)
+        self._starting_s += self._surroundings.clock() - began
+        return arm
 
-    def _take_window(self, memory_bytes: int | None) -> None:
+    def _take_window(self, memory_bytes: int | None, number: int) -> None:
         if self._begins_anew:
             self._earlier, self._turns = [*self._earlier, *self._turns], []
             self.close()
             self._start(memory_bytes)
-        if self._arm is None:
+        if self._arm is None and self._turns:
             raise RuntimeError("a candidate without an arm cannot take a turn")
-        self._arm.allow(memory_bytes)
-        self._arm.resume()
-        self._take_turn(self._arm)
+        arm = self._arm or self._open_arm(memory_bytes)
+        arm.allow(memory_bytes)
+        arm.resume()
+        self._take_turn(arm, number)
         held = self._usage.memory_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
             raise TrialOutOfMemory(
@@ -237,12 +329,14 @@ class Candidate:
                 "measure.memory_budget_bytes"
             )
 
-    def _take_turn(self, arm: TrialArm, *, only_warm_up: bool = False) -> None:
+    def _take_turn(self, arm: TrialArm, number: int | None = None, *, only_warm_up: bool = False) -> None:
         rested = bool(self._turns)
         machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
         bursts: list[Burst] = []
         try:
             while not bursts or (bursts[-1].kind is BurstKind.WARM_UP and not self._exhausted):
+                if self._deadline is not None and self._surroundings.clock() >= self._deadline:
+                    raise TimeBudgetSpent
                 request = next_request([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
                 if only_warm_up and bursts and not request.fresh:
                     break
@@ -255,7 +349,14 @@ class Candidate:
             machine = self._surroundings.machine_time().since(machine_before)
             before, self._usage = self._usage, arm.usage()
             self._turns.append(
-                Turn(bursts=tuple(bursts), before=before, after=self._usage, elapsed_s=elapsed_s, machine=machine)
+                Turn(
+                    bursts=tuple(bursts),
+                    before=before,
+                    after=self._usage,
+                    elapsed_s=elapsed_s,
+                    machine=machine,
+                    round=number,
+                )
             )
 
     def _notice_end(self, request: BurstRequest, burst: Burst) -> None:
@@ -270,12 +371,15 @@ class Candidate:
 
     def _judge(self) -> None:
         """Decides whether the latest turn counts, and whether there is enough."""
-        self.came_from_disk = came_from_disk(self._turns[-1])
+        self.came_from_disk = self._latest_came_from_disk()
         if self.came_from_disk and self._discard_if_warm():
             return
         enough, limit = settled(self._turns, self._conditions), self._limit()
         if enough or limit:
             self._conclude("" if enough else limit)
+
+    def _latest_came_from_disk(self) -> bool:
+        return came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
 
     def _discard_if_warm(self) -> bool:
         """Lets a candidate that read from storage begin anew where the page cache should be warm, a few times."""
@@ -297,7 +401,7 @@ class Candidate:
         found, cpu_s = summarise(self._turns, self._conditions), least_cpu_s(self._turns, self._conditions)
         doubt = roofline.violation(found, cpu_s, self._conditions, stopwatch_s=stopwatch_batch_s(self._turns))
         if doubt and self._doubts:
-            raise TrialMismeasured(f"{doubt}; measured twice")
+            raise TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:
             self._doubts += 1
             self._notes += (f"measured again, since {doubt}",)
@@ -323,7 +427,14 @@ def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:
     used = asked.canonical()
     names = [
         name
-        for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
+        for name in (
+            "prefetch_factor",
+            "persistent_workers",
+            "multiprocessing_context",
+            "timeout",
+            "in_order",
+            "threads_per_worker",
+        )
         if getattr(asked, name) != getattr(used, name)
     ]
     return (f"num_workers=0 has no {', '.join(names)}",) if names else ()

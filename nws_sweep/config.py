@@ -21,13 +21,14 @@ from nws_sweep.cores import usable_cpus
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.storage import folder_name
-from nws_sweep.strategies import STRATEGIES
+from nws_sweep.strategies import ALSO, STRATEGIES
 
 SCHEMA_NAME = "nws_sweep_schema"
 # The columns that every configuration has, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
+_MOST_WORKERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class LoaderSchema:
     persistent_workers: bool = yes_or_no()
     multiprocessing_context: str | None = one_of("fork", "spawn", "forkserver", None)
     timeout: float = at_least(0, "seconds, a number")
+    in_order: bool = yes_or_no()
+    threads_per_worker: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     collate_fn: dict[str, Any] | None = allowed("a _target_ with its arguments, or null")
 
 
@@ -93,6 +96,11 @@ class SearchSchema:
     max_workers: int = at_least(0)
     reference: int | None = or_null("an integer of at least 0", lambda value: value >= 0)
     tolerance: float = allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)
+    also: list[str] = allowed(
+        f"a list of different names out of {', '.join(ALSO)}",
+        lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
+    )
+    time_budget_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
 
 
 @dataclass
@@ -145,7 +153,13 @@ def register() -> None:
     """Makes the schema and the resolvers known to Hydra and OmegaConf; may be called again."""
     ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
     OmegaConf.register_new_resolver("nws_sweep.usable_cpus", lambda times=1: usable_cpus() * times, replace=True)
+    OmegaConf.register_new_resolver("nws_sweep.most_workers", most_workers, replace=True)
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
+
+
+def most_workers() -> int:
+    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs."""
+    return max(_MOST_WORKERS, 2 * usable_cpus())
 
 
 def config_path() -> str:
@@ -250,6 +264,8 @@ def _search(plain: Mapping[str, Any]) -> SearchRules:
         candidates=candidates,
         maximum_patience=plain["maximum_patience"],
         tolerance=plain["tolerance"],
+        time_budget_s=plain["time_budget_s"],
+        also=tuple(plain["also"]),
         # Nobody who limits the candidates wants others to be started.
         reference=reference if reference in candidates else None,
     )

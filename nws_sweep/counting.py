@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, MutableSequence
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
+import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep import processes
@@ -50,15 +51,21 @@ class WorkerStart:
     Args:
         counter: Whose slots are counted in.
         user_function: The user's own ``worker_init_fn``, called first.
+        threads: Threads of torch's operations; None for the one that DataLoader sets.
     """
 
-    def __init__(self, counter: Counter, user_function: Callable[[int], Any] | None = None) -> None:
+    def __init__(
+        self, counter: Counter, user_function: Callable[[int], Any] | None = None, threads: int | None = None
+    ) -> None:
         self._counter = counter
         self._user_function = user_function
+        self._threads = threads
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         processes.die_with_parent()
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
         if self._user_function is not None:
             self._user_function(worker_id)
         worker = get_worker_info()

@@ -52,6 +52,10 @@ class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the 
     """What was measured cannot be true, twice."""
 
 
+class TimeBudgetSpent(Exception):  # noqa: N818 - nothing went wrong
+    """The time that a search may take is over."""
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """Folds a message of several lines into one of at most ``limit`` characters."""
     folded = " ".join(str(text).split())

@@ -9,8 +9,11 @@ from typing import Any
 import yaml
 
 from nws_sweep import units
-from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
-from nws_sweep.records import shown
+from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
+from nws_sweep.records import SearchResult, shown
+
+# Parts of the cost below this are not told.
+_NEGLIGIBLE_S = 0.05
 
 FORMATS = ("table", "overrides", "kwargs", "yaml", "json")
 
@@ -75,7 +78,8 @@ def best_header(summary: Summary) -> list[str]:
     references = {configuration.configuration.search.reference for configuration in summary.configurations}
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    return [*summary.varying, "num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", reference]
+    also = ["also"] if _searched_besides(summary) else []
+    return [*summary.varying, "num_workers", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
@@ -84,16 +88,46 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.best
     if best is None or best.measurement is None:
-        return [*identity, "failed", *[units.NOTHING] * 5]
+        return [*identity, "failed", *[units.NOTHING] * (6 if _searched_besides(summary) else 5)]
+    also = [configuration.found_besides or units.NOTHING] if _searched_besides(summary) else []
     return [
         *identity,
         str(best.num_workers),
+        *also,
         units.per_second(best.measurement.samples_per_s),
         units.interval(best.measurement.batch_s),
         units.seconds(best.measurement.epoch_s),
         units.ratio(configuration.gain_over_zero),
         units.ratio(configuration.gain_over_reference),
     ]
+
+
+def _searched_besides(summary: Summary) -> bool:
+    return any(configuration.configuration.search.also for configuration in summary.configurations)
+
+
+def cost_line(result: SearchResult) -> str:
+    """What the search cost, and on what: ``search took 6.80 s, 1.5 epochs at the best setting (profile ...)``."""
+    best, _ = best_and_fastest(result)
+    epoch_s = best.measurement.epoch_s if best and best.measurement else None
+    epochs = f", {units.three_digits(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
+    parts = (
+        []
+        if result.cost is None
+        else [
+            f"{name} {units.seconds(value)}"
+            for name, value in (
+                ("profile", result.cost.profile_s),
+                ("start-up", result.cost.startup_s),
+                ("warm-up", result.cost.warm_up_s),
+                ("measuring", result.cost.measuring_s),
+                ("other", result.cost.other_s),
+                ("before that waiting", result.cost.waiting_s),
+            )
+            if value > _NEGLIGIBLE_S
+        ]
+    )
+    return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def as_markdown_table(summary: Summary) -> str:

@@ -28,6 +28,7 @@ def build(
         worker_init_fn: Called in each worker with its number before its first sample.
         generator: Draws the order of the samples; None for torch's own.
     """
+    extra: dict[str, Any] = {} if settings.in_order else {"in_order": False}  # unknown to older versions
     return DataLoader(
         dataset,
         batch_size=settings.batch_size,
@@ -42,6 +43,7 @@ def build(
         persistent_workers=settings.persistent_workers,
         worker_init_fn=worker_init_fn,
         generator=generator,
+        **extra,
     )
 
 

@@ -84,7 +84,7 @@ def comparisons(summary: Summary) -> list[Comparison]:
 
 def _comparison(summary: Summary, dataset: str) -> Comparison:
     chosen = [c for c in summary.configurations if str(c.configuration.columns["dataset"]) == dataset]
-    trials = [trial for c in chosen for trial in c.trials if trial.measurement]
+    trials = [trial for c in chosen for trial in c.worker_trials if trial.measurement]
     has_epochs = all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials)
     varying = [name for name in summary.varying if name != "dataset"]
     curves = [
@@ -101,7 +101,7 @@ def _comparison(summary: Summary, dataset: str) -> Comparison:
 
 def _points(summary: ConfigurationSummary, has_epochs: bool) -> tuple[Point, ...]:
     points = []
-    for trial in summary.trials:
+    for trial in summary.worker_trials:
         measurement = trial.measurement
         if measurement is None or (measurement.samples_per_s is None and not has_epochs):
             continue

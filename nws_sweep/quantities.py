@@ -30,6 +30,9 @@ SEQUENTIAL = 1.1
 _FEWEST_POINTS_FOR_GROWTH = 3
 # What a process may read from storage by the way, such as a part of itself that it needs for the first time.
 _MOST_STRAY_BYTES = 65536
+# A fault brings its surroundings too, as far as the device reads ahead (128 kB to 8 MB).
+_BYTES_OF_A_FAULT = 2**23
+_PROGRAM_BYTES = 2**20
 
 
 def all_bursts(turns: Sequence[Turn]) -> list[Burst]:
@@ -67,6 +70,7 @@ class _Steady:
     Attributes:
         windows: The bursts, without start-up and end.
         paced_s: Seconds per batch of each window, on the side of the queue that decides.
+        by_workers: Whether that is the workers' side.
         batch_s: The same over all windows.
         consume_s: Seconds per batch in the consumer.
         bias_bound: See ``Measurement``.
@@ -74,6 +78,7 @@ class _Steady:
 
     windows: tuple[Burst, ...]
     paced_s: tuple[float, ...]
+    by_workers: bool
     batch_s: float
     consume_s: float
     bias_bound: float
@@ -104,6 +109,7 @@ def _steady(bursts: Sequence[Burst], conditions: Conditions) -> _Steady | None:
     return _Steady(
         windows=windows,
         paced_s=tuple(_paced_s(burst, conditions, by_workers) for burst in windows),
+        by_workers=by_workers,
         batch_s=elapsed_s / (made if by_workers and made else taken),
         consume_s=sum(sum(burst.consume_s) for burst in windows) / taken,
         bias_bound=0.0 if epochs else _bias_bound(taken, made, conditions),
@@ -173,8 +179,7 @@ def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Condit
     begun = beginnings(bursts, conditions)
     epochs = epoch_bursts(begun)
     if epochs:
-        with_end = conditions.rules.mode == "epoch"
-        return _amortised([epoch.elapsed_s - (0.0 if with_end else epoch.end_s or 0.0) for epoch in epochs], conditions)
+        return _amortised([_counted_s(epoch, conditions) for epoch in epochs], conditions)
     return projected_epoch_s(begun, steady.batch_s, conditions) if steady and begun else None
 
 
@@ -184,6 +189,42 @@ def _amortised(lengths_s: Sequence[float], conditions: Conditions) -> float:
         return sum(lengths_s) / len(lengths_s)
     later_s = sum(lengths_s[1:]) / (len(lengths_s) - 1)
     return (lengths_s[0] + (conditions.rules.epochs - 1) * later_s) / conditions.rules.epochs
+
+
+def costs_by_round(turns: Sequence[Turn], conditions: Conditions) -> dict[int, float]:
+    """What candidates are ranked by, an epoch or a batch, as each round alone would have it, s."""
+    bursts = all_bursts(turns)
+    epoch_s = None
+    steady = _steady(bursts, conditions)
+    if conditions.batches_per_epoch is not None:
+        epoch_s = _epoch_s(bursts, steady, conditions)
+    by_round = {}
+    for turn in turns:
+        cost_s = _cost_of_turn(turn, steady, epoch_s, conditions)
+        if turn.round is not None and cost_s is not None:
+            by_round[turn.round] = cost_s
+    return by_round
+
+
+def _cost_of_turn(turn: Turn, steady: _Steady | None, epoch_s: float | None, conditions: Conditions) -> float | None:
+    epochs = epoch_bursts(turn.bursts)
+    if epochs and epoch_s is not None:
+        return _amortised([_counted_s(epoch, conditions) for epoch in epochs], conditions)
+    windows = [replace(burst, startup_s=None) for burst in (epochs or steady_bursts(turn.bursts))]
+    if steady is None or not windows:
+        return None
+    pace_s = sum(burst.elapsed_s for burst in windows) / sum(
+        burst.elapsed_s / _paced_s(burst, conditions, steady.by_workers) for burst in windows
+    )
+    if epoch_s is None:
+        return pace_s
+    # The start was measured once; only the pace is this round's.
+    return max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.batch_s), pace_s)
+
+
+def _counted_s(epoch: Burst, conditions: Conditions) -> float:
+    """Length of a whole epoch; the workers' end counts in mode ``epoch`` only."""
+    return epoch.elapsed_s - (0.0 if conditions.rules.mode == "epoch" else epoch.end_s or 0.0)
 
 
 def projected_epoch_s(begun: Sequence[Burst], batch_s: float, conditions: Conditions) -> float:
@@ -250,10 +291,21 @@ def least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
     return max(0.0, cpu_s - conditions.cores * max(0.0, beside_s)) / made if made else None
 
 
-def came_from_disk(turn: Turn) -> bool:
-    """Whether a turn had to read from storage, be it for a few of its samples: one may take as long as hundreds."""
+def came_from_disk(turn: Turn, *, at_first: bool = False) -> bool:
+    """Whether a turn had to read data from storage, be it a few of its samples: one may take as long as hundreds.
+
+    Args:
+        turn: The turn.
+        at_first: Whether the process is new: what page faults bring then, and a little more, is the program itself,
+            whose libraries come back page by page where the kernel had dropped them. Later it is a dataset that is
+            mapped into memory.
+    """
     before, after = turn.before.disk_bytes, turn.after.disk_bytes
-    return before is not None and after is not None and after - before > _MOST_STRAY_BYTES
+    if before is None or after is None:
+        return False
+    faults = (turn.after.major_faults or 0) - (turn.before.major_faults or 0)
+    program = _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT if at_first else 0
+    return after - before - program > _MOST_STRAY_BYTES
 
 
 def _batches_made(turn: Turn, conditions: Conditions) -> float:

@@ -33,6 +33,10 @@ class BurstKind(str, enum.Enum):
     EPOCH = "epoch"  # a whole epoch, start-up included
 
 
+# Told among the tuned keywords only where they are not what DataLoader does by itself.
+_SELDOM_TUNED = {"multiprocessing_context": None, "in_order": True}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSettings:
     """The keywords that a DataLoader is given, under the DataLoader's own names.
@@ -47,6 +51,8 @@ class LoaderSettings:
         drop_last: Leave out the last batch if it is shorter.
         multiprocessing_context: Start method of the workers (fork, spawn, forkserver), None for the platform's own.
         timeout: Seconds that the DataLoader waits for a batch from its workers, 0 for ever.
+        in_order: Hand batches over in their order; else as they are finished (torch 2.6 and later).
+        threads_per_worker: Threads of torch's operations in each worker (torch.set_num_threads); None for torch's one.
     """
 
     batch_size: int
@@ -58,12 +64,22 @@ class LoaderSettings:
     drop_last: bool = False
     multiprocessing_context: str | None = None
     timeout: float = 0.0
+    in_order: bool = True
+    threads_per_worker: int | None = None
 
     def canonical(self) -> LoaderSettings:
         """The same settings without what today's DataLoader refuses at num_workers=0 (ValueError otherwise)."""
         if self.num_workers:
             return self
-        return replace(self, prefetch_factor=None, persistent_workers=False, multiprocessing_context=None, timeout=0.0)
+        return replace(
+            self,
+            prefetch_factor=None,
+            persistent_workers=False,
+            multiprocessing_context=None,
+            timeout=0.0,
+            in_order=True,
+            threads_per_worker=None,
+        )
 
     @property
     def queued_batches(self) -> int:
@@ -72,8 +88,15 @@ class LoaderSettings:
 
     def tuned(self) -> dict[str, Any]:
         """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset."""
-        names = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+        names = ["batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers"]
+        names += [name for name, usual in _SELDOM_TUNED.items() if getattr(self, name) != usual]
         return {name: getattr(self, name) for name in names}
+
+    def differing(self, other: LoaderSettings) -> str:
+        """What differs from the other's beside num_workers, as ``key=value``; empty if nothing does."""
+        mine, theirs = asdict(self), asdict(other)
+        names = [name for name in mine if name != "num_workers" and mine[name] != theirs[name]]
+        return " ".join(f"{name}={shown(mine[name])}" for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +137,13 @@ class SearchRules:
     """Which candidates are tried and how the best is chosen; conf/search holds the presets.
 
     Attributes:
-        strategy: ``patience`` or ``exhaustive``.
-        candidates: Values of num_workers in the order of trying, ascending and without repeats.
-        maximum_patience: Candidates without improvement that the patience strategy bears.
+        strategy: ``adaptive``, ``patience`` or ``exhaustive``.
+        candidates: Values of num_workers that may be tried, ascending and without repeats.
+        maximum_patience: Candidates without improvement that the search bears.
         tolerance: A candidate this much slower than the fastest (0.03 is 3 %) is as good, if it needs fewer workers.
         reference: Value of num_workers that is measured in any case, to tell the gain over it; None for none.
+        time_budget_s: The search ends after so much time with the best so far, s; None for no limit.
+        also: Other settings that are searched after num_workers, by their names.
     """
 
     strategy: str
@@ -126,6 +151,8 @@ class SearchRules:
     maximum_patience: int = 3
     tolerance: float = 0.03
     reference: int | None = None
+    time_budget_s: float | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +182,10 @@ class Configuration:
     def label_of(self, columns: Iterable[str]) -> str:
         """Those of the identifying columns that it has, as one line of ``key=value``."""
         return " ".join(f"{name}={shown(self.columns[name])}" for name in columns if name in self.columns)
+
+    def differing(self, settings: LoaderSettings) -> str:
+        """What a candidate has otherwise than the configuration, beside num_workers; empty for most."""
+        return settings.differing(replace(self.loader, num_workers=settings.num_workers).canonical())
 
     @property
     def fingerprint(self) -> str:
@@ -278,12 +309,14 @@ class Usage:
         memory_bytes: Proportional set size.
         shm_bytes: Shared memory, batches on their way included.
         disk_bytes: Bytes read from storage, not from the page cache.
+        major_faults: Page faults that had to wait for storage.
     """
 
     cpu_s: float = 0.0
     memory_bytes: int | None = None
     shm_bytes: int | None = None
     disk_bytes: int | None = None
+    major_faults: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +352,7 @@ class Turn:
         after: What it had used at its end.
         elapsed_s: Length of the turn, s.
         machine: What the machine did meanwhile.
+        round: Number of the round that it belongs to; None for a warm-up beforehand.
     """
 
     bursts: tuple[Burst, ...]
@@ -326,6 +360,7 @@ class Turn:
     after: Usage = Usage()
     elapsed_s: float = 0.0
     machine: MachineTime = MachineTime()
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,6 +497,46 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Which candidate is the best, as far as the measurements can tell.
+
+    Attributes:
+        recommended: The cheapest one that is not slower than the fastest by more than the tolerance.
+        fastest: The one with the least time.
+        tied: Others that may be as good or better for all that is known; empty if the recommendation is clear.
+        settle_s: Seconds of further measuring that would tell them apart, roughly; None if nothing is tied.
+        provisional: Whether the search was ended by its time budget, before it had enough.
+    """
+
+    recommended: LoaderSettings
+    fastest: LoaderSettings
+    tied: tuple[LoaderSettings, ...] = ()
+    settle_s: float | None = None
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchCost:
+    """Where the time of a search went, s; the parts add up to the whole.
+
+    Attributes:
+        profile_s: The first look at the loader without workers, its process included.
+        startup_s: Starting processes, making the dataset in them, and the first batch of each epoch.
+        warm_up_s: Batches that were thrown away.
+        measuring_s: Windows and epochs that count.
+        waiting_s: Waiting for another measurement on this machine to end.
+        other_s: The rest: ending processes, reading ahead for the page cache, deciding, saving.
+    """
+
+    profile_s: float = 0.0
+    startup_s: float = 0.0
+    warm_up_s: float = 0.0
+    measuring_s: float = 0.0
+    waiting_s: float = 0.0
+    other_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
     """The outcome of the search of one configuration, complete or as far as it got.
 
@@ -474,6 +549,8 @@ class SearchResult:
         error: Why there is no result at all; empty if there is one.
         started_at: ISO 8601 time with zone.
         cost_s: Seconds of the whole search.
+        cost: Where they went; None while the search goes on.
+        verdict: Which candidate is the best; None while the search goes on, or if none could be measured.
     """
 
     configuration: Configuration
@@ -484,6 +561,8 @@ class SearchResult:
     error: str = ""
     started_at: str = ""
     cost_s: float = 0.0
+    cost: SearchCost | None = None
+    verdict: Verdict | None = None
 
     @property
     def complete(self) -> bool:

@@ -114,8 +114,8 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     picture = relative / storage.BATCHES_PLOT
     parts = [
         f"## {_escaped(configuration.label)}",
-        f"Stopped: {result.stop_reason or 'did not finish'}. The search took {units.seconds(result.cost_s)}.",
-        formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial) for trial in configuration.trials]),
+        f"Stopped: {result.stop_reason or 'did not finish'}. The {formats.cost_line(result)}.",
+        formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial, configuration) for trial in configuration.trials]),
     ]
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")
@@ -127,13 +127,14 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
 _TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]
 
 
-def _trial_cells(trial: Trial) -> list[str]:
+def _trial_cells(trial: Trial, configuration: ConfigurationSummary) -> list[str]:
     measurement = trial.measurement
+    name = f"{trial.num_workers} {configuration.configuration.differing(trial.settings)}".rstrip()
     state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
     if measurement is None:
-        return [str(trial.num_workers), *[units.NOTHING] * 6, state]
+        return [name, *[units.NOTHING] * 6, state]
     return [
-        str(trial.num_workers),
+        name,
         units.interval(measurement.batch_s),
         units.per_second(measurement.samples_per_s),
         units.seconds(measurement.startup_s),

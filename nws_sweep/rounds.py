@@ -14,9 +14,9 @@ from typing import Protocol
 
 from nws_sweep import pagecache
 from nws_sweep.candidate import Candidate
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, TimeBudgetSpent
 from nws_sweep.limits import Load, load_of, shortage
-from nws_sweep.records import Configuration
+from nws_sweep.records import Configuration, LoaderSettings
 from nws_sweep.surroundings import Surroundings
 from nws_sweep.warming import Warmer
 
@@ -41,13 +41,21 @@ class Rounds:
         configuration: What is held fixed.
         surroundings: Arms, clock and machine.
         watcher: Told what is being done.
+        deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
     """
 
-    def __init__(self, configuration: Configuration, surroundings: Surroundings, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        surroundings: Surroundings,
+        watcher: Watcher,
+        deadline: float | None = None,
+    ) -> None:
         self._configuration = configuration
         self._rules = configuration.measure
         self._surroundings = surroundings
         self._watcher = watcher
+        self._deadline = deadline
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
         self._warmer = Warmer(configuration, surroundings)
         named = self._rules.cache_files if self._rules.cache == "cold" else None
@@ -66,23 +74,97 @@ class Rounds:
     ) -> None:
         self._arms.close()  # all of them, even if it is interrupted
 
-    def measure(self, values: Sequence[int], beside: Sequence[int] = ()) -> None:
+    def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until each has enough.
 
         Args:
-            values: Their num_workers.
+            chosen: Their settings.
             beside: Those of earlier candidates that are measured on for the comparison, if they are still alive.
+
+        Raises:
+            TimeBudgetSpent: If the deadline has passed.
         """
-        waiting = [Candidate(value, self._configuration, self._surroundings) for value in sorted(values)]
+        waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
         while waiting:
             begun: list[Candidate] = []
             while waiting and self._make_room(waiting[0], beside, begun):
                 candidate = waiting.pop(0)
                 self._begin(candidate)
                 begun.append(candidate)
-            self._take_rounds(begun, [c for c in self.candidates if c.num_workers in beside and c.alive])
+            self._take_rounds(begun, [c for c in self.candidates if c.settings in beside and c.alive])
+
+    def race(
+        self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float | None = None
+    ) -> None:
+        """One round: each candidate takes a turn; those that are new are started for it.
+
+        Args:
+            chosen: Who takes part.
+            dropped: Candidates whose trials end here.
+            window_s: Length of their windows at least, s; None for that of the configuration.
+
+        Raises:
+            TimeBudgetSpent: If the deadline has passed.
+        """
+        self._drop(dropped)
+        known = [candidate for candidate in self.candidates if candidate.settings in chosen]
+        new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
+        if new and self._rules.interleave == 1:  # nobody may stand still while another is measured
+            self.measure(new)
+            return
+        for candidate in self._ordered([*known, *map(self._candidate, new)]):
+            if candidate not in self.candidates:
+                if not self._make_room(candidate, chosen, ()):
+                    continue
+                self.candidates.append(candidate)
+                self._arms.callback(candidate.close)
+            if candidate.alive or not candidate.done:
+                self._take_turn(candidate, window_s)
+            else:
+                self._watcher.candidate_done(candidate)  # it was skipped
+        self._round += 1
+        self._watcher.round_ended()
+
+    def conclude(self) -> bool:
+        """Ends the trials that are not done; whether all could be ended: one that cannot be true begins anew."""
+        for candidate in self.candidates:
+            if not candidate.done:
+                candidate.conclude()
+                self._tell_if_done(candidate)
+        return all(candidate.done for candidate in self.candidates)
+
+    def give_up(self, note: str) -> None:
+        """Ends all trials with what there is of them; those that have nothing stay unfinished.
+
+        Args:
+            note: Why they have no more.
+        """
+        for candidate in self.candidates:
+            if not candidate.done:
+                candidate.leave(note)
+                self._tell_if_done(candidate)
+
+    def _drop(self, dropped: Sequence[LoaderSettings]) -> None:
+        for candidate in self.candidates:
+            if candidate.settings in dropped and candidate.alive:
+                was_done = candidate.done
+                candidate.leave(f"out of the race after {len(candidate.by_round)} rounds")
+                if not was_done:
+                    self._watcher.candidate_done(candidate)
+
+    def _tell_if_done(self, candidate: Candidate) -> None:
+        if candidate.done:
+            self._watcher.candidate_done(candidate)
+
+    def _candidate(self, settings: LoaderSettings) -> Candidate:
+        return Candidate(settings, self._configuration, self._surroundings, self._deadline)
+
+    def _check_time(self) -> None:
+        if self._deadline is not None and self._surroundings.clock() >= self._deadline:
+            raise TimeBudgetSpent
 
     def _begin(self, candidate: Candidate) -> None:
+        self._check_time()
         self.candidates.append(candidate)
         self._arms.callback(candidate.close)
         if not candidate.done:  # it may have been skipped
@@ -109,13 +191,14 @@ class Rounds:
             random.Random(f"{self._configuration.seed}-{self._round}").shuffle(candidates)
         return candidates
 
-    def _take_turn(self, candidate: Candidate) -> None:
+    def _take_turn(self, candidate: Candidate, window_s: float | None = None) -> None:
+        self._check_time()
         was_done = candidate.done
         self._watcher.turn_began(candidate)
         if candidate.bursts or not (reason := self._shortage(candidate)):
             self._drop_files()
             self._warmer.go_ahead_of(candidate, self._memory_left())
-            candidate.turn(self._allowance(candidate))
+            candidate.turn(self._allowance(candidate), self._round, window_s)
             self._learn(candidate)
         else:  # it was begun before anything was known of a batch
             candidate.skip(reason)
@@ -131,14 +214,14 @@ class Rounds:
             for other in self.candidates:
                 other.forget_length(self._wrong_length)
 
-    def _make_room(self, candidate: Candidate, beside: Sequence[int], begun: Sequence[Candidate]) -> bool:
+    def _make_room(self, candidate: Candidate, beside: Sequence[LoaderSettings], begun: Sequence[Candidate]) -> bool:
         """Whether the candidate may begin now; those that are done make room. One that can never fit is skipped."""
         while True:
             alive = [other for other in self.candidates if other.alive]
             reason = self._shortage(candidate)
             if len(alive) < self._rules.interleave and not reason:
                 return True
-            dispensable = [other for other in alive if other.done and other.num_workers not in beside]
+            dispensable = [other for other in alive if other.done and other.settings not in beside]
             dispensable = dispensable or [
                 other for other in alive if other.done and len(alive) >= self._rules.interleave
             ]
@@ -147,7 +230,7 @@ class Rounds:
             elif any(not other.done for other in begun):
                 return False  # they get their rounds first, and can be ended then
             elif alive:
-                alive[0].close()
+                _slowest([other for other in alive if other.settings not in beside] or alive).close()
             else:
                 candidate.skip(reason)
                 return True

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from nws_sweep.candidate import Candidate
-from nws_sweep.records import SearchResult, SearchRules, Trial
+from nws_sweep.errors import TimeBudgetSpent
+from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchResult, SearchRules, Trial
 from nws_sweep.rounds import Rounds
-from nws_sweep.strategies import Measure, Observation, make
+from nws_sweep.strategies import Measure, Observation, Race, Strategy, make, with_workers
 from nws_sweep.surroundings import Surroundings
 
 
@@ -32,49 +33,95 @@ class Observer(Protocol):
         """The search came to its own end."""
 
 
-def search(start: SearchResult, surroundings: Surroundings, observer: Observer) -> SearchResult:
+def search(
+    start: SearchResult, surroundings: Surroundings, observer: Observer, guess: int | None = None
+) -> SearchResult:
     """Searches num_workers for one configuration.
 
     Args:
         start: The result so far, usually without trials; finished ones that it has are not measured again.
         surroundings: Where arms come from, the clock, the machine.
         observer: Told of every trial as soon as it is done.
+        guess: A value of num_workers that was the best in a similar case, which is tried first; None for none.
 
     Returns:
-        The result with all trials, and why the search stopped.
+        The result with all trials, the verdict, and why the search stopped.
     """
     progress = _Progress(start, surroundings, observer)
     configuration = start.configuration
-    strategy = make(configuration.search)
-    with Rounds(configuration, surroundings, progress) as rounds:
+    rules = configuration.search
+    strategy = make(rules, configuration.loader, configuration.measure, surroundings.cores(), guess)
+    deadline = None if rules.time_budget_s is None else surroundings.clock() + rules.time_budget_s
+    with Rounds(configuration, surroundings, progress, deadline) as rounds:
         progress.rounds = rounds
         try:
-            while isinstance(decision := strategy.decide(_observations(progress.result)), Measure):
-                rounds.measure(_with_reference(decision, progress.result), decision.beside)
+            reason = _follow(strategy, rounds, progress)
         except KeyboardInterrupt:
             observer.interrupted(progress.result)
             raise
-    result = progress.result
-    reason = decision.reason + _about_reference(result)
-    result = replace(result, stop_reason=reason)
+    result = progress.concluded(reason, strategy)
     observer.search_finished(result)
     return result
 
 
-def _with_reference(decision: Measure, result: SearchResult) -> tuple[int, ...]:
+def _follow(strategy: Strategy, rounds: Rounds, progress: _Progress) -> str:
+    """Does what the strategy says until it stops; the reason."""
+    try:
+        while True:
+            decision = strategy.decide(progress.observations)
+            if isinstance(decision, Measure):
+                rounds.measure(_with_reference(decision, progress.result), decision.beside)
+            elif isinstance(decision, Race):
+                rounds.race(decision.candidates, decision.dropped, decision.window_s)
+            elif rounds.conclude():  # else there is one that must be measured again
+                return decision.reason + _about_reference(progress.result)
+            progress.profiled()
+    except TimeBudgetSpent:
+        budget_s = progress.result.configuration.search.time_budget_s or 0.0
+        spent = f"search.time_budget_s={budget_s:g} was spent"
+        rounds.give_up(f"stopped when {spent}")
+        progress.provisional = True
+        return spent
+
+
+def _with_reference(decision: Measure, result: SearchResult) -> tuple[LoaderSettings, ...]:
     """The reference is measured with the first candidates, to tell the gain over it wherever the search stops."""
     reference = result.configuration.search.reference
-    known = {trial.num_workers for trial in result.trials} | set(decision.candidates)
-    return decision.candidates if reference is None or reference in known else (*decision.candidates, reference)
+    known = {trial.num_workers for trial in result.trials} | {s.num_workers for s in decision.candidates}
+    if reference is None or reference in known:
+        return decision.candidates
+    return (*decision.candidates, with_workers(result.configuration.loader, reference))
 
 
-def _observations(result: SearchResult) -> list[Observation]:
-    return [Observation(trial.num_workers, trial.objective_s) for trial in result.trials]
+def _observation(trial: Trial, candidate: Candidate | None = None) -> Observation:
+    found = trial.measurement
+    return Observation(
+        settings=trial.settings,
+        cost_s=trial.objective_s,
+        by_round=candidate.by_round if candidate else {},
+        batch_s=found.batch_s.value if found and found.batch_s else None,
+        startup_s=found.startup_s if found else None,
+        cpu_s=found.cpu_s if found else None,
+        consume_s=found.consume_s if found else None,
+        batches=candidate.batches_per_epoch if candidate else None,
+        spent_s=trial.cost_s,
+        open=candidate is not None and candidate.may_go_on,
+    )
+
+
+def _batches(trial: Trial, facts: DatasetFacts | None) -> int | None:
+    """Batches of an epoch of a trial that was measured elsewhere; None if unknown."""
+    if facts is None or facts.samples is None or trial.measurement is None or trial.measurement.epoch_s is None:
+        return None
+    size = trial.settings.batch_size
+    return facts.samples // size if trial.settings.drop_last else -(-facts.samples // size)
 
 
 def _about_reference(result: SearchResult) -> str:
     """What the reference says about a strategy that stopped before it had come so far."""
     rules: SearchRules = result.configuration.search
+    if rules.strategy != "patience":  # the others look for themselves
+        return ""
     costs = {trial.num_workers: trial.objective_s for trial in result.trials if trial.objective_s is not None}
     untried = [n for n in rules.candidates if n not in {trial.num_workers for trial in result.trials}]
     reference_s = costs.pop(rules.reference, None) if rules.reference is not None else None
@@ -97,15 +144,67 @@ class _Progress:
         self._clock = surroundings.clock
         self._began = surroundings.clock()
         self._observer = observer
+        self._profile: SearchCost | None = None
+        self.provisional = False
         self.rounds: Rounds | None = None
+
+    @property
+    def _candidates(self) -> list[Candidate]:
+        return self.rounds.candidates if self.rounds else []
 
     @property
     def result(self) -> SearchResult:
         """All trials, those that are done in the order of their ends."""
-        candidates = self.rounds.candidates if self.rounds else []
-        facts = next((c.facts for c in candidates if c.facts is not None), self._start.facts)
-        trials = (*self._start.trials, *(candidate.trial for candidate in candidates))
+        facts = next((c.facts for c in self._candidates if c.facts is not None), self._start.facts)
+        trials = (*self._start.trials, *(candidate.trial for candidate in self._candidates))
         return replace(self._start, trials=trials, facts=facts, cost_s=self._start.cost_s + self._clock() - self._began)
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What the strategy is shown."""
+        facts = self.result.facts
+        kept = [replace(_observation(t), batches=_batches(t, facts)) for t in self._start.trials]
+        return [*kept, *(_observation(candidate.trial, candidate) for candidate in self._candidates)]
+
+    def profiled(self) -> None:
+        """The first decision was carried out."""
+        if self._profile is None:
+            self._profile = replace(self._costs(), profile_s=self._clock() - self._began)
+
+    def concluded(self, reason: str, strategy: Strategy) -> SearchResult:
+        """The result of a search that is over."""
+        result = self.result
+        if self.provisional:  # those who had no time for anything
+            result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
+        verdict = strategy.verdict(self.observations)
+        if verdict is not None:
+            verdict = replace(verdict, provisional=self.provisional)
+        return replace(result, stop_reason=reason, verdict=verdict, cost=self._cost(result.cost_s))
+
+    def _costs(self) -> SearchCost:
+        parts = [candidate.costs for candidate in self._candidates]
+        return SearchCost(
+            startup_s=sum(part.startup_s for part in parts),
+            warm_up_s=sum(part.warm_up_s for part in parts),
+            measuring_s=sum(part.measuring_s for part in parts),
+        )
+
+    def _cost(self, total_s: float) -> SearchCost:
+        """Where the time went; what the profile took is told as such, and not once more among the rest."""
+        parts, profile = self._costs(), self._profile or SearchCost()
+        if self._start.configuration.search.strategy != "adaptive":
+            profile = SearchCost()
+        startup_s = parts.startup_s - profile.startup_s
+        warm_up_s = parts.warm_up_s - profile.warm_up_s
+        measuring_s = parts.measuring_s - profile.measuring_s
+        return SearchCost(
+            profile_s=profile.profile_s,
+            startup_s=startup_s,
+            warm_up_s=warm_up_s,
+            measuring_s=measuring_s,
+            waiting_s=self._start.cost.waiting_s if self._start.cost else 0.0,
+            other_s=total_s - profile.profile_s - startup_s - warm_up_s - measuring_s,
+        )
 
     def turn_began(self, candidate: Candidate) -> None:
         self._observer.turn_started(candidate.num_workers)

@@ -29,10 +29,12 @@ from nws_sweep.records import (
     Measurement,
     MeasureRules,
     Noise,
+    SearchCost,
     SearchResult,
     SearchRules,
     Trial,
     TrialState,
+    Verdict,
 )
 
 RESULT = "result.json"
@@ -52,16 +54,18 @@ BATCHES_PLOT = "batch_times.png"
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.
 # 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
-SCHEMA_VERSION = 2
+# 3: the search's rules have time_budget_s and also; results have cost and verdict.
+SCHEMA_VERSION = 3
 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
     "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
-    "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s", "notes",
+    "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s", "settings",
+    "notes",
 )  # fmt: skip
 _LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
 
-BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier")
+BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,18 +127,18 @@ def _lower_literal(override: str) -> str:
 
 def save(folder: Path, result: SearchResult) -> None:
     """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
-    rows = (timing_row(trial, result.configuration.measure.cache) for trial in result.trials)
+    rows = (timing_row(trial, result.configuration) for trial in result.trials)
     write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, rows))
-    write_text(folder / BATCHES, _csv_text(BATCH_COLUMNS, _batch_rows(result.trials)))
+    write_text(folder / BATCHES, _csv_text(BATCH_COLUMNS, _batch_rows(result)))
     write_text(folder / RESULT, json.dumps(_to_json(result), indent=1, default=str) + "\n")
 
 
-def timing_row(trial: Trial, cache: str) -> dict[str, Any]:
+def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
     """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell.
 
     Args:
         trial: What was measured, or not.
-        cache: How the page cache was treated.
+        configuration: What it was measured under.
     """
     measurement = asdict(trial.measurement) if trial.measurement else {}
     noise = asdict(trial.noise) if trial.noise else {}
@@ -146,22 +150,23 @@ def timing_row(trial: Trial, cache: str) -> dict[str, Any]:
         **measurement,
         **noise,
         **({"outliers": len(noise["outliers"])} if noise else {}),
-        "cache": cache,
+        "cache": configuration.measure.cache,
         "state": trial.state.value,
         "reason": trial.reason,
         "bursts": batch["n"] if batch else 0,
         "cost_s": trial.cost_s,
+        "settings": configuration.differing(trial.settings),
         "notes": "; ".join(trial.notes + trial.warnings),
     }
 
 
-def _batch_rows(trials: Iterable[Trial]) -> Iterator[dict[str, Any]]:
-    for trial in trials:
-        index = 0
+def _batch_rows(result: SearchResult) -> Iterator[dict[str, Any]]:
+    for trial in result.trials:
+        index, settings = 0, result.configuration.differing(trial.settings)
         for number, burst in enumerate(trial.bursts):
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
-                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier)
+                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier, settings)
                 yield dict(zip(BATCH_COLUMNS, values, strict=True))
                 index += 1
 
@@ -249,7 +254,10 @@ def find(folder: Path) -> Stored:
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
-    """The per-batch times of a run, in the order of measuring; empty if there is no file."""
+    """The per-batch times of a run, in the order of measuring; empty if there is no file.
+
+    Only those of the search of num_workers, not of the settings that were searched after it.
+    """
     path = folder / BATCHES
     if not path.is_file():
         return []
@@ -264,6 +272,7 @@ def read_batches(folder: Path) -> list[BatchTime]:
                 consume_s=float(row["consume_s"]),
             )
             for row in csv.DictReader(file)
+            if not row.get("settings")
         ]
 
 
@@ -301,12 +310,27 @@ def _from_json(data: Mapping[str, Any]) -> SearchResult:
         error=data["error"],
         started_at=data["started_at"],
         cost_s=data["cost_s"],
+        cost=SearchCost(**data["cost"]) if data.get("cost") else None,
+        verdict=_verdict(data.get("verdict")),
+    )
+
+
+def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
+    if not data:
+        return None
+    return Verdict(
+        recommended=LoaderSettings(**data["recommended"]),
+        fastest=LoaderSettings(**data["fastest"]),
+        tied=tuple(LoaderSettings(**settings) for settings in data["tied"]),
+        settle_s=data["settle_s"],
+        provisional=data["provisional"],
     )
 
 
 def _configuration(data: Mapping[str, Any]) -> Configuration:
     rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
+    search["also"] = tuple(search.get("also", ()))
     return Configuration(
         loader=LoaderSettings(**data["loader"]),
         measure=_measure_rules(data["measure"]),

@@ -13,7 +13,7 @@ from nws_sweep.storage import TIMING_COLUMNS, timing_row
 def trials_frame(summary: Summary) -> pd.DataFrame:
     """One row per trial: the identifying columns of its configuration first, then those of timings.csv."""
     rows = [
-        {**configuration.configuration.columns, **timing_row(trial, configuration.configuration.measure.cache)}
+        {**configuration.configuration.columns, **timing_row(trial, configuration.configuration)}
         for configuration in summary.configurations
         for trial in configuration.run.result.trials
     ]
@@ -31,7 +31,7 @@ def best_frame(summary: Summary) -> pd.DataFrame:
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
     best, fastest = summary.best, summary.fastest
     settings = best_settings(summary) or {}
-    timing = timing_row(best, summary.configuration.measure.cache) if best else {}
+    timing = timing_row(best, summary.configuration) if best else {}
     names = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
     return {
         **summary.configuration.columns,

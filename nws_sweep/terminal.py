@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nws_sweep import formats, units
-from nws_sweep.analysis import Summary, recommend
+from nws_sweep.analysis import Summary, best_and_fastest
 from nws_sweep.grid import Plan
-from nws_sweep.records import SearchResult, Trial
+from nws_sweep.records import Configuration, SearchResult, Trial
 
 # Wide enough for the table of best settings where no terminal sets a limit.
 _PLAIN_WIDTH = 160
@@ -80,17 +80,18 @@ class View:
         self._progress.start()
         self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
 
-    def trial_finished(self, trial: Trial) -> None:
+    def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
         """A line for the candidate just measured."""
         self._progress.advance(self._task)
-        self._print(f"  {_trial_line(trial)}")
+        self._print(f"  {_trial_line(trial, configuration.differing(trial.settings))}")
 
     def search_finished(self, result: SearchResult) -> None:
         """A line for the configuration just searched."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
-        best, _ = recommend(result.trials, result.configuration.search.tolerance)
+        best, _ = best_and_fastest(result)
         found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
         self._print(f"  {found}; stopped: {result.stop_reason}")
+        self._print(f"  {formats.cost_line(result)}")
 
     def failed(self, reason: str) -> None:
         """A configuration could not be searched at all."""
@@ -126,8 +127,8 @@ def _enumerated(candidates: Sequence[int]) -> str:
     return ", ".join(map(str, candidates))
 
 
-def _trial_line(trial: Trial) -> str:
-    name = f"num_workers={trial.num_workers:<3}"
+def _trial_line(trial: Trial, besides: str) -> str:
+    name = f"num_workers={trial.num_workers:<3}" + (f" {besides}" if besides else "")
     if trial.measurement is None:
         return f"{name} {trial.state.value}: {trial.reason}"
     measurement = trial.measurement

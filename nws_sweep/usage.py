@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
+_MAJFLT = 9  # place in /proc/<pid>/stat after the process's name; that of its dead children follows (proc(5))
 _HAS_PROC = sys.platform == "linux"
 
 
@@ -38,6 +39,7 @@ def of_tree(pid: int) -> Usage:
         memory_bytes=_known_sum(map(pss_bytes, pids)),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
         disk_bytes=_known_sum(map(_disk_bytes, pids)),
+        major_faults=_known_sum(map(_major_faults, pids)),
     )
 
 
@@ -70,6 +72,14 @@ def pss_bytes(pid: int) -> int | None:
 def _disk_bytes(pid: int) -> int | None:
     """Bytes that really came from storage, not from the page cache, the dead children's included."""
     return _number_of(Path(f"/proc/{pid}/io"), "read_bytes:", 1)
+
+
+def _major_faults(pid: int) -> int | None:
+    """Page faults that had to wait for storage, the dead children's included."""
+    with contextlib.suppress(OSError):
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(after_name[_MAJFLT]) + int(after_name[_MAJFLT + 1])
+    return None
 
 
 def _number_of(path: Path, name: str, unit: int) -> int | None:

@@ -154,9 +154,18 @@ def _check_folders(grid: Path) -> None:
         batches = pd.read_csv(folder / "batches.csv")
         result = json.loads((folder / "result.json").read_text())
         assert list(timings["num_workers"]) == [0, 1]
-        assert list(batches.columns) == ["num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier"]
+        assert list(batches.columns) == [
+            "num_workers",
+            "burst",
+            "index",
+            "warm_up",
+            "wait_s",
+            "consume_s",
+            "outlier",
+            "settings",
+        ]
         assert set(batches["num_workers"]) == {0, 1}
-        assert result["schema_version"] == 2
+        assert result["schema_version"] == 3
         assert result["host"]["torch"]
         assert result["facts"]["samples"] == 64
         assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}

@@ -44,9 +44,9 @@ def test_the_defaults_are_those_of_the_readme() -> None:
     assert found.columns == {
         "dataset": "photos", "batch_size": 64, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
     }  # fmt: skip
-    assert found.search.strategy == "patience"
+    assert found.search.strategy == "adaptive"
     assert found.search.maximum_patience == 3
-    assert found.search.candidates == tuple(range(2 * cores.usable_cpus() + 1))
+    assert found.search.candidates == tuple(range(max(32, 2 * cores.usable_cpus()) + 1))
     assert found.search.reference == cores.usable_cpus()
     assert found.loader.shuffle
 
@@ -109,8 +109,8 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ),
         ("dataset=image_folder", "dataset.root is missing: give it as dataset.root=VALUE"),
         ("dataset=custom", "dataset._target_ is missing: give it as dataset._target_=VALUE"),
-        ("search=adaptve", "search=adaptve: allowed are exhaustive, patience"),
-        ("search.strategy=bisect", "search.strategy=bisect: allowed is exhaustive or patience"),
+        ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
+        ("search.strategy=bisect", "search.strategy=bisect: allowed is adaptive or patience or exhaustive"),
         ("search.max_workers=-1", "search.max_workers=-1: allowed is an integer of at least 0"),
         ("search.tolerance=2", "search.tolerance=2.0: allowed is a number from 0 to 1"),
         ("measure.window_s=0", "measure.window_s=0.0: allowed is seconds, a number above 0"),

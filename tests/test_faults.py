@@ -27,7 +27,7 @@ from nws_sweep.runner import search
 from nws_sweep.surroundings import ArmFactory, Surroundings
 from tests import factories
 from tests.conftest import ROOT
-from tests.test_runner import Recorder
+from tests.searching import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 

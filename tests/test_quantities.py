@@ -203,3 +203,13 @@ def test_a_turn_came_from_disk_if_more_was_read_than_happens_by_the_way(read_byt
     turn = Turn(bursts=(burst(),), before=used(0, disk=10), after=used(0, disk=10 + read_bytes))
     assert came_from_disk(turn) is expected
     assert not came_from_disk(Turn(bursts=(burst(),)))
+
+
+@pytest.mark.parametrize(("faults", "expected"), [(0, True), (1, True), (4, False)])
+def test_what_the_faults_of_a_new_process_bring_is_the_program(faults: int, expected: bool) -> None:
+    before, after = used(0, disk=0), used(0, disk=27_000_000)
+    turn = Turn(
+        bursts=(burst(),), before=replace(before, major_faults=2), after=replace(after, major_faults=2 + faults)
+    )
+    assert came_from_disk(turn, at_first=True) is expected
+    assert came_from_disk(turn)  # later it is the data

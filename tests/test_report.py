@@ -86,7 +86,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped(tmp_pa
     slow = failed_trial(2, "no answer | for 600 s", TrialState.TIMEOUT)
     text = write(store_run(tmp_path, search_result(trial(4, 8.0), slow)))
     assert section(text, "dataset=photos").splitlines()[:6] == [
-        "Stopped: all 4 candidates were measured. The search took 8.00 s.",
+        "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
         "| num_workers | per batch     | samples/s | start-up | epoch  | waiting | bursts | state                           |",  # noqa: E501
         "|-------------|---------------|-----------|----------|--------|---------|--------|---------------------------------|",

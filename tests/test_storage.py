@@ -77,7 +77,7 @@ def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst
     ended = burst(batches=2, startup_s=0.25, end_s=0.5)
     result = search_result(trial(1, 8.0, bursts=(ended,)))
     data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
-    assert data["schema_version"] == 2
+    assert data["schema_version"] == 3
     assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
     assert data["trials"][0]["bursts"] == [
         {
@@ -99,7 +99,7 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
         "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,bias_bound,cache,disk_bytes,other_cpus,"
-        "steal,throttled,outliers,cost_s,notes"
+        "steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = timings_of(folder)
     assert {name: text for name, text in measured.items() if text} == {
@@ -229,8 +229,8 @@ def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None
 
 def test_a_result_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    edit_result(folder, schema_version=3)
-    with pytest.raises(NotARunError, match="schema version 3, this program reads up to 2"):
+    edit_result(folder, schema_version=4)
+    with pytest.raises(NotARunError, match="schema version 4, this program reads up to 3"):
         storage.find(folder)
 
 

@@ -1,32 +1,71 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.strategies import STRATEGIES, Exhaustive, Measure, Observation, Patience, Stop, Strategy, make
-from tests.factories import search_rules
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.strategies import (
+    Exhaustive,
+    Measure,
+    Observation,
+    Patience,
+    Stop,
+    Strategy,
+    make,
+    with_workers,
+)
+from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
+BASE = loader_settings(prefetch_factor=2)
+TOLERANCE, PRECISION = 0.03, 0.05
+
+
+def seen(num_workers: int, cost_s: float | None) -> Observation:
+    return Observation(settings=with_workers(BASE, num_workers), cost_s=cost_s)
+
+
+def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
+    return tuple(with_workers(BASE, n) for n in num_workers)
+
+
+def exhaustive(*candidates: int) -> Exhaustive:
+    return Exhaustive(candidates=candidates, base=BASE, tolerance=TOLERANCE, precision=PRECISION)
+
+
+def patient(candidates: Iterable[int], maximum_patience: int) -> Patience:
+    return Patience(
+        candidates=tuple(candidates),
+        maximum_patience=maximum_patience,
+        base=BASE,
+        tolerance=TOLERANCE,
+        precision=PRECISION,
+    )
+
+
+def made(rules: SearchRules) -> Strategy:
+    return make(rules, BASE, MeasureRules())
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     """The candidates in the order of measuring, and why the search stopped."""
     observations: list[Observation] = []
     while isinstance(decision := strategy.decide(observations), Measure):
-        observations += [Observation(candidate, costs[candidate]) for candidate in decision.candidates]
+        observations += [seen(chosen.num_workers, costs[chosen.num_workers]) for chosen in decision.candidates]
+    assert isinstance(decision, Stop)
     return [observation.num_workers for observation in observations], decision.reason
 
 
 def patience(maximum_patience: int, costs: Costs) -> tuple[list[int], str]:
-    return search(Patience(candidates=tuple(costs), maximum_patience=maximum_patience), costs)
+    return search(patient(costs, maximum_patience), costs)
 
 
 def test_exhaustive_measures_every_candidate_in_order_whatever_it_costs() -> None:
     costs = {0: 1.0, 2: 5.0, 4: None, 8: 9.0}
-    assert search(Exhaustive(candidates=(0, 2, 4, 8)), costs) == ([0, 2, 4, 8], "all 4 candidates were measured")
+    assert search(exhaustive(0, 2, 4, 8), costs) == ([0, 2, 4, 8], "all 4 candidates were measured")
 
 
 def test_patience_stops_when_one_more_than_its_number_has_not_improved() -> None:
@@ -82,19 +121,19 @@ def test_running_out_of_candidates_ends_the_search_too() -> None:
 
 def test_a_single_candidate_is_measured_once() -> None:
     assert patience(0, {4: 2.0}) == ([4], "all 1 candidates were measured within patience 0")
-    assert search(Exhaustive(candidates=(4,)), {4: None}) == ([4], "all 1 candidates were measured")
+    assert search(exhaustive(4), {4: None}) == ([4], "all 1 candidates were measured")
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", ["patience", "exhaustive"])
 def test_a_new_strategy_that_is_shown_what_was_observed_goes_on_where_the_search_was(name: str) -> None:
     costs: Costs = {0: 9.0, 1: 5.0, 2: None, 3: 6.0, 4: 1.0}
     rules = search_rules(tuple(costs), strategy=name, maximum_patience=1)
-    order, reason = search(make(rules), costs)
+    order, reason = search(made(rules), costs)
     for count in range(len(order)):
-        decision = make(rules).decide([Observation(candidate, costs[candidate]) for candidate in order[:count]])
+        decision = made(rules).decide([seen(candidate, costs[candidate]) for candidate in order[:count]])
         assert isinstance(decision, Measure)
-        assert decision.candidates[0] == order[count]
-    assert make(rules).decide([Observation(n, costs[n]) for n in order]) == Stop(reason)
+        assert decision.candidates[0].num_workers == order[count]
+    assert made(rules).decide([seen(n, costs[n]) for n in order]) == Stop(reason=reason)
 
 
 def sequential(maximum_patience: int, costs: Costs) -> list[int]:
@@ -120,27 +159,29 @@ def test_asking_for_several_candidates_at_once_tries_none_that_one_after_the_oth
 
 
 def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best() -> None:
-    strategy = Patience(candidates=tuple(range(10)), maximum_patience=2)
-    assert strategy.decide([]) == Measure((0, 1, 2))
-    observed = [Observation(0, 5.0), Observation(1, 3.0), Observation(2, 4.0)]
-    assert strategy.decide(observed) == Measure((3, 4), beside=(1,))
+    strategy = patient(range(10), 2)
+    assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
+    observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
+    assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
 
 
 def test_what_was_observed_out_of_order_counts_when_its_turn_comes() -> None:
-    strategy = Patience(candidates=tuple(range(10)), maximum_patience=1)
-    reference = Observation(8, 1.0)
-    assert strategy.decide([reference]) == Measure((0, 1))
-    assert isinstance(strategy.decide([Observation(0, 5.0), Observation(1, 6.0), Observation(2, 7.0), reference]), Stop)
-    near = Observation(1, 1.0)
-    assert strategy.decide([near]) == Measure((0,))
+    strategy = patient(range(10), 1)
+    reference = seen(8, 1.0)
+    assert strategy.decide([reference]) == Measure(candidates=settings(0, 1))
+    assert isinstance(strategy.decide([seen(0, 5.0), seen(1, 6.0), seen(2, 7.0), reference]), Stop)
+    near = seen(1, 1.0)
+    assert strategy.decide([near]) == Measure(candidates=settings(0))
 
 
 def test_rules_are_handed_to_the_strategy_that_they_name() -> None:
-    assert make(search_rules((0, 3), strategy="exhaustive")) == Exhaustive(candidates=(0, 3))
+    assert made(search_rules((0, 3), strategy="exhaustive")) == exhaustive(0, 3)
     rules = search_rules((0, 3), strategy="patience", maximum_patience=2)
-    assert make(rules) == Patience(candidates=(0, 3), maximum_patience=2)
+    assert made(rules) == patient((0, 3), 2)
 
 
 def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ConfigurationError, match=r"^search\.strategy=magic: allowed are exhaustive, patience$"):
-        make(search_rules(strategy="magic"))
+    with pytest.raises(
+        ConfigurationError, match=r"^search\.strategy=magic: allowed are adaptive, patience, exhaustive$"
+    ):
+        made(search_rules(strategy="magic"))

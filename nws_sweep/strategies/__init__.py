@@ -7,24 +7,65 @@ a search that was interrupted goes on by showing the strategy what was observed.
 from __future__ import annotations
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import SearchRules
-from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, Strategy
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.strategies.adaptive import Adaptive
+from nws_sweep.strategies.also import ALSO, Also
+from nws_sweep.strategies.base import Decision, Measure, Observation, Race, Stop, Strategy, with_workers
 from nws_sweep.strategies.exhaustive import Exhaustive
 from nws_sweep.strategies.patience import Patience
 
-__all__ = ["STRATEGIES", "Decision", "Exhaustive", "Measure", "Observation", "Patience", "Stop", "Strategy", "make"]
+__all__ = [
+    "ALSO", "STRATEGIES", "Adaptive", "Also", "Decision", "Exhaustive", "Measure", "Observation", "Patience", "Race",
+    "Stop", "Strategy", "make", "with_workers",
+]  # fmt: skip
 
-STRATEGIES = ("exhaustive", "patience")
+STRATEGIES = ("adaptive", "patience", "exhaustive")
 
 
-def make(rules: SearchRules) -> Strategy:
+def make(
+    rules: SearchRules, base: LoaderSettings, measure: MeasureRules, cores: float = 1.0, guess: int | None = None
+) -> Strategy:
     """The strategy that the rules name.
+
+    Args:
+        rules: What to search.
+        base: The DataLoader's settings beside num_workers.
+        measure: How precisely to measure.
+        cores: CPUs that a candidate may use.
+        guess: A value of num_workers that may be the best, from elsewhere; None for none.
 
     Raises:
         ConfigurationError: If there is no strategy of that name.
     """
+    workers = _of_workers(rules, base, measure, cores, guess)
+    if not rules.also:
+        return workers
+    return Also(
+        workers=workers,
+        names=rules.also,
+        base=base,
+        tolerance=rules.tolerance,
+        precision=measure.precision,
+        window_s=measure.window_s,
+        cores=cores,
+    )
+
+
+def _of_workers(
+    rules: SearchRules, base: LoaderSettings, measure: MeasureRules, cores: float, guess: int | None
+) -> Strategy:
     if rules.strategy == "exhaustive":
-        return Exhaustive(candidates=rules.candidates)
+        return Exhaustive(
+            candidates=rules.candidates, base=base, tolerance=rules.tolerance, precision=measure.precision
+        )
     if rules.strategy == "patience":
-        return Patience(candidates=rules.candidates, maximum_patience=rules.maximum_patience)
+        return Patience(
+            candidates=rules.candidates,
+            maximum_patience=rules.maximum_patience,
+            base=base,
+            tolerance=rules.tolerance,
+            precision=measure.precision,
+        )
+    if rules.strategy == "adaptive":
+        return Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess)
     raise ConfigurationError(f"search.strategy={rules.strategy}: allowed are {', '.join(STRATEGIES)}")

@@ -2,45 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from nws_sweep.records import LoaderSettings, Verdict
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one candidate cost.
+    """What is known of one candidate.
 
     Attributes:
-        num_workers: The candidate.
-        cost_s: The objective, smaller is better, s; None if the candidate could not be measured.
+        settings: The candidate, canonical.
+        cost_s: The objective, smaller is better, s; None if it was not, or could not be, measured.
+        by_round: What it would cost at the pace of a single round, s, by the number of the round.
+        batch_s: Seconds per batch.
+        startup_s: From the start of an epoch to its first batch, s.
+        cpu_s: CPU seconds per batch.
+        consume_s: Seconds per batch in the consumer.
+        batches: Batches of an epoch; None if unknown.
+        spent_s: What measuring it has taken so far, s.
+        open: Whether it can be measured further.
     """
 
-    num_workers: int
-    cost_s: float | None
+    settings: LoaderSettings
+    cost_s: float | None = None
+    by_round: Mapping[int, float] = field(default_factory=dict)
+    batch_s: float | None = None
+    startup_s: float | None = None
+    cpu_s: float | None = None
+    consume_s: float | None = None
+    batches: int | None = None
+    spent_s: float = 0.0
+    open: bool = False
+
+    @property
+    def num_workers(self) -> int:
+        """The candidate's number of workers."""
+        return self.settings.num_workers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Decision: measure these candidates next, in turn, so that drift of the machine meets all of them alike.
+    """Decision: measure these candidates until each has enough, in turn, so that drift of the machine meets them alike.
 
     Attributes:
         candidates: Those without an observation yet, at least one.
         beside: Candidates with an observation that are measured on beside them, for the comparison.
     """
 
-    candidates: tuple[int, ...]
-    beside: tuple[int, ...] = ()
+    candidates: tuple[LoaderSettings, ...]
+    beside: tuple[LoaderSettings, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """Decision: one short turn of each of these, then ask again.
+
+    Attributes:
+        candidates: Who takes part, at least one; those that were not measured yet are started.
+        dropped: Candidates that are out of the race for good.
+        window_s: Length of a window at least, s.
+    """
+
+    candidates: tuple[LoaderSettings, ...]
+    dropped: tuple[LoaderSettings, ...] = ()
+    window_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Decision: the search is over, and why, in words."""
 
     reason: str
 
 
-Decision = Measure | Stop
+Decision = Measure | Race | Stop
 
 
 class Strategy(Protocol):
@@ -50,8 +88,17 @@ class Strategy(Protocol):
         """The next candidates to measure, or the reason to stop."""
         ...
 
+    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
+        """Which candidate is the best, as far as is known; None if none could be measured."""
+        ...
 
-def unmeasured(candidates: Sequence[int], observations: Sequence[Observation]) -> tuple[int, ...]:
+
+def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
+    """The candidate of that many workers."""
+    return replace(base, num_workers=num_workers).canonical()
+
+
+def unmeasured(candidates: Sequence[LoaderSettings], observations: Sequence[Observation]) -> tuple[LoaderSettings, ...]:
     """The candidates without an observation, in their order."""
-    measured = {observation.num_workers for observation in observations}
+    measured = {observation.settings for observation in observations}
     return tuple(candidate for candidate in candidates if candidate not in measured)

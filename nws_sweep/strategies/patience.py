@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nws_sweep.strategies.base import Decision, Measure, Observation, Stop
+from nws_sweep.records import LoaderSettings, Verdict
+from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, with_workers
+from nws_sweep.strategies.contest import verdict_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +26,16 @@ class Patience:
     Attributes:
         candidates: Values of num_workers, ascending.
         maximum_patience: Candidates without improvement to bear, at least 0.
+        base: The settings beside it.
+        tolerance: A candidate this much slower than the fastest is as good, if it is cheaper.
+        precision: What may be gained beyond that by no more than this does not matter.
     """
 
     candidates: tuple[int, ...]
     maximum_patience: int
+    base: LoaderSettings
+    tolerance: float
+    precision: float
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next candidates, unless patience is exceeded or none is left."""
@@ -35,7 +43,7 @@ class Patience:
         best, best_s, without_improvement = None, math.inf, 0
         for candidate in self.candidates:
             if without_improvement > self.maximum_patience:
-                return Stop(self._out_of_patience(best, without_improvement))
+                return Stop(reason=self._out_of_patience(best, without_improvement))
             if candidate not in costs:
                 return self._measure(candidate, costs, best, without_improvement)
             cost_s = costs[candidate]
@@ -44,8 +52,14 @@ class Patience:
             else:
                 without_improvement += 1
         if without_improvement > self.maximum_patience:
-            return Stop(self._out_of_patience(best, without_improvement))
-        return Stop(f"all {len(self.candidates)} candidates were measured within patience {self.maximum_patience}")
+            return Stop(reason=self._out_of_patience(best, without_improvement))
+        return Stop(
+            reason=f"all {len(self.candidates)} candidates were measured within patience {self.maximum_patience}"
+        )
+
+    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
+        """The verdict on all that were measured."""
+        return verdict_of(observations, self.tolerance, self.precision)
 
     def _measure(
         self, first: int, costs: Mapping[int, float | None], best: int | None, without_improvement: int
@@ -54,8 +68,8 @@ class Patience:
         start = self.candidates.index(first)
         certain = self.candidates[start : start + self.maximum_patience + 1 - without_improvement]
         return Measure(
-            candidates=tuple(candidate for candidate in certain if candidate not in costs),
-            beside=() if best is None else (best,),
+            candidates=tuple(with_workers(self.base, n) for n in certain if n not in costs),
+            beside=() if best is None else (with_workers(self.base, best),),
         )
 
     def _out_of_patience(self, best: int | None, without_improvement: int) -> str:

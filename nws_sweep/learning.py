@@ -1,0 +1,64 @@
+"""What the configurations of a grid learn from each other: a first guess, and trials that would be the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+
+from nws_sweep.records import Configuration, SearchResult, Trial, TrialState
+
+
+def first_guess(configuration: Configuration, earlier: Iterable[SearchResult]) -> int | None:
+    """The best number of workers of the most similar configuration of the same dataset; None if there is none.
+
+    Args:
+        configuration: What is about to be searched.
+        earlier: Results of the same machine.
+    """
+    similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
+    if not similar:
+        return None
+    nearest = max(similar, key=lambda r: _equal_settings(r.configuration, configuration))  # the first of equal ones
+    return nearest.verdict.recommended.num_workers if nearest.verdict else None
+
+
+def same_search(configuration: Configuration, earlier: Iterable[SearchResult]) -> SearchResult | None:
+    """A complete result of a search that differs in nothing but its name; None if there is none."""
+    plain = replace(configuration, columns={})
+    return next((r for r in earlier if r.complete and replace(r.configuration, columns={}) == plain), None)
+
+
+def same_trials(configuration: Configuration, earlier: Iterable[SearchResult]) -> tuple[Trial, ...]:
+    """Trials that would be measured once more: num_workers=0 under another prefetch_factor, say.
+
+    Each has a note that says where it was measured.
+    """
+    found: dict[int, Trial] = {}
+    for result in earlier:
+        if not _measures_the_same(result.configuration, configuration):
+            continue
+        where = result.configuration.label_of(result.configuration.columns)
+        for trial in result.trials:
+            wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
+            usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
+            if usable and trial.num_workers in configuration.search.candidates:
+                found.setdefault(trial.num_workers, replace(trial, notes=(*trial.notes, f"measured once, as {where}")))
+    return tuple(found.values())
+
+
+def _loads_the_same(one: Configuration, other: Configuration) -> bool:
+    return (one.dataset, one.consumer, one.collate_fn) == (other.dataset, other.consumer, other.collate_fn)
+
+
+def _measures_the_same(one: Configuration, other: Configuration) -> bool:
+    return _loads_the_same(one, other) and (one.measure, one.seed) == (other.measure, other.seed)
+
+
+def _equal_settings(one: Configuration, other: Configuration) -> int:
+    mine, theirs = asdict(one.loader), asdict(other.loader)
+    return sum(mine[name] == theirs[name] for name in mine)
+
+
+def without_bursts(results: Sequence[SearchResult]) -> list[SearchResult]:
+    """The results without their single batches, to be kept in memory."""
+    return [replace(r, trials=tuple(replace(trial, bursts=()) for trial in r.trials)) for r in results]

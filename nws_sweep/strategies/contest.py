@@ -1,0 +1,195 @@
+"""Compares candidates that were measured in the same rounds. Pure.
+
+The machine drifts from round to round and takes all candidates with it, so two of them are compared by the ratio of
+their times round by round. Their spread is pooled over all pairs, with a weak prior: with two rounds each, five
+candidates know more about the noise than any one of them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nws_sweep.records import LoaderSettings, Verdict
+from nws_sweep.stats import student_t_975
+from nws_sweep.strategies.base import Observation
+
+# Before anything is known of the noise: the standard deviation of the logarithm of two windows' ratio, and how many
+# ratios that assumption is worth.
+_PRIOR_SPREAD, _PRIOR_WEIGHT = 0.035, 2
+# Whoever looks after each round, and stops when it suits, needs wider intervals.
+_SEQUENTIAL = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """How much slower one candidate is than another: the logarithm of the ratio of their costs, with 95 % to each side.
+
+    Attributes:
+        value: The estimate; below 0 if it is faster.
+        half_width: Half the width of the interval.
+        n: Rounds behind it.
+    """
+
+    value: float
+    half_width: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.value - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.value + self.half_width
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All candidates that could be measured.
+
+    Attributes:
+        observations: Those with a cost, at least one.
+        tolerance: A candidate this much slower than the fastest is as good, if it is cheaper.
+        precision: What may be gained beyond the tolerance by no more than this is too little to matter.
+    """
+
+    observations: tuple[Observation, ...]
+    tolerance: float
+    precision: float
+
+    @property
+    def margin(self) -> float:
+        """The tolerance on the log scale."""
+        return math.log1p(self.tolerance)
+
+    @cached_property
+    def fastest(self) -> Observation:
+        """The one with the least cost; where others met the same rounds, these decide."""
+        leader = min(self.observations, key=lambda o: (_cost_s(o), cheapness(o.settings)))
+        return min(self.observations, key=lambda o: (self._quick_gap(o, leader), cheapness(o.settings)))
+
+    @cached_property
+    def recommended(self) -> Observation:
+        """The cheapest that is not slower than the fastest by more than the tolerance."""
+        good = [o for o in self.observations if self._quick_gap(o, self.fastest) <= self.margin]
+        return min(good, key=lambda o: cheapness(o.settings))
+
+    def gap(self, one: Observation, other: Observation) -> Gap:
+        """By how much ``one`` is slower than ``other``."""
+        if one.settings == other.settings:
+            return Gap(value=0.0, half_width=0.0, n=len(one.by_round))
+        ratios = log_ratios(one, other)
+        spread, degrees = self._noise
+        width = _SEQUENTIAL * student_t_975(degrees) * spread
+        if ratios:
+            return Gap(value=statistics.fmean(ratios), half_width=width / math.sqrt(len(ratios)), n=len(ratios))
+        # Never in the same round, so drift comes on top: twice the variance of a pair's.
+        shares = [1 / max(1, len(o.by_round)) for o in (one, other)]
+        return Gap(value=math.log(_cost_s(one) / _cost_s(other)), half_width=width * math.sqrt(sum(shares)), n=0)
+
+    def _quick_gap(self, one: Observation, other: Observation) -> float:
+        ratios = log_ratios(one, other)
+        return statistics.fmean(ratios) if ratios else math.log(_cost_s(one) / _cost_s(other))
+
+    @cached_property
+    def _noise(self) -> tuple[float, int]:
+        """Standard deviation of a ratio's logarithm, and its degrees of freedom."""
+        squares, degrees = 0.0, 0
+        for observation in self.observations:
+            ratios = log_ratios(observation, self.fastest)
+            if observation.settings != self.fastest.settings and len(ratios) > 1:
+                squares += sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
+                degrees += len(ratios) - 1
+        if degrees > 1 and squares / degrees > _PRIOR_SPREAD**2:  # noise beyond the prior is not talked down
+            return math.sqrt(squares / degrees), degrees
+        squares += _PRIOR_WEIGHT * _PRIOR_SPREAD**2
+        return math.sqrt(squares / (degrees + _PRIOR_WEIGHT)), degrees + _PRIOR_WEIGHT
+
+    def is_out(self, one: Observation) -> bool:
+        """Whether it is certain that it is not the one to recommend."""
+        if one.settings == self.recommended.settings:
+            return False
+        return self.doubt(one).low > (self.margin if self._is_cheap(one) else -self.margin)
+
+    def matters_little(self, one: Observation) -> bool:
+        """Whether knowing more of it can gain next to nothing: less than precision beyond the tolerance.
+
+        A cheaper one that seems too slow would only save workers.
+        """
+        most = self.margin + math.log1p(self.precision)
+        if one.settings == self.recommended.settings:
+            return self.gap(one, self.fastest).high <= most
+        return self._is_cheap(one) or self.doubt(one).low >= -most
+
+    def rival(self, one: Observation) -> Observation:
+        """Whom it must be compared with to tell whether it is the one to recommend."""
+        return self.fastest if self._is_cheap(one) else self.recommended
+
+    def doubt(self, one: Observation) -> Gap:
+        """The gap whose interval leaves it open whether it is the one to recommend."""
+        return self.gap(one, self.rival(one))
+
+    def _is_cheap(self, one: Observation) -> bool:
+        """Whether it is the recommended one, or cheaper."""
+        return cheapness(one.settings) <= cheapness(self.recommended.settings)
+
+    def verdict(self) -> Verdict:
+        """What is known now."""
+        unclear = [o for o in self.observations if not self.is_out(o) and not self.matters_little(o)]
+        tied = tuple(o.settings for o in unclear if o.settings != self.recommended.settings)
+        if unclear and not tied:  # it may be slower than the fastest by more than the tolerance
+            tied = (self.fastest.settings,)
+        return Verdict(
+            recommended=self.recommended.settings,
+            fastest=self.fastest.settings,
+            tied=tied,
+            settle_s=max((self._settle_s(o) for o in unclear), default=None),
+        )
+
+    def _settle_s(self, one: Observation) -> float:
+        """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
+        gap = self.doubt(one)
+        most = self.margin + math.log1p(self.precision)
+        distance = abs(gap.value - (most if self._is_cheap(one) else -most))
+        rounds = max(1, gap.n)
+        wanted = rounds * min(_MOST_LONGER, (gap.half_width / distance) ** 2 if distance else _MOST_LONGER)
+        round_s = sum(o.spent_s / max(1, len(o.by_round)) for o in (one, self.recommended))
+        return max(1.0, wanted - rounds) * round_s
+
+
+# Nobody waits longer than that for an answer which cannot matter.
+_MOST_LONGER = 1000.0
+
+
+def log_ratios(one: Observation, other: Observation) -> list[float]:
+    """The logarithms of the ratios of their costs in the rounds that both took part in."""
+    return [math.log(one.by_round[r] / other.by_round[r]) for r in sorted(set(one.by_round) & set(other.by_round))]
+
+
+def cheapness(settings: LoaderSettings) -> tuple[int, int]:
+    """Fewest workers first, then what the queue holds."""
+    return settings.num_workers, settings.queued_batches
+
+
+def _cost_s(observation: Observation) -> float:
+    if observation.cost_s is None:
+        raise ValueError("a candidate without a cost cannot be compared")
+    return observation.cost_s
+
+
+def verdict_of(observations: Sequence[Observation], tolerance: float, precision: float) -> Verdict | None:
+    """The verdict on those that could be measured; None if none could."""
+    contest = contest_of(observations, tolerance, precision)
+    return contest.verdict() if contest else None
+
+
+def contest_of(observations: Sequence[Observation], tolerance: float, precision: float) -> Contest | None:
+    """The contest of those that could be measured; None if none could."""
+    measured = tuple(o for o in observations if o.cost_s is not None)
+    return Contest(measured, tolerance, precision) if measured else None

@@ -1,0 +1,75 @@
+"""Whole searches on simulated machines, and what an observer is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nws_sweep.records import Configuration, LoaderSettings, SearchResult, Trial
+from nws_sweep.runner import search
+from tests import factories
+from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
+
+
+class Recorder:
+    """Writes down what an observer is told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.results: list[SearchResult] = []
+
+    def turn_started(self, num_workers: int) -> None:
+        self.events.append(f"turn {num_workers}")
+
+    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+        assert trial in result.trials
+        self.events.append(f"done {trial.num_workers}")
+
+    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+        self.results.append(result_so_far())
+
+    def interrupted(self, result: SearchResult) -> None:
+        self.events.append("interrupted")
+        self.results.append(result)
+
+    def search_finished(self, result: SearchResult) -> None:
+        self.events.append("finished")
+
+    @property
+    def done(self) -> list[int]:
+        return [int(event.split()[1]) for event in self.events if event.startswith("done")]
+
+
+def machine_of(
+    make_s: Callable[[int], float] = lambda workers: 1.0 * max(1, workers / 4),
+    batches: int | None = 1000,
+    consume_s: float = 0.0,
+    start_s: float = 1.0,
+) -> FakeMachine:
+    """A dataset that sleeps: n workers are n times as fast up to 4, above that start-up eats the gain.
+
+    Args:
+        make_s: Seconds that a batch takes in a worker, by num_workers.
+        batches: Length of an epoch; None if the loader does not know it.
+        consume_s: Seconds of the consumer.
+        start_s: Seconds to start a worker.
+    """
+    clock = FakeClock()
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        workers = settings.num_workers
+        length = 1000 if batches is None else batches
+        return SimulatedLoader(clock, length, make_s(workers), workers, start_s=start_s * workers, batch_size=8)
+
+    return FakeMachine(make_loader, batches, clock, consume_s)
+
+
+def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchResult, Recorder]:
+    recorder = Recorder()
+    start = SearchResult(configuration=chosen, host=factories.HOST)
+    result = search(start, machine.surroundings(), recorder)
+    assert not machine.alive, "an arm is left"
+    return result, recorder
+
+
+def by_workers(result: SearchResult) -> dict[int, Trial]:
+    return {trial.num_workers: trial for trial in result.trials}

@@ -1,0 +1,93 @@
+"""The adaptive search on simulated machines: what it finds, and what that costs, over many searches."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from tests.simulated_search import Outcome, Truth, run
+
+CANDIDATES = tuple(range(65))
+SEEDS = range(40)
+
+
+def waiting(knee: int, loading_s: float = 0.32) -> Truth:
+    """A dataset that waits, and a consumer that the knee's number of workers keeps busy."""
+    consume_s = loading_s / knee
+    return Truth(
+        batch_s=lambda n: max(loading_s / n, consume_s) if n else loading_s + consume_s,
+        cpu_s=0.002,
+        consume_s=consume_s,
+    )
+
+
+def computing(cores: int, loading_s: float = 0.04) -> Truth:
+    """A dataset that computes, with 10 % on top where batches move between processes."""
+    return Truth(
+        batch_s=lambda n: loading_s / min(n, cores) * 1.1 if n else loading_s,
+        cpu_s=loading_s,
+        cores=cores,
+    )
+
+
+def peaked(best: int) -> Truth:
+    """Workers that get into each other's way beyond the best number."""
+    loading_s = 0.2
+
+    def batch_s(n: int) -> float:
+        return loading_s / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best))
+
+    return Truth(batch_s=batch_s, cpu_s=0.01)
+
+
+def two_humps() -> Truth:
+    """Better and better up to 4, worse at 8, best at 16."""
+    places = {0: 1.0, 1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
+
+    def batch_s(n: int) -> float:
+        below = max(place for place in places if place <= n)
+        above = min((place for place in places if place >= n), default=16)
+        share = (n - below) / (above - below) if above > below else 0.0
+        return 0.1 * (places[below] * (1 - share) + places[above] * share)
+
+    return Truth(batch_s=batch_s, cpu_s=0.004)
+
+
+TRUTHS: dict[str, Truth] = {
+    "knee at 1": waiting(1),
+    "knee at 2": waiting(2),
+    "knee at 4": waiting(4),
+    "knee at 16": waiting(16),
+    "knee at 48": waiting(48),
+    "CPUs 2": computing(2),
+    "CPUs 16": computing(16),
+    "in memory": Truth(batch_s=lambda n: 0.002 if n == 0 else 0.004, cpu_s=0.002),
+    "flat": Truth(batch_s=lambda n: 0.05, cpu_s=0.005),
+    "peak at 6": peaked(6),
+    "peak at 20": peaked(20),
+    "two humps": two_humps(),
+    "consumer": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, consume_s=0.1),
+    "crash": replace(waiting(8), crashes=(8,)),
+    "crashes above": replace(waiting(16), crashes=range(10, 65)),
+    "no length": replace(waiting(4), batches=None),
+    "short": replace(waiting(16), batches=20, startup_s=lambda n: 0.05 + 0.03 * n),
+}
+
+
+def searches(truth: Truth, noise: float) -> list[Outcome]:
+    return [run(truth, noise, seed) for seed in SEEDS]
+
+
+def regrets(truth: Truth, found: list[Outcome]) -> list[float]:
+    return sorted(outcome.regret(truth, CANDIDATES) for outcome in found)
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize(("noise", "median", "most"), [(0.0, 0.055, 0.055), (0.03, 0.031, 0.07), (0.1, 0.055, 0.25)])
+def test_what_it_recommends_is_close_to_the_best(name: str, noise: float, median: float, most: float) -> None:
+    truth = TRUTHS[name]
+    found = regrets(truth, searches(truth, noise))
+    assert statistics.median(found) <= median
+    assert found[int(0.95 * len(found))] <= most

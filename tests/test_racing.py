@@ -1,0 +1,228 @@
+"""The adaptive search with its rounds and arms, on simulated machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.errors import TrialError
+from nws_sweep.records import (
+    Burst,
+    BurstKind,
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    SearchResult,
+    SearchRules,
+    Trial,
+    TrialState,
+)
+from nws_sweep.runner import search
+from tests import factories
+from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
+from tests.searching import Recorder, by_workers, machine_of, run_search
+
+
+def configuration(also: tuple[str, ...] = (), time_budget_s: float | None = None, **measure: object) -> Configuration:
+    return factories.configuration(
+        loader=LoaderSettings(batch_size=8, prefetch_factor=2),
+        measure=MeasureRules(**measure),  # type: ignore[arg-type]
+        search=SearchRules(strategy="adaptive", candidates=tuple(range(33)), also=also, time_budget_s=time_budget_s),
+    )
+
+
+def sleeping(batch_s: float = 0.32, consume_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
+    """A dataset that waits, and a consumer that eight workers keep busy."""
+    return machine_of(lambda workers: batch_s, batches, consume_s, start_s=0.01)
+
+
+def recommended(result: SearchResult) -> LoaderSettings:
+    assert result.verdict is not None
+    return result.verdict.recommended
+
+
+def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
+    result, recorder = run_search(configuration(), sleeping())
+    assert recommended(result).num_workers == 8
+    assert result.stop_reason == (
+        "num_workers=8 is the fastest; nothing can be faster: it keeps the consumer busy all the time"
+    )
+    assert result.cost_s < 0.25 * 2000 * 0.04
+    assert len(result.trials) <= 4
+    assert sorted(recorder.done) == sorted(by_workers(result))
+    assert all(trial.finished for trial in result.trials)
+    assert result.complete
+
+
+def test_each_quantity_of_the_recommended_trial_has_its_interval() -> None:
+    result, _ = run_search(configuration(), sleeping())
+    measurement = by_workers(result)[8].measurement
+    assert measurement is not None
+    assert measurement.batch_s is not None
+    assert measurement.batch_s.value == pytest.approx(0.04, rel=0.01)
+    assert measurement.batch_s.low is not None
+    assert measurement.batch_s.n >= 3
+
+
+def test_whoever_is_out_of_the_race_is_ended_at_once_and_its_row_says_so() -> None:
+    machine = sleeping()
+    result, _ = run_search(configuration(), machine)
+    zero = by_workers(result)[0]
+    assert zero.state is TrialState.OK
+    assert zero.notes[-1] == "out of the race after 1 rounds"
+    assert machine.turns.count(0) == 1
+
+
+def test_the_cost_adds_up_to_the_whole_search() -> None:
+    machine = sleeping()
+    result, _ = run_search(configuration(), machine)
+    cost = result.cost
+    assert cost is not None
+    parts = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s)
+    assert sum(parts) == pytest.approx(result.cost_s) == pytest.approx(machine.clock.now)
+    assert min(parts[:4]) > 0
+    assert cost.other_s == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("budget_s", [1.0, 2.0, 3.0])
+def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(budget_s: float) -> None:
+    machine = sleeping()
+    result, _ = run_search(configuration(time_budget_s=budget_s), machine)
+    assert result.verdict is not None
+    assert result.verdict.provisional
+    assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
+    bursts = [burst.elapsed_s for trial in result.trials for burst in trial.bursts]
+    assert budget_s <= machine.clock.now <= budget_s + max(bursts) + 0.5
+    assert result.complete
+    assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+def test_a_budget_that_ends_before_anything_was_measured_gives_no_answer() -> None:
+    result, _ = run_search(configuration(time_budget_s=1e-6), sleeping())
+    assert result.verdict is None
+    assert [trial.objective_s for trial in result.trials] == [None]
+    assert result.complete
+
+
+def test_any_strategy_keeps_to_the_time_budget() -> None:
+    chosen = configuration(time_budget_s=20.0)
+    machine = sleeping()
+    result, _ = run_search(replace(chosen, search=replace(chosen.search, strategy="exhaustive")), machine)
+    assert machine.clock.now < 22.0
+    assert result.verdict is not None
+    assert result.verdict.provisional
+
+
+def test_a_crash_of_the_predicted_best_is_a_row_and_the_search_finds_another() -> None:
+    machine = sleeping()
+    machine.failures = {8: TrialError("boom")}
+    result, _ = run_search(configuration(), machine)
+    assert by_workers(result)[8].state is TrialState.FAILED
+    assert recommended(result).num_workers in (7, 9, 10, 12, 16)
+
+
+def test_when_everything_crashes_patience_ends_the_search() -> None:
+    machine = sleeping()
+    machine.failures = {n: TrialError("boom") for n in range(33)}
+    result, _ = run_search(configuration(), machine)
+    assert result.verdict is None
+    assert result.stop_reason == "4 candidates could not be measured"
+
+
+def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
+    start = SearchResult(configuration=configuration(), host=factories.HOST)
+    machine = sleeping()
+    result = search(start, machine.surroundings(), Recorder(), guess=3)
+    assert 3 in by_workers(result)
+    assert recommended(result).num_workers == 8
+
+
+def test_a_known_trial_takes_the_place_of_the_profile() -> None:
+    whole, _ = run_search(configuration(), sleeping())
+    machine = sleeping()
+    start = replace(whole, trials=(by_workers(whole)[0],), verdict=None, stop_reason="", cost=None, cost_s=0.0)
+    result = search(start, machine.surroundings(), Recorder())
+    assert 0 not in {settings.num_workers for settings in machine.opened}
+    assert recommended(result).num_workers == 8
+
+
+def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
+    machine = sleeping()
+
+    def distort(burst: Burst) -> Burst:
+        for arm in machine.running:
+            arm.cpu_s += 1.0 * burst.batches if arm.settings.num_workers == 8 else 0.0  # two CPUs: at least 0.5 s
+        return burst
+
+    machine.distort = distort
+    result, _ = run_search(configuration(), machine)
+    assert by_workers(result)[8].state is TrialState.MISMEASURED
+    assert recommended(result).num_workers != 8
+
+
+def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
+    result, _ = run_search(configuration(), sleeping(batches=6))
+    assert result.complete
+    kinds = {burst.kind for trial in result.trials for burst in trial.bursts}
+    assert BurstKind.EPOCH in kinds
+
+
+def test_with_interleave_of_one_only_one_is_alive_and_the_knee_is_found_all_the_same() -> None:
+    machine = sleeping()
+    result, _ = run_search(configuration(interleave=1), machine)
+    assert machine.most_alive == 1
+    assert recommended(result).num_workers == 8
+
+
+# Other settings.
+
+
+def quicker(better: Callable[[LoaderSettings], bool], factor: float = 0.7) -> FakeMachine:
+    """A machine on which candidates with a certain setting load faster; four workers are the knee."""
+    clock = FakeClock()
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        loading_s = 0.16 * (factor if settings.num_workers and better(settings) else 1.0)
+        return SimulatedLoader(clock, 2000, loading_s, settings.num_workers, start_s=0.01, batch_size=8)
+
+    machine = FakeMachine(make_loader, 2000, clock, 0.0)
+    machine.cpu_s, machine.cores = 0.16, 4.0
+    return machine
+
+
+def also(*names: str, machine: FakeMachine) -> tuple[SearchResult, dict[LoaderSettings, Trial]]:
+    result, _ = run_search(configuration(also=names), machine)
+    return result, {trial.settings: trial for trial in result.trials}
+
+
+def test_another_setting_is_kept_if_it_is_faster_beyond_noise() -> None:
+    machine = quicker(lambda settings: settings.pin_memory)
+    machine.cpu_s = 0.0
+    result, trials = also("pin_memory", machine=machine)
+    assert recommended(result).pin_memory
+    assert "pin_memory=True is" in result.stop_reason
+    assert len([settings for settings in trials if settings.pin_memory]) == 1
+
+
+def test_a_setting_without_effect_stays_as_it_was() -> None:
+    result, _ = also("pin_memory", "prefetch_factor", machine=quicker(lambda settings: False))
+    assert not recommended(result).pin_memory
+    assert recommended(result).prefetch_factor == 2
+    assert "no other pin_memory is faster beyond noise; no other prefetch_factor" in result.stop_reason
+
+
+def test_settings_are_searched_one_after_the_other_each_beside_the_best_so_far() -> None:
+    machine = quicker(lambda settings: settings.pin_memory or settings.prefetch_factor == 4)
+    machine.cpu_s = 0.0
+    result, trials = also("pin_memory", "prefetch_factor", machine=machine)
+    assert recommended(result).pin_memory
+    assert all(settings.pin_memory for settings in trials if settings.prefetch_factor == 4)
+
+
+def test_without_workers_there_is_nothing_to_prefetch() -> None:
+    machine = machine_of(lambda workers: 0.002 if workers == 0 else 0.2, 20000, start_s=0.01)
+    result, trials = also("prefetch_factor", "persistent_workers", machine=machine)
+    assert recommended(result).num_workers == 0
+    assert all(settings.prefetch_factor in (None, 2) for settings in trials)
