@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import shlex
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bare, ours, pace
+from benchmarks import bare, ours, pace, stage
 from benchmarks.catalogue import PREFETCH_FACTOR, WORKLOADS, Workload
 from benchmarks.comparison import rows_of, verdicts
 from benchmarks.figures import BARE_AFTER, BARE_BEFORE, Figure, Journal
 from benchmarks.page import Origin, page
-from nws_sweep import host, hostlock, processes
-
-_LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # conf/paths has the same
-_PRELOAD = (
-    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.arm_process", "benchmarks.bare",
-    "benchmarks.workloads", "nws_sweep.consumers",
-)  # fmt: skip
+from benchmarks.stage import say
+from nws_sweep import host, hostlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +62,7 @@ def run(options: Options) -> None:
     """
     machine = host.describe()
     journal = Journal(options.journal, _made_with(options, asdict(machine)), resume=options.resume)
-    _start_fork_server()
+    stage.start_fork_server()
     for number in range(1, options.rounds + 1):
         for workload in options.workloads:
             if not journal.has(workload.name, number):
@@ -88,8 +80,8 @@ def run(options: Options) -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(page(rows, options.workloads, origin), "utf-8")
     for verdict in verdicts(rows):
-        _say(verdict)
-    _say(f"written to {options.output}")
+        say(verdict)
+    say(f"written to {options.output}")
 
 
 def _made_with(options: Options, machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,19 +90,13 @@ def _made_with(options: Options, machine: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "threads": threads, "host": dict(machine)}
 
 
-def _start_fork_server() -> None:
-    """One server for both sides: their processes begin alike."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload(list(_PRELOAD))
-    processes.start_fork_server()
-
-
 def _measure(workload: Workload, number: int, options: Options, journal: Journal) -> None:
     """One round of one workload, nothing of nws_sweep beside it on this machine."""
     label = f"round {number}/{options.rounds} {workload.name}"
-    with hostlock.held(_LOCK_FILE, "the benchmark", _say):
+    with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
         journal.add(_bare(workload, number, BARE_BEFORE, options))
         log_path = options.journal.with_name(f"{workload.name}.log")
-        found = ours.measure(workload, options.workers, number, log_path, lambda line: _say(f"{label} ours: {line}"))
+        found = ours.measure(workload, options.workers, number, log_path, lambda line: say(f"{label} ours: {line}"))
         journal.add(found)
         journal.add(_bare(workload, number, BARE_AFTER, options))
 
@@ -119,7 +105,7 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
     order = random.Random(f"{workload.name}-{number}-{kind}").sample(options.workers, len(options.workers))
     figures = [_bare_figure(workload, number, kind, workers, options.least_s) for workers in order]
     told = ", ".join(f"{f.workers}: {1000 * (f.batch_s or 0):.2f}" for f in sorted(figures, key=lambda f: f.workers))
-    _say(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {told}")
+    say(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {told}")
     return figures
 
 
@@ -149,7 +135,3 @@ def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least
         epoch_s=pace.mean_epoch_s(counted),
         detail=detail,
     )
-
-
-def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)

@@ -23,6 +23,8 @@ class Workload:
         batches: Batches per epoch.
         arguments: Further arguments of the dataset.
         consume_s: Seconds that the consumer sleeps for each batch; 0 to do nothing.
+        samples: Samples per epoch, if the last batch is shorter than the others; None if it isn't.
+        long: Whether an epoch is too long for methods that need whole ones.
     """
 
     name: str
@@ -32,11 +34,13 @@ class Workload:
     batches: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
     consume_s: float = 0.0
+    samples: int | None = None
+    long: bool = False
 
     @property
     def dataset(self) -> dict[str, Any]:
         """The dataset as Hydra instantiates it."""
-        samples = self.batches * self.batch_size
+        samples = self.samples or self.batches * self.batch_size
         return {"_target_": f"benchmarks.workloads.{self.target}", "samples": samples, **self.arguments}
 
     @property
@@ -48,7 +52,7 @@ class Workload:
 
     def shortened(self) -> Workload:
         """The same with a shorter epoch, for a quick look."""
-        return replace(self, batches=self.batches // _QUICK)
+        return replace(self, batches=self.batches // _QUICK, samples=None)
 
 
 _CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
@@ -81,3 +85,30 @@ WORKLOADS = (
 )  # fmt: skip
 
 NAMES = tuple(workload.name for workload in WORKLOADS)
+
+SEARCH_WORKLOADS = (
+    *WORKLOADS,
+    Workload(
+        name="cifar", about="CIFAR-10 shape in memory, crop, flip and normalise, batch 256", target="Cifar",
+        batch_size=256, batches=196, samples=50_000,
+    ),
+    Workload(
+        name="short", about="2 ms of sleep a sample, batch 16, an epoch of 12 batches: starting workers counts",
+        target="Latency", batch_size=16, batches=12, arguments={"mean_s": 0.002},
+    ),
+    Workload(
+        name="fifty", about="0.1 ms of CPU a sample, batch 256, 50 thousand samples", target="Arithmetic",
+        batch_size=256, batches=196, arguments={"share": 0.1}, samples=50_000,
+    ),
+    Workload(
+        name="million", about="the same with 1.28 million samples", target="Arithmetic", batch_size=256, batches=5000,
+        arguments={"share": 0.1}, long=True,
+    ),
+    Workload(
+        name="remote", about="log-normal sleep, mean 30 ms a sample, spread 0.5, batch 16", target="Latency",
+        batch_size=16, batches=64, arguments={"mean_s": 0.030, "spread": 0.5},
+    ),
+)  # fmt: skip
+
+SEARCH_NAMES = tuple(workload.name for workload in SEARCH_WORKLOADS)
+QUICK_SEARCH_NAMES = ("memory", "cifar", "short")

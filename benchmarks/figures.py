@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks.lines import Lines
 
 BARE_BEFORE, OURS, BARE_AFTER = KINDS = ("bare_before", "ours", "bare_after")
 
@@ -52,31 +53,14 @@ class Journal:
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, Any], *, resume: bool) -> None:
-        self._path = path
-        self._made_with = dict(made_with)
-        self.figures: list[Figure] = []
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and resume:
-            self.figures = complete(self._read(), self._made_with["workers"])
-        elif path.exists():
-            path.replace(path.with_suffix(".previous.jsonl"))
-        self._write()
-
-    def _read(self) -> list[Figure]:
-        lines = [json.loads(line) for line in self._path.read_text("utf-8").splitlines() if line.endswith("}")]
-        if not lines or lines[0] != self._made_with:
-            raise ValueError(f"{self._path} was made with other settings or on another machine: leave out --resume")
-        return [Figure(**line) for line in lines[1:]]
-
-    def _write(self) -> None:
-        lines = [self._made_with, *(asdict(figure) for figure in self.figures)]
-        self._path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+        self._lines = Lines(path, made_with, resume=resume)
+        self.figures = complete((Figure(**line) for line in self._lines.kept), made_with["workers"])
+        self._lines.rewrite(asdict(figure) for figure in self.figures)
 
     def add(self, figures: Sequence[Figure]) -> None:
         """Appends figures to the file."""
         self.figures.extend(figures)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(asdict(figure))}\n" for figure in figures)
+        self._lines.add(asdict(figure) for figure in figures)
 
     def has(self, workload: str, number: int) -> bool:
         """Whether this round of this workload is there."""

@@ -1,4 +1,4 @@
-"""Our side of the comparison: a search by nws_sweep over all candidates, with the rules that it has by default."""
+"""Our side of the comparisons: searches by nws_sweep, measuring by the rules that it has by default."""
 
 from __future__ import annotations
 
@@ -38,23 +38,37 @@ def measure(
         log_path: File that what the arms print is appended to.
         say: Called with a line when a trial is finished.
     """
-    start = SearchResult(
-        configuration=_configuration(workload, workers, number),
-        host=host.describe(),
-        started_at=datetime.now().astimezone().isoformat(),
-    )
-    result = search(start, Surroundings(open_arm=_arm_factory(log_path)), _Teller(say))
+    rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(workers)))
+    result = find(workload, rules, number, log_path, say)
     return [_figure(workload, trial, number) for trial in result.trials]
 
 
-def _configuration(workload: Workload, workers: Sequence[int], seed: int) -> Configuration:
+def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say: Callable[[str], None]) -> SearchResult:
+    """Searches.
+
+    Args:
+        workload: What is loaded.
+        rules: How it is searched.
+        seed: Decides the order of the samples.
+        log_path: File that what the arms print is appended to.
+        say: Called with a line when a trial is finished.
+    """
+    start = SearchResult(
+        configuration=_configuration(workload, rules, seed),
+        host=host.describe(),
+        started_at=datetime.now().astimezone().isoformat(),
+    )
+    return search(start, Surroundings(open_arm=_arm_factory(log_path)), _Teller(say))
+
+
+def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
     return Configuration(
         columns={"dataset": workload.name},
         dataset=workload.dataset,
         consumer=workload.consumer,
         loader=LoaderSettings(batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=True),
         measure=MeasureRules(),
-        search=SearchRules(strategy="exhaustive", candidates=tuple(sorted(workers))),
+        search=rules,
         seed=seed,
     )
 

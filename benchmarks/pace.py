@@ -35,10 +35,47 @@ def steady_span(batches: int, workers: int, queue: int) -> tuple[int, int] | Non
         workers: Worker processes, 0 for none.
         queue: Batches that lie ready or are in the making at most.
     """
-    clump = max(1, workers)
-    first = -(-max(1, queue) // clump) * clump
+    clump, first = max(1, workers), first_steady(workers, queue)
     last = first + (batches - queue - first) // clump * clump
     return (first, last) if last > first else None
+
+
+def first_steady(workers: int, queue: int) -> int:
+    """The position from which on the queue has been consumed once, a multiple of the number of workers."""
+    clump = max(1, workers)
+    return -(-max(1, queue) // clump) * clump
+
+
+def may_stop(position: int, elapsed_s: float, workers: int, queue: int, limit_s: float) -> bool:
+    """Whether an epoch that has come to this position may be broken off: long enough, and in whole clumps of batches.
+
+    Args:
+        position: Batches consumed.
+        elapsed_s: When the last of them was, s since just before ``iter(loader)``.
+        workers: Worker processes.
+        queue: Batches that lie ready or are in the making at most.
+        limit_s: How long it has to last at least, s.
+    """
+    clump = max(1, workers)
+    steady = position - first_steady(workers, queue)
+    return elapsed_s >= limit_s and steady >= 2 * clump and steady % clump == 0
+
+
+def projected_epoch_s(epoch: Epoch, batches: int, workers: int, queue: int) -> float:
+    """Length of an epoch that was broken off, s: what was seen, and the rest at the steady pace.
+
+    Args:
+        epoch: What was seen; it may be the whole epoch, or was broken off as ``may_stop`` allows.
+        batches: Batches in the whole epoch.
+        workers: Worker processes.
+        queue: Batches that lie ready or are in the making at most.
+    """
+    seen, rest = len(epoch.consumed_s), batches - len(epoch.consumed_s)
+    if not rest:
+        return epoch.epoch_s
+    first = first_steady(workers, queue)
+    batch_s = (epoch.consumed_s[-1] - epoch.consumed_s[first - 1]) / (seen - first)
+    return epoch.epoch_s + batch_s * rest
 
 
 def enough(epochs: Sequence[Epoch], least_s: float) -> bool:

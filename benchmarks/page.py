@@ -37,7 +37,7 @@ class Origin:
         host: The machine.
         command: The command line that made the page.
         date: The day, ISO 8601.
-        rounds: Rounds.
+        rounds: Rounds, or repeats.
         threads: Threads that torch was given per process, as OMP_NUM_THREADS says.
     """
 
@@ -53,24 +53,26 @@ def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: Origin) -> 
     parts = [
         "# How far nws_sweep's figures are from a stopwatch's",
         _INTRODUCTION,
-        _origin(origin),
+        origin_line(origin, "round"),
         "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
         "## Figures\n\nMedian over the rounds (lowest to highest).\n\n" + table(rows),
-        "## Workloads\n\n" + "\n".join(_about(workload) for workload in workloads),
+        "## Workloads\n\n" + "\n".join(about(workload) for workload in workloads),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _origin(origin: Origin) -> str:
+def origin_line(origin: Origin, unit: str) -> str:
+    """One sentence; the unit is what it has several of."""
     host = origin.host
     return (
-        f"Made on {origin.date} by `{origin.command}`, {origin.rounds} round{'s' * (origin.rounds != 1)}, on "
+        f"Made on {origin.date} by `{origin.command}`, {origin.rounds} {unit}{'s' * (origin.rounds != 1)}, on "
         f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} cores, torch {host.torch}, Python "
         f"{host.python}, OMP_NUM_THREADS={origin.threads}."
     )
 
 
-def _about(workload: Workload) -> str:
+def about(workload: Workload) -> str:
+    """A line of a list."""
     return f"- {workload.name}: {workload.about}, {workload.batches} batches an epoch"
 
 

@@ -13,7 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep import config as schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.explain import explain
-from nws_sweep.records import Configuration, MeasureRules, varying_columns
+from nws_sweep.records import Configuration, varying_columns
+from nws_sweep.strategies import most_candidates
 
 # Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
 _TRIAL_OVERHEAD_S = 2.0
@@ -26,6 +27,7 @@ class Plan:
     Attributes:
         configurations: Points of the grid.
         candidates: The longest list of values of num_workers that a configuration may try.
+        tried: How many of them at most.
         at_most_s: Rough upper limit of the time, s; None where whole epochs are measured, whose length is not known.
         varying: The identifying columns that tell the configurations apart, or describe the only one.
         folder: Where the files will be.
@@ -34,6 +36,7 @@ class Plan:
 
     configurations: int
     candidates: tuple[int, ...]
+    tried: int
     at_most_s: float | None
     varying: tuple[str, ...]
     folder: str
@@ -137,16 +140,23 @@ def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfi
 def _plan(
     shown: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
 ) -> Plan:
-    candidates = max((point.search.candidates for point in shown), key=len)
-    trials_s = [_trial_s(point.measure) for point in shown]
-    known_s = [trial_s for trial_s in trials_s if trial_s is not None]
-    at_most_s = size * len(candidates) * max(known_s) if len(known_s) == len(trials_s) else None
+    searches_s = [_search_s(point) for point in shown]
+    known_s = [search_s for search_s in searches_s if search_s is not None]
     return Plan(
-        configurations=size, candidates=candidates, at_most_s=at_most_s, varying=varying, folder=folder, notes=notes
+        configurations=size,
+        candidates=max((point.search.candidates for point in shown), key=len),
+        tried=max(most_candidates(point.search) for point in shown),
+        at_most_s=size * max(known_s) if len(known_s) == len(searches_s) else None,
+        varying=varying,
+        folder=folder,
+        notes=notes,
     )
 
 
-def _trial_s(measure: MeasureRules) -> float | None:
-    if measure.mode == "epoch":
+def _search_s(point: Configuration) -> float | None:
+    """The longest that the search of a configuration may take, roughly; None where that cannot be told."""
+    if point.search.time_budget_s is not None:
+        return point.search.time_budget_s + _TRIAL_OVERHEAD_S
+    if point.measure.mode == "epoch":
         return None
-    return measure.max_seconds + _TRIAL_OVERHEAD_S
+    return most_candidates(point.search) * (point.measure.max_seconds + _TRIAL_OVERHEAD_S)

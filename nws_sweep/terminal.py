@@ -48,10 +48,11 @@ class View:
 
     def announce(self, plan: Plan) -> None:
         """Says what is about to be done."""
-        count, tried = plan.configurations, len(plan.candidates)
+        count, tried = plan.configurations, plan.tried
+        among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
         self._print(
-            f"{count} configuration{'s' if count != 1 else ''}, up to {tried} candidates each "
+            f"{count} configuration{'s' if count != 1 else ''}, up to {tried}{among} candidates each "
             f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
         )
         for note in plan.notes:

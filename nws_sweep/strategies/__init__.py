@@ -16,7 +16,7 @@ from nws_sweep.strategies.patience import Patience
 
 __all__ = [
     "ALSO", "STRATEGIES", "Adaptive", "Also", "Decision", "Exhaustive", "Measure", "Observation", "Patience", "Race",
-    "Stop", "Strategy", "make", "with_workers",
+    "Stop", "Strategy", "make", "most_candidates", "with_workers",
 ]  # fmt: skip
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
@@ -49,6 +49,12 @@ def make(
         window_s=measure.window_s,
         cores=cores,
     )
+
+
+def most_candidates(rules: SearchRules) -> int:
+    """How many values of num_workers a search may try."""
+    most = Adaptive.most_candidates(rules) if rules.strategy == "adaptive" else len(rules.candidates)
+    return min(most, len(rules.candidates))
 
 
 def _of_workers(

@@ -74,6 +74,11 @@ class Adaptive:
             return self._race([*map(self._candidate, new), *chosen], contest, dropped)
         return Stop(reason=self._reason(observations, contest))
 
+    @staticmethod
+    def most_candidates(rules: SearchRules) -> int:
+        """How many candidates are tried at most: for what is hoped of them, and beyond the best."""
+        return _MANY + 2 * rules.maximum_patience
+
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on all that were measured."""
         return verdict_of(observations, self.rules.tolerance, self.measure.precision)

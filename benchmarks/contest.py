@@ -1,0 +1,200 @@
+"""The comparison of search methods: all methods in turn, then the oracle, workload after workload, again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import child, oracle, stage, stretch
+from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, Workload
+from benchmarks.methods import Machine, Turn, is_projected, played, recipe_of
+from benchmarks.outcomes import Journal, Run
+from benchmarks.page import Origin
+from benchmarks.search_page import page
+from benchmarks.stage import say
+from benchmarks.standings import Standing, standings_of
+from benchmarks.targets import advantages, verdicts
+from nws_sweep import host, hostlock
+from nws_sweep.cores import usable_cpus
+from nws_sweep.records import Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line asks for.
+
+    Attributes:
+        repeats: How often each method is played on each workload, at least 1.
+        only: Names of workloads; empty for all, or with ``quick`` for a few.
+        methods: Names of methods.
+        candidates: Numbers of workers that the oracle measures in any case.
+        passes: Passes of the oracle in each repeat, at least 1.
+        least_s: Length of one of its runs at least, s.
+        limit_s: An epoch that takes it longer is projected, s.
+        output: The page.
+        journal: The file of raw figures.
+        quick: A first look.
+        resume: Keep what the journal has.
+        arguments: The command line.
+    """
+
+    repeats: int
+    only: tuple[str, ...]
+    output: Path
+    journal: Path
+    methods: tuple[str, ...]
+    candidates: tuple[int, ...]
+    passes: int
+    least_s: float
+    limit_s: float
+    quick: bool
+    resume: bool
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def workloads(self) -> list[Workload]:
+        """The chosen ones."""
+        chosen = self.only or (QUICK_SEARCH_NAMES if self.quick else ())
+        return [workload for workload in SEARCH_WORKLOADS if not chosen or workload.name in chosen]
+
+
+def run(options: Options) -> None:
+    """Measures what is missing, and writes the page after each repeat.
+
+    Raises:
+        ValueError: If the journal to go on with was made with other settings.
+        RuntimeError: If nothing can be loaded.
+    """
+    stage.start_fork_server()
+    contest = _Contest(options)
+    for repeat in range(1, options.repeats + 1):
+        for workload in options.workloads:
+            contest.measure(workload, repeat)
+        contest.write()
+    for line in contest.told():
+        say(line)
+    say(f"written to {options.output}")
+
+
+def count_gpus(_: None) -> int:
+    """Devices that torch finds. Call it in a process of its own."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+class _Contest:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._host = host.describe()
+        self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
+        made_with = _made_with(options, self._host, self._machine)
+        self._journal = Journal(options.journal, made_with, resume=options.resume)
+
+    def measure(self, workload: Workload, repeat: int) -> None:
+        """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
+        with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
+            missing = [
+                method
+                for method in self._options.methods
+                if not is_projected(method, workload) and not self._journal.has(workload.name, method, repeat)
+            ]
+            if missing:
+                self._warm_up(workload)
+            for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
+                self._play(method, workload, repeat)
+            for number in range(1, self._options.passes + 1):
+                self._pass(workload, repeat, number)
+
+    def _warm_up(self, workload: Workload) -> None:
+        """The first to load would make the files and fill the page cache for all others."""
+        recipe = recipe_of(workload, workers=self._machine.cpus)
+        stretch.measure(stretch.Order(recipe=recipe, limit_s=self._options.limit_s))
+
+    def _play(self, method: str, workload: Workload, repeat: int) -> None:
+        label = self._label(workload, repeat)
+        log_path = self._options.journal.with_name(f"search-{workload.name}.log")
+        turn = Turn(method=method, workload=workload, repeat=repeat, log_path=log_path)
+        outcome = played(turn, self._machine, lambda line: say(f"{label} {method}: {line}"))
+        self._journal.add_outcome(outcome)
+        faults = "; ".join((*outcome.crashes, *outcome.left_behind))
+        say(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
+
+    def _pass(self, workload: Workload, repeat: int, number: int) -> None:
+        """One run of each number of workers that is worth it and has none in this pass."""
+        runs = [run for run in self._journal.runs if run.workload == workload.name]
+        done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
+        values = [n for n in oracle.wanted({*self._options.candidates, *self._picks(workload)}, runs) if n not in done]
+        random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
+        found = [self._run(workload, workers, repeat, number) for workers in values]
+        if found:
+            told = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
+            say(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
+
+    def _picks(self, workload: Workload) -> set[int]:
+        return {o.pick for o in self._journal.outcomes if o.workload == workload.name and o.pick is not None}
+
+    def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
+        recipe = recipe_of(workload, workers, self._options.least_s)
+        epoch_s, is_whole = None, True
+        try:
+            seen = stretch.measure(stretch.Order(recipe=recipe, limit_s=self._options.limit_s))
+            epoch_s, is_whole = seen.epoch_s(recipe), seen.whole
+        except RuntimeError as error:  # too little shared memory, say
+            say(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
+        run = Run(
+            workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole
+        )
+        self._journal.add_run(run)
+        return run
+
+    def _label(self, workload: Workload, repeat: int) -> str:
+        return f"repeat {repeat}/{self._options.repeats} {workload.name}"
+
+    def write(self) -> None:
+        """Writes the page."""
+        self._options.output.parent.mkdir(parents=True, exist_ok=True)
+        self._options.output.write_text(
+            page(self._standings, self._truths, self._options.workloads, self._origin), "utf-8"
+        )
+
+    def told(self) -> list[str]:
+        """The verdicts, and where others are better."""
+        better = [f"better than adaptive: {line}" for line in advantages(self._standings, self._truths)]
+        return [*verdicts(self._standings, self._truths), *better]
+
+    @property
+    def _truths(self) -> dict[str, oracle.Truth]:
+        repeats = self._options.repeats
+        names = [workload.name for workload in self._options.workloads]
+        runs = {name: [r for r in self._journal.runs if r.workload == name and r.repeat <= repeats] for name in names}
+        truths = {name: oracle.truth_of(found) for name, found in runs.items()}
+        return {name: truth for name, truth in truths.items() if truth is not None}
+
+    @property
+    def _standings(self) -> list[Standing]:
+        outcomes = [o for o in self._journal.outcomes if o.repeat <= self._options.repeats]
+        options = self._options
+        return standings_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(
+            host=self._host,
+            command=shlex.join(["scripts/benchmark", *self._options.arguments]),
+            date=datetime.now().astimezone().date().isoformat(),
+            rounds=self._options.repeats,
+            threads=os.environ.get("OMP_NUM_THREADS", "unset"),
+        )
+
+
+def _made_with(options: Options, described: Host, machine: Machine) -> dict[str, Any]:
+    """Repeats, workloads, methods and passes are not here: a journal may grow in all of them."""
+    settings = {"benchmark": "search", "least_s": options.least_s, "limit_s": options.limit_s}
+    threads = os.environ.get("OMP_NUM_THREADS")
+    return {**settings, "threads": threads, "host": asdict(described), "machine": asdict(machine)}

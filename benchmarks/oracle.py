@@ -1,0 +1,138 @@
+"""Who really is the best: which bare runs are worth making, and what they say. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.outcomes import Run
+from benchmarks.peers import Moments, Until
+
+CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+# One run of two may be off by a factor of 1.9 on a busy machine.
+_LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What the runs of one workload say.
+
+    Attributes:
+        epochs_s: Median length of an epoch, s, by number of workers, ascending.
+        best: The number of workers with the least.
+        noise_floor: How much slower than its best a second, independent half of the runs finds the winner of the first
+            half, as a share; None without two halves. A regret is no better known than this.
+        passes: Runs of the best.
+        whole: Whether no run was projected.
+    """
+
+    epochs_s: Mapping[int, float]
+    best: int
+    noise_floor: float | None
+    passes: int
+    whole: bool
+
+    @property
+    def best_s(self) -> float:
+        """An epoch at the best setting, s."""
+        return self.epochs_s[self.best]
+
+    def regret(self, pick: int | None) -> float | None:
+        """How much slower than the best a pick is, as a share; None if it could not be measured."""
+        return self.epochs_s[pick] / self.best_s - 1 if pick is not None and pick in self.epochs_s else None
+
+    def epoch_s(self, workers: int) -> float:
+        """The median for a number of workers, on a straight line between its neighbours if it was not measured, s."""
+        below = [n for n in self.epochs_s if n <= workers]
+        above = [n for n in self.epochs_s if n >= workers]
+        low, high = max(below, default=min(self.epochs_s)), min(above, default=max(self.epochs_s))
+        share = (workers - low) / (high - low) if low < workers < high else 0.0
+        return self.epochs_s[low] + share * (self.epochs_s[high] - self.epochs_s[low])
+
+
+def truth_of(runs: Sequence[Run]) -> Truth | None:
+    """What the runs of one workload say; None if there are none."""
+    epochs_s = _medians(runs)
+    if not epochs_s:
+        return None
+    best = _least(epochs_s)
+    return Truth(
+        epochs_s=epochs_s,
+        best=best,
+        noise_floor=noise_floor(runs),
+        passes=sum(run.workers == best for run in runs),
+        whole=all(run.whole for run in runs),
+    )
+
+
+def wanted(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
+    """The numbers of workers that are worth another run, ascending: not those that broke, or are far from the best."""
+    medians = _medians(runs)
+    best_s = min(medians.values(), default=None)
+    broken = {run.workers for run in runs if run.epoch_s is None}
+    counts = {workers: sum(run.workers == workers for run in runs) for workers in medians}
+
+    def is_loser(workers: int) -> bool:
+        if best_s is None or workers not in medians:
+            return False
+        return medians[workers] > best_s * (_LOSES_AFTER_ONE if counts[workers] == 1 else _LOSES_LATER)
+
+    return [workers for workers in sorted(set(values)) if workers not in broken and not is_loser(workers)]
+
+
+def noise_floor(runs: Sequence[Run]) -> float | None:
+    """The regret that every other pass gives to the winner of the passes between them, as a share."""
+    order = sorted({(run.repeat, run.number) for run in runs})
+    first, second = (
+        _medians([run for run in runs if order.index((run.repeat, run.number)) % 2 == half]) for half in (0, 1)
+    )
+    both = first.keys() & second.keys()
+    if not both:
+        return None
+    winner = _least({workers: first[workers] for workers in both})
+    return second[winner] / min(second[workers] for workers in both) - 1
+
+
+def _medians(runs: Iterable[Run]) -> dict[int, float]:
+    by_workers: dict[int, list[float]] = {}
+    for run in runs:
+        if run.epoch_s is not None:
+            by_workers.setdefault(run.workers, []).append(run.epoch_s)
+    return {workers: statistics.median(by_workers[workers]) for workers in sorted(by_workers)}
+
+
+def _least(epochs_s: Mapping[int, float]) -> int:
+    return min(epochs_s, key=lambda workers: (epochs_s[workers], workers))
+
+
+class Projection:
+    """A timer whose epochs take what the oracle says, batch after batch alike: for methods that would take too long.
+
+    Args:
+        epoch_s: Length of an epoch by number of workers, s.
+        batches: Batches in an epoch.
+
+    Attributes:
+        spent_s: What all epochs and parts of epochs took together, s.
+        tried: The numbers of workers that were asked for.
+    """
+
+    def __init__(self, epoch_s: Callable[[int], float], batches: int) -> None:
+        self._epoch_s = epoch_s
+        self._batches = batches
+        self.spent_s = 0.0
+        self.tried: list[int] = []
+
+    def __call__(self, num_workers: int, until: Until) -> Moments:
+        """The moments of one epoch."""
+        batch_s = self._epoch_s(num_workers) / self._batches
+        moments: list[float] = []
+        for position in range(1, self._batches + 1):
+            moments.append(position * batch_s)
+            if until(moments):
+                break
+        self.spent_s += moments[-1]
+        self.tried.append(num_workers)
+        return moments

@@ -1,0 +1,200 @@
+"""How others search num_workers: their decisions only, over a stopwatch that the caller lends. Pure.
+
+Each is given a timer and a task and returns its pick.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchmarks.catalogue import PREFETCH_FACTOR
+
+# When each batch was in hand and consumed, s since just before iter(loader); at least one.
+Moments = Sequence[float]
+# Called after each batch with the moments so far: whether to break the epoch off.
+Until = Callable[[Moments], bool]
+
+
+class Timer(Protocol):
+    """Runs an epoch of a fresh DataLoader."""
+
+    def __call__(self, num_workers: int, until: Until) -> Moments:
+        """The moments of the batches up to the epoch's end, or to where it was broken off."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a method knows beforehand.
+
+    Attributes:
+        cpus: CPUs that this process may use.
+        batches: Batches in an epoch.
+        batch_size: Samples in a batch.
+    """
+
+    cpus: int
+    batches: int
+    batch_size: int
+
+
+def whole(moments: Moments) -> bool:
+    """Never: the epoch is run to its end."""
+    return False
+
+
+_SEED_PATIENCE = 3
+
+
+def seed(time_epoch: Timer, task: Task) -> int:
+    """Num-Workers-Search's full search: 0, 1, 2, ... up to the CPU count, a whole epoch each, patience 3.
+
+    Mended: it asked for settings that today's DataLoader refuses with num_workers=0.
+    """
+    best, best_s, without_improvement = 0, math.inf, 0
+    for candidate in range(task.cpus + 1):
+        epoch_s = time_epoch(candidate, whole)[-1]
+        if epoch_s < best_s:
+            best, best_s, without_improvement = candidate, epoch_s, 0
+        else:
+            without_improvement += 1
+        if without_improvement > _SEED_PATIENCE:
+            break
+    return best
+
+
+_NWS_THRESHOLD_S = 5.0
+
+
+def nws(time_epoch: Timer, task: Task) -> int:
+    """Num-Workers-Search's ``nws.search``: from half the CPUs on; what takes longer than the best is broken off.
+
+    It is done when it gains less than 5 s. Nothing was mended.
+    """
+    best, best_s, left = 0, math.inf, nws_order(task.cpus)
+    while left:
+        candidate, *left = left
+        epoch_s = time_epoch(candidate, _later_than(best_s))[-1]
+        if epoch_s < best_s:
+            gain_s, best, best_s = best_s - epoch_s, candidate, epoch_s
+            if gain_s < _NWS_THRESHOLD_S:
+                break
+        elif candidate == 0:
+            left = [other for other in left if other != 1]
+        elif 2 <= candidate < best:
+            left = [other for other in left if other > best]
+        else:
+            break
+    return best
+
+
+def nws_order(cpus: int) -> list[int]:
+    """Half the CPUs, 0, 1, from half the CPUs down to 2, then from there up to all."""
+    half = cpus // 2
+    return list(dict.fromkeys([half, 0, 1, *range(half, 1, -1), *range(half + 1, cpus + 1)]))
+
+
+def _later_than(best_s: float) -> Until:
+    return lambda moments: moments[-1] > best_s
+
+
+_PADDLE_BATCHES = 500
+_PADDLE_REFINEMENTS = 5
+
+
+def paddle(time_epoch: Timer, task: Task) -> int:
+    """PaddlePaddle's ``AuToTune``: 0, 2, 4, ... below half the CPUs while each saves a quarter; 500 batches at most.
+
+    Mended: the refinement between the steps times what it tries (it timed the same loader again), and keeps that time.
+    """
+    most = task.cpus / 2
+    best, best_s, candidate = 0, math.inf, 0
+    while candidate < most:
+        batch_s = _paddle_batch_s(time_epoch, candidate)
+        if batch_s < 0.75 * best_s:
+            best, best_s = candidate, batch_s
+        else:
+            refined = _paddle_refined(time_epoch, best, best_s, most)
+            if refined is None:
+                break
+            best, best_s = refined
+        candidate += 2
+    return best
+
+
+def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) -> tuple[int, float] | None:
+    for step in range(_PADDLE_REFINEMENTS):
+        candidate = best + 1 + step
+        if candidate >= most:
+            return None
+        batch_s = _paddle_batch_s(time_epoch, candidate)
+        if batch_s < best_s * 0.70 * 0.80**step:
+            return candidate, batch_s
+    return None
+
+
+def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
+    """Mean time of a batch, the first two left out, s."""
+    return mean_batch_s(time_epoch(candidate, lambda moments: len(moments) >= _PADDLE_BATCHES), after=2)
+
+
+_BINARY_BATCHES = 30
+_BINARY_LOOK = 10
+_BINARY_PRUNE = 1.3
+
+
+def binary(time_epoch: Timer, task: Task) -> int:
+    """dataloader_param_helper's outer search: halve 1 .. CPU count by whether n or n + 1 workers are faster.
+
+    Mended, in its inner test: it waits for the queue to be consumed once and not for batches of equal length (which may
+    never come), takes the plain mean (it dropped the slowest tenth, the only ones that take time where batches come in
+    clumps), and gives up what is 1.3 times slower than the best (the test was the wrong way round).
+    """
+    found: dict[int, float] = {}
+
+    def batch_s(workers: int) -> float:
+        if workers not in found:
+            best_s = min(found.values(), default=math.inf)
+            found[workers] = _binary_batch_s(time_epoch, workers, task, best_s)
+        return found[workers]
+
+    low, high = 1, task.cpus
+    while low < high:
+        middle = (low + high) // 2
+        if batch_s(middle) > batch_s(middle + 1):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _binary_batch_s(time_epoch: Timer, workers: int, task: Task, best_s: float) -> float:
+    queue = PREFETCH_FACTOR * workers
+    wanted = max(_BINARY_BATCHES, round(binary_share(task.batch_size) * task.batches))
+
+    def until(moments: Moments) -> bool:
+        counted = len(moments) - queue
+        return counted >= wanted or (
+            counted >= _BINARY_LOOK and mean_batch_s(moments, after=queue) > _BINARY_PRUNE * best_s
+        )
+
+    return mean_batch_s(time_epoch(workers, until), after=queue)
+
+
+def binary_share(batch_size: int) -> float:
+    """The share of an epoch that a probe takes: 3 % at batch size 2 up to 40 % at 2048, in a straight line."""
+    return 0.03 + (0.40 - 0.03) * min(1.0, max(0.0, (batch_size - 2) / (2048 - 2)))
+
+
+def mean_batch_s(moments: Moments, after: int) -> float:
+    """Mean seconds per batch after so many; of as many as there are if the epoch is shorter."""
+    first = min(after, len(moments) - 1)
+    began_s = moments[first - 1] if first else 0.0
+    return (moments[-1] - began_s) / (len(moments) - first)
+
+
+PEERS: Mapping[str, Callable[[Timer, Task], int]] = {"seed": seed, "nws": nws, "paddle": paddle, "binary": binary}
+NEED_WHOLE_EPOCHS = ("seed", "nws")

@@ -1,0 +1,117 @@
+"""The page of the search methods, in Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchmarks.catalogue import Workload
+from benchmarks.methods import ADAPTIVE
+from benchmarks.methods import about as about_method
+from benchmarks.oracle import Truth
+from benchmarks.page import Origin, about, origin_line
+from benchmarks.standings import Standing
+from benchmarks.targets import advantages, percent, verdicts
+
+_INTRODUCTION = """\
+How slow is the number of workers that a method picks, and what does it cost to find? In each repeat every method is
+played once on every workload, in an order that is drawn anew, and then an oracle measures: long bare loops with a
+stopwatch, each in a fresh process, of many numbers of workers and of all picks, in random order, several passes. Those
+that are far from the best are left out of later passes.
+
+- regret: median epoch of the oracle with the pick / least median of all that the oracle measured - 1; 0 is the best.
+  In brackets the 95th percentile over the repeats (of fewer than twenty, the largest).
+- cost: wall time of the whole method, processes and start-up included (all start from one fork server that has
+  imported torch), in seconds and in epochs at the best setting; median over the repeats.
+- noise floor: the regret that one half of the oracle's passes gives to the winner of the other half. Regrets below it
+  mean nothing.
+- An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that
+  does not count. One that takes long is broken off and projected: start + steady pace x rest."""
+
+_NOTE_PROJECTED = "(p) not played, since whole epochs would take too long: projected from the oracle's epochs."
+
+_HEAD = (
+    "| workload | method | picks | regret | cost (epochs) | cost (s) | trials | ambiguous | failures |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+_ORACLE_HEAD = (
+    "| workload | best | epoch (s) | passes | noise floor | epoch (s) by number of workers |\n|---|---|---|---|---|---|"
+)
+
+
+def page(
+    standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: Origin
+) -> str:
+    """The whole page."""
+    methods = dict.fromkeys(standing.method for standing in standings)
+    parts = [
+        "# How well and at what cost num_workers is found",
+        _INTRODUCTION,
+        origin_line(origin, "repeat"),
+        "## Targets of adaptive\n\n" + _list(verdicts(standings, truths)),
+        "## Where others are better than adaptive\n\nRules of thumb cost nothing: only their regret is compared.\n\n"
+        + _list(advantages(standings, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
+        "## Methods and workloads\n\n" + table(standings),
+        "## The oracle\n\n" + oracle_table(truths),
+        "## What the methods do\n\n" + _list(f"{method}: {about_method(method)}" for method in methods),
+        "## Workloads\n\n" + "\n".join(about(workload) for workload in workloads),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def table(standings: Sequence[Standing]) -> str:
+    """A line per standing, then what was projected, and what went wrong."""
+    lines = [_HEAD, *(_line(standing) for standing in standings)]
+    if any(standing.projected for standing in standings):
+        lines += ["", _NOTE_PROJECTED]
+    faults = [f"- {s.method} on {s.workload}, {line}" for s in standings for line in (*s.crashes, *s.left_behind)]
+    return "\n".join([*lines, "", *faults] if faults else lines)
+
+
+def _line(standing: Standing) -> str:
+    epochs = standing.cost_epochs
+    cells = (
+        standing.workload,
+        f"{standing.method} (p)" if standing.projected else standing.method,
+        picks(standing.picks),
+        _regret(standing),
+        "" if epochs is None else f"{epochs:.2f}",
+        f"{standing.cost_s:.1f}",
+        _range(standing.trials),
+        str(standing.ambiguous or ""),
+        str(len(standing.crashes) + len(standing.left_behind) or ""),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def picks(values: Sequence[int | None]) -> str:
+    """Each with how often it was picked, the most frequent first."""
+    counts = Counter("none" if value is None else str(value) for value in values)
+    return ", ".join(f"{value} x{count}" if count > 1 else value for value, count in counts.most_common())
+
+
+def _regret(standing: Standing) -> str:
+    if standing.regret is None or standing.high_regret is None:
+        return "no value"
+    return f"{percent(standing.regret)} ({percent(standing.high_regret)})"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return "" if not high else f"{low} to {high}" if low < high else str(low)
+
+
+def oracle_table(truths: Mapping[str, Truth]) -> str:
+    """A line per workload."""
+    return "\n".join([_ORACLE_HEAD, *(_oracle_line(workload, truth) for workload, truth in truths.items())])
+
+
+def _oracle_line(workload: str, truth: Truth) -> str:
+    floor = "" if truth.noise_floor is None else percent(truth.noise_floor)
+    all_s = ", ".join(f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items())
+    remark = "" if truth.whole else "; some projected"
+    return f"| {workload} | {truth.best} | {truth.best_s:.3g} | {truth.passes} | {floor} | {all_s}{remark} |"

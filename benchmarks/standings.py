@@ -1,0 +1,129 @@
+"""How well and at what cost each method did on each workload. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.catalogue import Workload
+from benchmarks.methods import METHODS, is_projected, task_of
+from benchmarks.oracle import Projection, Truth
+from benchmarks.outcomes import Outcome
+from benchmarks.peers import PEERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One method on one workload, over all repeats.
+
+    Attributes:
+        workload: Its name.
+        method: Its name.
+        picks: What it recommended in each repeat; None where it came to nothing.
+        regrets: How much slower than the best that is, as a share; None where that is not known.
+        costs_s: Wall time of the method in each repeat, s.
+        best_s: One epoch at the best setting, s; None without an oracle.
+        trials: Trials in each repeat.
+        ambiguous: Repeats that ended with several candidates that may be as good.
+        crashes: Trials and methods that broke, a line each.
+        left_behind: Processes that it left behind, a line each.
+        projected: Whether it was not played, but computed from the oracle's figures.
+    """
+
+    workload: str
+    method: str
+    picks: tuple[int | None, ...]
+    regrets: tuple[float | None, ...]
+    costs_s: tuple[float, ...]
+    best_s: float | None
+    trials: tuple[int, ...] = ()
+    ambiguous: int = 0
+    crashes: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+    projected: bool = False
+
+    @property
+    def regret(self) -> float | None:
+        """Median; None if one is not known: to come to nothing is no better than a bad pick."""
+        return self._regret(0.5)
+
+    @property
+    def high_regret(self) -> float | None:
+        """The 95th percentile, likewise: the largest of fewer than twenty."""
+        return self._regret(0.95)
+
+    def _regret(self, share: float) -> float | None:
+        known = [regret for regret in self.regrets if regret is not None]
+        if not known or len(known) < len(self.regrets):
+            return None
+        return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
+
+    @property
+    def cost_s(self) -> float:
+        """Median, s."""
+        return statistics.median(self.costs_s)
+
+    @property
+    def cost_epochs(self) -> float | None:
+        """Median, in epochs at the best setting."""
+        return None if self.best_s is None else self.cost_s / self.best_s
+
+
+def standings_of(
+    outcomes: Sequence[Outcome],
+    truths: Mapping[str, Truth],
+    workloads: Sequence[Workload],
+    methods: Sequence[str],
+    cpus: int,
+) -> list[Standing]:
+    """A standing per workload and method that has one, in their orders.
+
+    Args:
+        outcomes: What was played.
+        truths: The oracle's, by workload.
+        workloads: Those to show.
+        methods: Those to show.
+        cpus: CPUs that a method that is projected believes in.
+    """
+    standings = []
+    for workload in workloads:
+        truth = truths.get(workload.name)
+        for method in sorted(methods, key=METHODS.index):
+            group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
+            if group:
+                standings.append(_played(group, truth))
+            elif truth and is_projected(method, workload):
+                standings.append(_projected(method, workload, truth, cpus))
+    return standings
+
+
+def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
+    return Standing(
+        workload=group[0].workload,
+        method=group[0].method,
+        picks=tuple(outcome.pick for outcome in group),
+        regrets=tuple(truth.regret(outcome.pick) if truth else None for outcome in group),
+        costs_s=tuple(outcome.cost_s for outcome in group),
+        best_s=truth.best_s if truth else None,
+        trials=tuple(len(outcome.tried) for outcome in group),
+        ambiguous=sum(bool(outcome.tied) for outcome in group),
+        crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),
+        left_behind=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.left_behind),
+    )
+
+
+def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Standing:
+    timer = Projection(truth.epoch_s, workload.batches)
+    pick = PEERS[method](timer, task_of(workload, cpus))
+    return Standing(
+        workload=workload.name,
+        method=method,
+        picks=(pick,),
+        regrets=(truth.epoch_s(pick) / truth.best_s - 1,),
+        costs_s=(timer.spent_s,),
+        best_s=truth.best_s,
+        trials=(len(timer.tried),),
+        projected=True,
+    )

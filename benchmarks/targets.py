@@ -1,0 +1,142 @@
+"""What the adaptive search is meant to reach, whether it does, and where others do better. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.heuristics import HEURISTICS
+from benchmarks.methods import ADAPTIVE, EXHAUSTIVE
+from benchmarks.oracle import Truth
+from benchmarks.standings import Standing
+
+MOST_REGRET, MOST_HIGH_REGRET = 0.01, 0.05
+MOST_EPOCHS, EPOCHS_OF = 1.0, "cifar"
+MOST_GROWTH, SHORTER, LONGER = 1.1, "fifty", "million"
+MOST_OF_EXHAUSTIVE = 0.25
+
+
+def verdicts(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list[str]:
+    """One sentence per target: met, or what missed it."""
+    own = _of(standings, ADAPTIVE)
+    regrets = [(_with_floor(s, truths), s.regret) for s in own.values()]
+    high_regrets = [(_with_floor(s, truths), s.high_regret) for s in own.values()]
+    return [
+        _verdict(f"regret, median over the repeats, at most {percent(MOST_REGRET)} on each workload",
+                 regrets, MOST_REGRET, percent),
+        _verdict(f"regret, 95th percentile, at most {percent(MOST_HIGH_REGRET)} on each workload",
+                 high_regrets, MOST_HIGH_REGRET, percent),
+        _verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epoch",
+                 _epochs(own), MOST_EPOCHS, _times),
+        _verdict(f"cost with 1.28 million samples / with 50 thousand at most {MOST_GROWTH:g}",
+                 _growth(own), MOST_GROWTH, _times),
+        _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of exhaustive's on each workload",
+                 _shares(own, _of(standings, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, _times),
+        _verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, _whole),
+        _verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()], 0, _whole),
+        _ambiguous(own),
+    ]  # fmt: skip
+
+
+def _of(standings: Sequence[Standing], method: str) -> dict[str, Standing]:
+    return {standing.workload: standing for standing in standings if standing.method == method}
+
+
+def _with_floor(standing: Standing, truths: Mapping[str, Truth]) -> str:
+    truth = truths.get(standing.workload)
+    if truth is None or truth.noise_floor is None:
+        return standing.workload
+    return f"{standing.workload} with a noise floor of {percent(truth.noise_floor)}"
+
+
+def _epochs(own: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+    if EPOCHS_OF not in own:
+        return []
+    standing = own[EPOCHS_OF]
+    return [(EPOCHS_OF, standing.cost_epochs if _came_to_something(standing) else None)]
+
+
+def _growth(own: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+    if SHORTER not in own or LONGER not in own:
+        return []
+    shorter, longer = own[SHORTER], own[LONGER]
+    return [(f"{longer.cost_s:.2f} s / {shorter.cost_s:.2f} s", _ratio(longer, shorter))]
+
+
+def _shares(own: Mapping[str, Standing], exhaustive: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+    return [(name, _ratio(own[name], exhaustive[name])) for name in own if name in exhaustive]
+
+
+def _ratio(one: Standing, other: Standing) -> float | None:
+    return one.cost_s / other.cost_s if _came_to_something(one) and _came_to_something(other) else None
+
+
+def _came_to_something(standing: Standing) -> bool:
+    """Whether every repeat ended with a pick: to fail is quick, and no low cost."""
+    return None not in standing.picks
+
+
+def _verdict(
+    target: str, found: Sequence[tuple[str, float | None]], limit: float, shown: Callable[[float], str]
+) -> str:
+    missed = [(what, value) for what, value in found if value is None or value > limit]
+    if missed:
+        return f"{target}: missed by " + ", ".join(f"{what} ({_shown(value, shown)})" for what, value in missed)
+    return f"{target}: " + ("met" if found else "not measured")
+
+
+def _ambiguous(own: Mapping[str, Standing]) -> str:
+    searches = sum(len(standing.picks) for standing in own.values())
+    if not searches:
+        return "searches that ended ambiguous: not measured"
+    ambiguous = {standing.workload: standing.ambiguous for standing in own.values() if standing.ambiguous}
+    where = f" ({', '.join(f'{name} {count}' for name, count in ambiguous.items())})" if ambiguous else ""
+    share = sum(ambiguous.values()) / searches
+    return f"searches that ended ambiguous: {sum(ambiguous.values())} of {searches}, {100 * share:.0f} %{where}"
+
+
+def advantages(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list[str]:
+    """A line for each method that does better than adaptive on a workload, in regret or in cost."""
+    own = _of(standings, ADAPTIVE)
+    others = [s for s in standings if s.method != ADAPTIVE and s.workload in own]
+    lines = [_less_regret(other, own[other.workload], truths.get(other.workload)) for other in others]
+    lines += [_less_cost(other, own[other.workload]) for other in others if other.method not in HEURISTICS]
+    return [line for line in lines if line]
+
+
+def _less_regret(other: Standing, own: Standing, truth: Truth | None) -> str:
+    if other.regret is None or (own.regret is not None and other.regret >= own.regret):
+        return ""
+    floor = truth.noise_floor if truth else None
+    within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
+    remark = ", less apart than the noise floor" if within else ""
+    return (
+        f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, adaptive "
+        f"{_shown(own.regret, percent)}{remark}"
+    )
+
+
+def _less_cost(other: Standing, own: Standing) -> str:
+    if other.cost_s >= own.cost_s:
+        return ""
+    regret = f"with a regret of {_shown(other.regret, percent)}"
+    return (
+        f"cost on {own.workload}: {other.method} {other.cost_s:.1f} s {regret}, adaptive {own.cost_s:.1f} s with "
+        f"{_shown(own.regret, percent)}"
+    )
+
+
+def _shown(value: float | None, shown: Callable[[float], str]) -> str:
+    return "no value" if value is None else shown(value)
+
+
+def percent(share: float) -> str:
+    """A share as people read it."""
+    return f"{100 * share:.1f} %"
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
