@@ -192,26 +192,44 @@ def measure(
         lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
     """
     start = _start_of(configuration, current.results)
-    view = current.view
     columns = current.plan.varying if current.plan else tuple(configuration.columns)
-    view.configuration_started(configuration.label_of(columns))
-    observer = _Recorder(folder, view)
-
+    current.view.configuration_started(configuration.label_of(columns))
+    free = storage.free_folder(folder)
+    if start.complete:
+        return _repeat(start, folder, free, current.view)
+    observer = _Recorder(free, current.view)
     try:
-        storage.save(folder, start)
-        if start.complete:
-            observer.search_finished(start)
-            return start
-        asked_at = time.monotonic()
-        with hostlock.held(lock_file, str(folder), view.status):
-            start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
-            surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, view))
-            result = search(start, surroundings, observer, learning.first_guess(configuration, current.results))
-        current.results += learning.without_bursts([result])
-        return result
+        storage.save(free, start)
+        return _search(start, free, working_folder, current, observer, lock_file)
     except Exception as error:
         logger.exception("the search failed")
-        return _record_failure(observer.latest or start, error, folder, view)
+        return _record_failure(observer.latest or start, error, free, current.view)
+
+
+def _repeat(known: SearchResult, folder: Path, free: Path, view: View) -> SearchResult:
+    """A configuration that was searched before under another name, or is in the grid twice: then it has its files."""
+    if free == folder:
+        storage.save(folder, known)
+    view.search_finished(known)
+    return known
+
+
+def _search(
+    start: SearchResult,
+    folder: Path,
+    working_folder: str,
+    current: Invocation,
+    observer: _Recorder,
+    lock_file: str | None,
+) -> SearchResult:
+    view, asked_at = current.view, time.monotonic()
+    with hostlock.held(lock_file, str(folder), view.status):
+        start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
+        surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, view))
+        guess = learning.first_guess(start.configuration, current.results)
+        result = search(start, surroundings, observer, guess)
+    current.results += learning.without_bursts([result])
+    return result
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> SearchResult:

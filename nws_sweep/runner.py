@@ -163,7 +163,7 @@ class _Progress:
     def observations(self) -> list[Observation]:
         """What the strategy is shown."""
         facts = self.result.facts
-        kept = [replace(_observation(t), batches=_batches(t, facts)) for t in self._start.trials]
+        kept = [replace(_observation(t), batches=_batches(t, facts), spent_s=0.0) for t in self._start.trials]
         return [*kept, *(_observation(candidate.trial, candidate) for candidate in self._candidates)]
 
     def profiled(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -223,6 +224,12 @@ def claim(folder: Path) -> Path:
             "hydra.sweep.dir"
         ) from None
     return folder
+
+
+def free_folder(folder: Path) -> Path:
+    """The folder, or one beside it with a number if it holds another configuration's result already."""
+    names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not (name / RESULT).exists())
 
 
 def holds_results(folder: Path) -> bool:

@@ -92,7 +92,8 @@ class View:
         best, _ = best_and_fastest(result)
         found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
         self._print(f"  {found}; stopped: {result.stop_reason}")
-        self._print(f"  {formats.cost_line(result)}")
+        if result.cost_s:  # nothing, if it was searched under another name
+            self._print(f"  {formats.cost_line(result)}")
 
     def failed(self, reason: str) -> None:
         """A configuration could not be searched at all."""

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from nws_sweep.analysis import best_settings, recommend
-from nws_sweep.records import Noise, SearchResult, Trial, TrialState
+from nws_sweep.records import Noise, SearchResult, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
     HOST,
@@ -239,3 +240,43 @@ def test_a_mismeasured_candidate_is_a_failure_and_never_the_best() -> None:
     assert configuration.best is not None
     assert configuration.best.num_workers == 0
     assert summary.failures == ("dataset=photos num_workers=1: mismeasured: too fast to be true",)
+
+
+def verdict(recommended: int, fastest: int, tied: tuple[int, ...] = (), **changes: Any) -> Verdict:
+    return Verdict(
+        recommended=loader_settings(recommended),
+        fastest=loader_settings(fastest),
+        tied=tuple(loader_settings(n) for n in tied),
+        **changes,
+    )
+
+
+def test_the_verdict_of_the_search_decides_and_not_the_order_of_the_mean_times() -> None:
+    trials = trial(2, 8.0), trial(4, 7.0), trial(8, 6.5)
+    summary = summary_of_run(search_result(*trials, verdict=verdict(2, 4))).configurations[0]
+    assert summary.best is not None
+    assert summary.fastest is not None
+    assert (summary.best.num_workers, summary.fastest.num_workers) == (2, 4)
+
+
+def test_candidates_that_may_be_as_good_are_named_with_what_would_tell() -> None:
+    result = search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(2, 2, (8, 4), settle_s=40.0))
+    assert "num_workers=4, 8 may be as good as 2 or better: about 40.0 s more of measuring would tell" in warnings_of(
+        result
+    )
+
+
+def test_a_provisional_verdict_is_said_to_be_one() -> None:
+    result = search_result(trial(2, 8.0), verdict=verdict(2, 2, provisional=True))
+    assert "the search was ended by its time budget; this is the best so far" in warnings_of(result)
+
+
+def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
+    better = trial(2, 6.0, settings=loader_settings(2, prefetch_factor=4))
+    found = Verdict(recommended=better.settings, fastest=loader_settings(2))
+    result = search_result(trial(0, 16.0), trial(2, 8.0), better, verdict=found)
+    summary = summary_of_run(result).configurations[0]
+    assert summary.best is better
+    assert summary.found_besides == "prefetch_factor=4"
+    assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0]
+    assert summary.gain_over_zero == 16.0 / 6.0

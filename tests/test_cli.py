@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -320,3 +321,53 @@ def _wait_until_gone(family: list[psutil.Process]) -> None:
     while any(map(processes.is_alive, family)):
         assert time.monotonic() < deadline, family
         time.sleep(0.05)
+
+
+LATENCY = (
+    "dataset=sleep", "++dataset.length=8000", "++dataset.seconds_per_sample=0.002", "batch_size=8",
+    "search.max_workers=8", "measure.window_s=0.1",
+)  # fmt: skip
+
+
+def results(grid: Path) -> list[Any]:
+    """The result of each configuration in the order of measuring."""
+    found = [json.loads(path.read_text("utf-8")) for path in grid.glob("*/result.json")]
+    return sorted(found, key=lambda result: str(result["started_at"]))
+
+
+def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learns(nws: Command, tmp_path: Path) -> None:
+    done = nws("-m", *LATENCY, "prefetch_factor=2,4,2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("search took ") == 2
+    first, second = results(only_folder(tmp_path / "outputs" / "sweeps"))
+    for result in (first, second):
+        assert result["verdict"]["recommended"]["num_workers"] >= 6  # more would do; two CPUs are no limit here
+        assert not result["verdict"]["provisional"]
+        parts = sum(seconds for name, seconds in result["cost"].items() if name != "waiting_s")
+        assert parts == pytest.approx(result["cost_s"])
+    (zero,) = (trial for trial in second["trials"] if trial["settings"]["num_workers"] == 0)
+    assert zero["notes"][-1].startswith(
+        "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
+    )
+    assert "(measured once, as dataset=sleep" in done.stdout  # the third is the first once more
+
+
+def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(nws: Command, tmp_path: Path) -> None:
+    done = nws(*LATENCY, "search.time_budget_s=0.5")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "stopped: search.time_budget_s=0.5 was spent" in done.stdout
+    assert "the search was ended by its time budget; this is the best so far" in done.stdout
+    (result,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "outputs" / "runs").glob("*/result.json"))
+    assert result["verdict"]["provisional"]
+
+
+def test_other_settings_are_searched_after_the_workers_and_shown(nws: Command, tmp_path: Path) -> None:
+    done = nws(*LATENCY, "search.candidates=[0,2]", "search.also=[in_order,prefetch_factor]")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no other in_order is faster beyond noise" in done.stdout or "in_order=False is" in done.stdout
+    timings = pd.read_csv(only_folder(tmp_path / "outputs" / "runs") / "timings.csv")
+    tried = set(timings["settings"].dropna())
+    assert {"in_order=false", "prefetch_factor=1", "prefetch_factor=4", "prefetch_factor=8"} <= {
+        part for settings in tried for part in settings.split()
+    }
+    assert set(timings["state"]) == {"ok"}

@@ -112,6 +112,12 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
         ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
         ("search.strategy=bisect", "search.strategy=bisect: allowed is adaptive or patience or exhaustive"),
         ("search.max_workers=-1", "search.max_workers=-1: allowed is an integer of at least 0"),
+        ("search.time_budget_s=0", "search.time_budget_s=0.0: allowed is null or seconds, a number above 0"),
+        (
+            "search.also=[batch_size]",
+            "search.also=['batch_size']: allowed is a list of different names out of prefetch_factor, pin_memory, "
+            "persistent_workers, multiprocessing_context, in_order, threads_per_worker",
+        ),
         ("search.tolerance=2", "search.tolerance=2.0: allowed is a number from 0 to 1"),
         ("measure.window_s=0", "measure.window_s=0.0: allowed is seconds, a number above 0"),
         ("measure.timeout_s=inf", "measure.timeout_s=inf: allowed is null or seconds, a number above 0"),

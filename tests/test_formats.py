@@ -8,6 +8,7 @@ import yaml
 
 from nws_sweep import formats
 from nws_sweep.analysis import Summary
+from nws_sweep.records import SearchCost, Verdict
 from tests.factories import (
     COLUMNS,
     configuration,
@@ -134,3 +135,22 @@ def test_cells_of_a_markdown_table_are_aligned() -> None:
     assert (
         formats.markdown_table(["a", "long"], [["wide", "b"]]) == "| a    | long |\n|------|------|\n| wide | b    |\n"
     )
+
+
+def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
+    cost = SearchCost(profile_s=0.5, startup_s=1.5, warm_up_s=0.01, measuring_s=5.0, other_s=1.0, waiting_s=30.0)
+    assert formats.cost_line(search_result(trial(2, 4.0), cost_s=8.0, cost=cost)) == (
+        "search took 8.00 s, 2.00 epochs at the best setting (profile 500 ms, start-up 1.50 s, measuring 5.00 s, "
+        "other 1.00 s, before that waiting 30.0 s)"
+    )
+    assert formats.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"
+
+
+def test_what_was_found_besides_the_workers_has_a_column_of_its_own() -> None:
+    better = trial(2, 6.0, settings=loader_settings(2, prefetch_factor=4))
+    found = Verdict(recommended=better.settings, fastest=better.settings)
+    chosen = configuration(search=search_rules(also=("prefetch_factor",)))
+    summary = summary_of_run(search_result(trial(2, 8.0), better, configuration=chosen, verdict=found))
+    header = formats.best_header(summary)
+    cells = formats.best_cells(summary, summary.configurations[0])
+    assert dict(zip(header, cells, strict=True))["also"] == "prefetch_factor=4"

@@ -65,6 +65,20 @@ def test_the_plan_counts_configurations_and_candidates(loader: ConfigLoader) -> 
     }  # fmt: skip
 
 
+def test_the_adaptive_search_tries_a_few_of_many_candidates(loader: ConfigLoader) -> None:
+    plan, _ = grid.check(composed(loader, "search.max_workers=64", "patience=3", "measure=quick"), loader)
+    assert len(plan.candidates) == 65
+    assert plan.tried == 5 + 2 * 3
+    assert plan.at_most_s == plan.tried * (5.0 + 2.0)
+    all_of_them, _ = grid.check(composed(loader, "search.max_workers=64", "search=exhaustive"), loader)
+    assert all_of_them.tried == 65
+
+
+def test_a_time_budget_is_the_limit_of_the_plan(loader: ConfigLoader) -> None:
+    plan, _ = grid.check(composed(loader, "search.time_budget_s=30", "batch_size=8,16"), loader)
+    assert plan.at_most_s == 2 * (30.0 + 2.0)
+
+
 def test_presets_count(loader: ConfigLoader) -> None:
     plan, _ = grid.check(composed(loader, "axis/batch_size=wide", "axis/pin_memory=both"), loader)
     assert plan.configurations == 8

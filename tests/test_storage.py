@@ -11,7 +11,7 @@ import pytest
 
 from nws_sweep import storage
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.records import BurstKind, SearchResult, TrialState
+from nws_sweep.records import BurstKind, SearchCost, SearchResult, TrialState, Verdict
 from nws_sweep.storage import BatchTime, StoredRun
 from tests.factories import (
     FACTS,
@@ -20,6 +20,7 @@ from tests.factories import (
     configuration,
     endless_trial,
     failed_trial,
+    loader_settings,
     measurement,
     search_result,
     store_grid,
@@ -334,3 +335,21 @@ def test_results_are_found_at_any_depth(tmp_path: Path) -> None:
     store_run(tmp_path / "a" / "b", search_result(trial(0, 8.0)))
     assert storage.holds_results(tmp_path)
     assert [run.folder for run in storage.find(tmp_path).runs] == [tmp_path / "a" / "b" / "run"]
+
+
+def test_a_folder_that_holds_a_result_is_not_written_over(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert storage.free_folder(folder) == folder
+    store_run(tmp_path, search_result(trial(0, 8.0)))
+    assert storage.free_folder(folder) == tmp_path / "run-2"
+    store_run(tmp_path, search_result(trial(0, 8.0)), "run-2")
+    assert storage.free_folder(folder) == tmp_path / "run-3"
+
+
+def test_cost_and_verdict_come_back_as_they_were(tmp_path: Path) -> None:
+    settings = loader_settings(2)
+    verdict = Verdict(recommended=settings, fastest=loader_settings(4), tied=(loader_settings(3),), settle_s=2.5)
+    cost = SearchCost(profile_s=0.5, measuring_s=1.5)
+    folder = store_run(tmp_path, search_result(trial(2, 8.0), verdict=verdict, cost=cost))
+    (run,) = storage.find(folder).runs
+    assert (run.result.verdict, run.result.cost) == (verdict, cost)
