@@ -13,7 +13,7 @@ from nws_sweep import processes
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # conf/paths has the same
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.arm_process", "nws_sweep.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest",
+    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest", "nws_sweep.preloaded",
 )  # fmt: skip
 
 

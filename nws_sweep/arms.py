@@ -17,17 +17,19 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.machinery import PathFinder
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from nws_sweep import processes, units, usage
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Usage
 
-# Modules whose import is slow and known to be harmless: nearly every dataset needs them. A user's own are imported in
+# What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
-_PRELOADED = ("nws_sweep.arm_process", "hydra.utils", "torchvision")
+_PRELOADED, _FREEZE = ("nws_sweep.arm_process", "hydra.utils"), "nws_sweep.preloaded"
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
 _HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
@@ -264,9 +266,23 @@ def preload(datasets: Iterable[Mapping[str, Any]]) -> None:
         return
     targets = {target for dataset in datasets for target in _targets(dataset)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
+    if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
+        modules.add("torchvision")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOADED, *sorted(modules)])
+    context.set_forkserver_preload([*_PRELOADED, *sorted(modules), _FREEZE])
     processes.start_fork_server()
+
+
+def mentions(module: str, name: str) -> bool:
+    """Whether the source of a module has that name in it; found without importing anything."""
+    top, *rest = module.split(".")
+    found = PathFinder.find_spec(top) if top else None
+    if found is None:
+        return False
+    folders = found.submodule_search_locations
+    paths = [Path(folder, *rest) for folder in folders] if folders else [Path(found.origin or "").with_suffix("")]
+    sources = [source for path in paths for source in (path.with_suffix(".py"), path / "__init__.py")]
+    return any(name in source.read_text("utf-8", errors="replace") for source in sources if source.is_file())
 
 
 def _targets(node: Any) -> Iterator[str]:

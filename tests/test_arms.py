@@ -51,6 +51,23 @@ def test_an_epoch_is_counted_whole(num_workers: int) -> None:
     assert all(wait > 0 for wait in burst.wait_s)
 
 
+def test_what_the_fork_server_has_loaded_is_left_out_of_garbage_collections() -> None:
+    assert one_epoch(spec("Frozen"), settings(0)).samples == 64
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("nws_sweep.datasets.vision.cifar10", True),
+        ("tests.user_datasets.Plain", False),
+        ("nowhere.to.be.Found", False),
+        ("Plain", False),
+    ],
+)
+def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it(target: str, expected: bool) -> None:
+    assert arms.mentions(target.rpartition(".")[0], "torchvision") is expected
+
+
 @pytest.mark.parametrize(
     ("name", "iterable", "samples", "batches"),
     [("Plain", False, 64, 8), ("Stream", True, None, None), ("SizedStream", True, 64, 8)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,15 @@ class Plain(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(index)
+
+
+class Frozen(Plain):
+    """Works only where what the fork server has loaded is no business of garbage collections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if gc.get_freeze_count() == 0:
+            raise RuntimeError("everything would be collected")
 
 
 class Stream(IterableDataset[int]):

@@ -25,6 +25,8 @@ _SHORT_ROUNDS = 3
 _FEWEST_ROUNDS = 3
 # So many candidates, and as many more as patience bears, are tried for what is hoped of them.
 _MANY = 5
+# With the usual precision, two candidates that these rounds do not tell apart are told apart by no affordable number.
+_MOST_ROUNDS, _USUAL_PRECISION = 8, 0.05
 # A candidate that is hoped to be so much faster is started at once, others when the best is known a little better.
 _AT_ONCE = 0.9
 # A candidate is tried for being cheaper only if it saves at least a quarter of the workers.
@@ -240,9 +242,15 @@ class Adaptive:
         able = [o for o in contest.observations if o.open]
         leaders = [o for o in able if o in (contest.recommended, contest.fastest)]
         doubtful = [o for o in able if contest.rival(o).open and not self._is_settled(o, contest)]
+        doubtful = [o for o in doubtful if contest.doubt(o).n < self._most_rounds]
         if not doubtful and not any(self._lacks_rounds(o) for o in leaders):
             return []
         return [o for o in able if o in doubtful or o in leaders]
+
+    @property
+    def _most_rounds(self) -> int:
+        """Rounds after which two that are still not told apart are left so; more where more precision is asked for."""
+        return math.ceil(_MOST_ROUNDS * max(1.0, (_USUAL_PRECISION / self.measure.precision) ** 2))
 
     @property
     def _fewest_rounds(self) -> int:
