@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from nws_sweep import processes
+from tests.one_process import SharedProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 # A sweep imports torch and torchvision, seconds each; far above what any of these commands takes on two busy cores.
@@ -46,6 +47,15 @@ def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
         )  # fmt: skip
 
     return run
+
+
+@pytest.fixture(scope="session")
+def shared_process() -> Iterator[SharedProcess]:
+    """One process for many commands that need none of their own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
+    process = SharedProcess({**kept, "PYTHONPATH": str(ROOT)})
+    yield process
+    process.close()
 
 
 @pytest.fixture

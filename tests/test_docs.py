@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from nws_sweep import __version__, config, storage
-from tests.conftest import ROOT, Command
+from tests.conftest import ROOT
 from tests.factories import search_result, store_grid, trial
+from tests.one_process import SharedProcess
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -64,9 +65,11 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", commands())
-def test_every_command_of_the_documents_works(nws: Command, project: Path, command: str) -> None:
+def test_every_command_of_the_documents_works(
+    shared_process: SharedProcess, project: Path, environment: dict[str, str], command: str
+) -> None:
     arguments = shlex.split(command)[3:]
-    done = nws(*shrunk(arguments), cwd=project)
+    done = shared_process.run(shrunk(arguments), project, environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 

@@ -26,7 +26,7 @@ _FEWEST_ROUNDS = 3
 # So many candidates, and as many more as patience bears, are tried for what is hoped of them.
 _MANY = 5
 # With the usual precision, two candidates that these rounds do not tell apart are told apart by no affordable number.
-_MOST_ROUNDS, _USUAL_PRECISION = 8, 0.05
+_MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05
 # A candidate that is hoped to be so much faster is started at once, others when the best is known a little better.
 _AT_ONCE = 0.9
 # A candidate is tried for being cheaper only if it saves at least a quarter of the workers.
@@ -36,7 +36,7 @@ _FIRST_STEP, _STEP = 8, 4
 # Measured time / model's time up to which the model is believed.
 _TRUSTED = 1.15
 # Numbers of workers that are nearer than this factor are not told apart: 8 and 9.
-_APART = 1.05
+_APART = 1.1
 # One that is slower by this factor than what is hoped of the new ones does not go along with them.
 _HOPELESS = 1.4
 

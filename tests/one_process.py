@@ -1,0 +1,99 @@
+"""Runs command lines of nws_sweep one after the other in one process, so that torch is imported once for all of them.
+
+Orders come as lines of JSON on standard input; the exit status of each goes to standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from hydra.core.global_hydra import GlobalHydra
+
+from nws_sweep import arms, cli
+
+
+class SharedProcess:
+    """The other end: starts the process when it is first needed.
+
+    Args:
+        environment: Its environment; a command's own comes on top.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.one_process"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment),
+        )  # fmt: skip
+
+    def run(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """What ``python -m nws_sweep`` does with the arguments in that folder."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        status = json.loads(self._process.stdout.readline())
+        printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
+        return subprocess.CompletedProcess(list(arguments), status, printed, complaints)
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+_FILES = ("standard_output", "standard_error")
+
+
+def main(orders: TextIO) -> None:
+    """Does what the orders say."""
+    answers = os.fdopen(os.dup(1), "w")
+    arms.preload([{"_target_": "torchvision.transforms.Compose"}])
+    for line in orders:
+        order = json.loads(line)
+        answers.write(f"{json.dumps(_status(order))}\n")
+        answers.flush()
+
+
+def _status(order: Mapping[str, Any]) -> int:
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.argv = ["nws_sweep", *order["arguments"]]
+    with _into_files():
+        try:
+            return cli.run(sys.argv[1:])
+        except SystemExit as stop:
+            return int(stop.code or 0)
+        finally:
+            GlobalHydra.instance().clear()
+
+
+@contextlib.contextmanager
+def _into_files() -> Iterator[None]:
+    kept = [os.dup(number) for number in (1, 2)]
+    for number, name in enumerate(_FILES, start=1):
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, number)
+        os.close(file)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in enumerate(kept, start=1):
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+if __name__ == "__main__":
+    main(sys.stdin)
