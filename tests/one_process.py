@@ -46,10 +46,9 @@ class SharedProcess:
         return subprocess.CompletedProcess(list(arguments), status, printed, complaints)
 
     def close(self) -> None:
-        """Ends it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=60)
+        """Ends it: it has read all orders."""
+        with self._process:
+            pass
 
 
 _FILES = ("standard_output", "standard_error")
