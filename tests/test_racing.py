@@ -202,7 +202,7 @@ def test_another_setting_is_kept_if_it_is_faster_beyond_noise() -> None:
     machine.cpu_s = 0.0
     result, trials = also("pin_memory", machine=machine)
     assert recommended(result).pin_memory
-    assert "pin_memory=True is" in result.stop_reason
+    assert "pin_memory=true takes " in result.stop_reason
     assert len([settings for settings in trials if settings.pin_memory]) == 1
 
 

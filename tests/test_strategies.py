@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.strategies import (
+    Also,
     Exhaustive,
     Measure,
     Observation,
     Patience,
+    Race,
     Stop,
     Strategy,
     make,
@@ -185,3 +188,45 @@ def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
         ConfigurationError, match=r"^search\.strategy=magic: allowed are adaptive, patience, exhaustive$"
     ):
         made(search_rules(strategy="magic"))
+
+
+def raced(chosen: LoaderSettings, *costs: float) -> Observation:
+    """A candidate that cost so much in each round, and can go on."""
+    mean_s = sum(costs) / len(costs)
+    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), open=True)
+
+
+def also(*names: str) -> Also:
+    return Also(
+        workers=exhaustive(2), names=names, base=BASE, tolerance=TOLERANCE, precision=PRECISION, window_s=0.5, cores=2.0
+    )
+
+
+def prefetching(factor: int) -> LoaderSettings:
+    return replace(with_workers(BASE, 2), prefetch_factor=factor)
+
+
+def test_whoever_is_faster_beyond_noise_goes_on_while_others_are_in_doubt() -> None:
+    decision = also("prefetch_factor").decide(
+        [
+            raced(prefetching(2), 1.0, 1.0, 1.0),
+            raced(prefetching(1), 2.0, 2.0, 2.0),
+            raced(prefetching(4), 0.8, 0.8, 0.8),
+            raced(prefetching(8), 0.97, 0.85, 1.02),
+        ]
+    )
+    assert decision == Race(
+        candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
+    )
+
+
+def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> None:
+    known = [raced(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
+    decision = also("prefetch_factor", "pin_memory").decide(known)
+    pinned = replace(prefetching(4), pin_memory=True)
+    assert decision == Race(candidates=(prefetching(4), pinned), window_s=0.5)
+    found = also("prefetch_factor", "pin_memory").decide([*known, raced(pinned, *[0.8] * 6)])
+    assert found == Stop(
+        reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
+        "beyond noise"
+    )

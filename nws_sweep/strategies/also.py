@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.records import LoaderSettings, Verdict
+from nws_sweep.records import LoaderSettings, Verdict, shown
 from nws_sweep.strategies.base import Decision, Observation, Race, Stop, Strategy, with_workers
-from nws_sweep.strategies.contest import Contest, contest_of
+from nws_sweep.strategies.contest import Gap, contest_of
 
 ALSO = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
 _PREFETCH_FACTORS, _DEFAULT_PREFETCH = (1, 2, 4, 8), 2
-_FEWEST_ROUNDS = 3
+_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
+
+Known = Mapping[LoaderSettings, Observation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +73,9 @@ class Also:
             variants = self._variants(settings, name)
             if decision := self._undecided(settings, variants, known):
                 return decision, settings
-            better = self._better(settings, variants, known)
-            if better is not None:
-                gain = self._gain(better, settings, known)
-                reason += f"; {name}={getattr(better, name)} is {units.share(gain)} faster"
-                settings = better
+            if better := self._better(settings, variants, known):
+                settings, gain = better
+                reason += f"; {name}={shown(getattr(settings, name))} takes {units.share(gain)} less time"
             elif variants:
                 reason += f"; no other {name} is faster beyond noise"
         return Stop(reason=reason), settings
@@ -84,69 +85,49 @@ class Also:
         variants = [replace(settings, **{name: value}).canonical() for value in _values(name, settings, self.cores)]
         return [variant for variant in dict.fromkeys(variants) if variant != settings]
 
-    def _undecided(
-        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: dict[LoaderSettings, Observation]
-    ) -> Race | None:
+    def _undecided(self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known) -> Race | None:
+        """The next round; None if enough is known. Whoever may still be kept goes on until nobody is in doubt."""
         new = [variant for variant in variants if variant not in known]
         if new:
             return self._race([settings, *new], known)
-        contest = self._contest([settings, *variants], known)
-        doubtful = [
-            variant for variant in variants
-            if known[variant].open and known[settings].open and not self._is_settled(variant, settings, contest, known)
-        ]  # fmt: skip
-        if not doubtful:
+        gaps = self._gaps(settings, variants, known)
+        able = [variant for variant in variants if known[variant].open and known[settings].open]
+        out = [variant for variant in able if variant in gaps and gaps[variant].low > -math.log1p(self.tolerance)]
+        left = [variant for variant in able if variant not in out]
+        if all(variant in gaps and self._is_settled(gaps[variant]) for variant in left):
             return None
-        dropped = [v for v in variants if v not in doubtful and known[v].open and not self._wins(v, settings, known)]
-        return self._race([settings, *doubtful], known, dropped)
+        return self._race([settings, *left], known, out)
 
-    def _race(
-        self,
-        chosen: Sequence[LoaderSettings],
-        known: dict[LoaderSettings, Observation],
-        dropped: Sequence[LoaderSettings] = (),
-    ) -> Race:
-        able = [s for s in chosen if s not in known or known[s].open]
+    def _race(self, chosen: Sequence[LoaderSettings], known: Known, dropped: Sequence[LoaderSettings] = ()) -> Race:
+        able = [settings for settings in chosen if settings not in known or known[settings].open]
         return Race(candidates=tuple(able), dropped=tuple(dropped), window_s=self.window_s)
 
-    def _contest(self, settings: Sequence[LoaderSettings], known: dict[LoaderSettings, Observation]) -> Contest | None:
-        return contest_of([known[s] for s in settings if s in known], self.tolerance, self.precision)
+    def _gaps(
+        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known
+    ) -> dict[LoaderSettings, Gap]:
+        """By how much each variant that was measured is slower than the best so far."""
+        everyone = [known[each] for each in (settings, *variants)]
+        contest = contest_of(everyone, self.tolerance, self.precision)
+        if contest is None or known[settings].cost_s is None:
+            return {}
+        measured = [variant for variant in variants if known[variant].cost_s is not None]
+        return {variant: contest.gap(known[variant], known[settings]) for variant in measured}
 
-    def _is_settled(
-        self,
-        variant: LoaderSettings,
-        settings: LoaderSettings,
-        contest: Contest | None,
-        known: dict[LoaderSettings, Observation],
-    ) -> bool:
-        if contest is None or known[variant].cost_s is None:
-            return known[variant].cost_s is None and not known[variant].open
-        gap = contest.gap(known[variant], known[settings])
-        if gap.low > -contest.margin:
-            return True  # not faster by anything that matters
-        return gap.n >= _FEWEST_ROUNDS and (gap.high < 0 or gap.half_width <= self.precision)
-
-    def _wins(
-        self, variant: LoaderSettings, settings: LoaderSettings, known: dict[LoaderSettings, Observation]
-    ) -> bool:
-        contest = self._contest([settings, variant], known)
-        if contest is None or known[variant].cost_s is None or known[settings].cost_s is None:
-            return False
-        gap = contest.gap(known[variant], known[settings])
-        return gap.n >= _FEWEST_ROUNDS and gap.high < 0
+    def _is_settled(self, gap: Gap) -> bool:
+        """Whether a variant that may be faster has been looked at long enough."""
+        enough = gap.high < 0 or gap.half_width <= math.log1p(self.precision)
+        return gap.n >= _MOST_ROUNDS or (gap.n >= _FEWEST_ROUNDS and enough)
 
     def _better(
-        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: dict[LoaderSettings, Observation]
-    ) -> LoaderSettings | None:
-        winners = [variant for variant in variants if self._wins(variant, settings, known)]
-        return max(winners, key=lambda variant: self._gain(variant, settings, known), default=None)
-
-    def _gain(
-        self, variant: LoaderSettings, settings: LoaderSettings, known: dict[LoaderSettings, Observation]
-    ) -> float:
-        """By which share the variant takes less time."""
-        contest = self._contest([settings, variant], known)
-        return -contest.gap(known[variant], known[settings]).value if contest else 0.0
+        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known
+    ) -> tuple[LoaderSettings, float] | None:
+        """The variant that is faster beyond noise by the most, and by which share; None if there is none."""
+        gaps = self._gaps(settings, variants, known)
+        winners = [variant for variant, gap in gaps.items() if gap.n >= _FEWEST_ROUNDS and gap.high < 0]
+        if not winners:
+            return None
+        best = min(winners, key=lambda variant: gaps[variant].value)
+        return best, -math.expm1(gaps[best].value)
 
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
