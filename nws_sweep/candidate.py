@@ -259,8 +259,8 @@ class Candidate:
         with self._paid_for():
             if self._measurement() is not None:
                 self._conclude("")
-            elif not self.alive:
-                raise TrialError("it was ended to make room before it was measured")
+            elif not self.may_go_on:
+                raise TrialError("it was ended, to make room or by a limit, before it was measured")
         if self.done and note:
             self._notes += (note,)
 
