@@ -313,7 +313,10 @@ def test_processes_left_behind_are_counted_and_ended(monkeypatch: pytest.MonkeyP
     leftovers.mark()
     before = leftovers.family()
     subprocess.run(["sh", "-c", "sleep 60 > /dev/null 2>&1 &"], check=True)  # its parent is gone
-    (orphan,) = leftovers.family() - before
+    deadline = time.monotonic() + 10.0
+    while not (orphans := leftovers.family() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)  # between its fork and its exec it has no environment
+    (orphan,) = orphans
     (line,) = leftovers.ended(before, grace_s=0.0)
     assert line.startswith(f"process {orphan.pid} (")
     assert leftovers.ended(before, grace_s=10.0) == ()
