@@ -113,15 +113,15 @@ class Rounds:
             self.measure(new)
             return
         for candidate in self._ordered([*known, *map(self._candidate, new)]):
-            if candidate not in self.candidates:
-                if not self._make_room(candidate, chosen, ()):
-                    continue
-                self.candidates.append(candidate)
-                self._arms.callback(candidate.close)
-            if candidate.alive or not candidate.done:
-                self._take_turn(candidate, window_s)
-            else:
-                self._watcher.candidate_done(candidate)  # it was skipped
+            if candidate in self.candidates:
+                if candidate.alive:  # it may have made room for another in this very round
+                    self._take_turn(candidate, window_s)
+            elif self._make_room(candidate, chosen, ()):
+                self._admit(candidate)
+                if not candidate.done:  # it may have been skipped
+                    self._take_turn(candidate, window_s)
+                else:
+                    self._watcher.candidate_done(candidate)
         self._round += 1
         self._watcher.round_ended()
 
@@ -163,10 +163,13 @@ class Rounds:
         if self._deadline is not None and self._surroundings.clock() >= self._deadline:
             raise TimeBudgetSpent
 
-    def _begin(self, candidate: Candidate) -> None:
-        self._check_time()
+    def _admit(self, candidate: Candidate) -> None:
         self.candidates.append(candidate)
         self._arms.callback(candidate.close)
+
+    def _begin(self, candidate: Candidate) -> None:
+        self._check_time()
+        self._admit(candidate)
         if not candidate.done:  # it may have been skipped
             self._watcher.turn_began(candidate)
             self._drop_files()

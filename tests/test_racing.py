@@ -226,3 +226,13 @@ def test_without_workers_there_is_nothing_to_prefetch() -> None:
     result, trials = also("prefetch_factor", "persistent_workers", machine=machine)
     assert recommended(result).num_workers == 0
     assert all(settings.prefetch_factor in (None, 2) for settings in trials)
+
+
+@pytest.mark.parametrize("interleave", [2, 3])
+def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave: int) -> None:
+    machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
+    result, _ = run_search(configuration(interleave=interleave), machine)
+    assert machine.most_alive <= interleave
+    assert result.complete
+    assert result.verdict is not None
+    assert all(trial.state is TrialState.OK for trial in result.trials)

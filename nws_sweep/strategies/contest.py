@@ -68,6 +68,11 @@ class Contest:
         """The tolerance on the log scale."""
         return math.log1p(self.tolerance)
 
+    @property
+    def worth_knowing(self) -> float:
+        """Gains up to this do not matter: the tolerance and the precision together, on the log scale."""
+        return self.margin + math.log1p(self.precision)
+
     @cached_property
     def fastest(self) -> Observation:
         """The one with the least cost; where others met the same rounds, these decide."""
@@ -122,7 +127,7 @@ class Contest:
 
         A cheaper one that seems too slow would only save workers.
         """
-        most = self.margin + math.log1p(self.precision)
+        most = self.worth_knowing
         if one.settings == self.recommended.settings:
             return self.gap(one, self.fastest).high <= most
         return self._is_cheap(one) or self.doubt(one).low >= -most
@@ -155,7 +160,7 @@ class Contest:
     def _settle_s(self, one: Observation) -> float:
         """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
         gap = self.doubt(one)
-        most = self.margin + math.log1p(self.precision)
+        most = self.worth_knowing
         distance = abs(gap.value - (most if self._is_cheap(one) else -most))
         rounds = max(1, gap.n)
         wanted = rounds * min(_MOST_LONGER, (gap.half_width / distance) ** 2 if distance else _MOST_LONGER)
