@@ -137,7 +137,8 @@ class _Contest:
             say(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
 
     def _picks(self, workload: Workload) -> set[int]:
-        return {o.pick for o in self._journal.outcomes if o.workload == workload.name and o.pick is not None}
+        outcomes = [outcome for outcome in self._journal.outcomes if outcome.workload == workload.name]
+        return {n for outcome in outcomes for n in (outcome.pick, outcome.fastest) if n is not None}
 
     def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
         recipe = recipe_of(workload, workers, self._options.least_s)

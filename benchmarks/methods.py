@@ -63,6 +63,7 @@ class Answer:
     """What a method came to; the attributes are those of ``Outcome``."""
 
     pick: int | None
+    fastest: int | None = None
     tied: tuple[int, ...] = ()
     tried: tuple[int, ...] = ()
     crashes: tuple[str, ...] = ()
@@ -121,6 +122,7 @@ def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
         method=turn.method,
         repeat=turn.repeat,
         pick=answer.pick,
+        fastest=answer.fastest,
         cost_s=cost_s,
         tied=answer.tied,
         tried=answer.tried,
@@ -152,6 +154,7 @@ def answer_of(result: SearchResult) -> Answer:
     """What a search by nws_sweep says."""
     return Answer(
         pick=_pick(result),
+        fastest=result.verdict.fastest.num_workers if result.verdict else None,
         tied=tuple(settings.num_workers for settings in result.verdict.tied) if result.verdict else (),
         tried=tuple(trial.num_workers for trial in result.trials),
         crashes=tuple(_told(trial) for trial in result.trials if trial.state in _CRASHES),

@@ -19,6 +19,7 @@ class Outcome:
         method: Its name.
         repeat: From 1.
         pick: The number of workers that it recommends; None if it came to none.
+        fastest: The one that it found to be the fastest, where that is another question; else None.
         cost_s: Wall time of the whole method, s.
         tied: Further numbers of workers that may be as good for all that it knows.
         tried: The numbers of workers that it measured.
@@ -31,6 +32,7 @@ class Outcome:
     method: str
     repeat: int
     pick: int | None
+    fastest: int | None = None
     cost_s: float = 0.0
     tied: tuple[int, ...] = ()
     tried: tuple[int, ...] = ()

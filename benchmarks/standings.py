@@ -23,6 +23,7 @@ class Standing:
         method: Its name.
         picks: What it recommended in each repeat; None where it came to nothing.
         regrets: How much slower than the best that is, as a share; None where that is not known.
+        fastest_regrets: The same of what it found to be the fastest; empty where it recommends nothing else.
         costs_s: Wall time of the method in each repeat, s.
         best_s: One epoch at the best setting, s; None without an oracle.
         trials: Trials in each repeat.
@@ -38,6 +39,7 @@ class Standing:
     regrets: tuple[float | None, ...]
     costs_s: tuple[float, ...]
     best_s: float | None
+    fastest_regrets: tuple[float | None, ...] = ()
     trials: tuple[int, ...] = ()
     ambiguous: int = 0
     crashes: tuple[str, ...] = ()
@@ -47,18 +49,17 @@ class Standing:
     @property
     def regret(self) -> float | None:
         """Median; None if one is not known: to come to nothing is no better than a bad pick."""
-        return self._regret(0.5)
+        return _share_of(self.regrets, 0.5)
+
+    @property
+    def fastest_regret(self) -> float | None:
+        """The median of those of the fastest, likewise."""
+        return _share_of(self.fastest_regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
         """The 95th percentile, likewise: the largest of fewer than twenty."""
-        return self._regret(0.95)
-
-    def _regret(self, share: float) -> float | None:
-        known = [regret for regret in self.regrets if regret is not None]
-        if not known or len(known) < len(self.regrets):
-            return None
-        return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
+        return _share_of(self.regrets, 0.95)
 
     @property
     def cost_s(self) -> float:
@@ -69,6 +70,13 @@ class Standing:
     def cost_epochs(self) -> float | None:
         """Median, in epochs at the best setting."""
         return None if self.best_s is None else self.cost_s / self.best_s
+
+
+def _share_of(regrets: Sequence[float | None], share: float) -> float | None:
+    known = [regret for regret in regrets if regret is not None]
+    if not known or len(known) < len(regrets):
+        return None
+    return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
 
 
 def standings_of(
@@ -107,6 +115,7 @@ def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
         regrets=tuple(truth.regret(outcome.pick) if truth else None for outcome in group),
         costs_s=tuple(outcome.cost_s for outcome in group),
         best_s=truth.best_s if truth else None,
+        fastest_regrets=tuple(truth.regret(o.fastest) if truth else None for o in group if o.fastest is not None),
         trials=tuple(len(outcome.tried) for outcome in group),
         ambiguous=sum(bool(outcome.tied) for outcome in group),
         crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),

@@ -5,7 +5,8 @@ then takes windows of whole clumps: n workers deliver in clumps of n, so only me
 anything. The first warm-up is no shorter than a window: processes are slower at first. A candidate is paused between
 its turns; what lay ready meanwhile, and one clump, are thrown away again when it goes on. Windows keep away from the
 end of an epoch, where the workers have nothing left to make. An epoch too short for that is measured whole, again and
-again, as mode ``epoch`` always does.
+again, as mode ``epoch`` always does. The first start in a process is slower than others; where that matters to the
+epoch it is taken once more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from nws_sweep.records import Burst, BurstKind, BurstRequest
 
 # A first start that takes longer is taken as it is: doing it again would cost more than it tells.
 _QUICK_START_S = 2.0
+# Shares of an epoch from which on the first start is taken once more: before any window, since nobody could be compared
+# without that, or when the candidate has its second turn. What remains of the error is a part of such a share.
+_MATTERS_AT_ONCE, _MATTERS = 0.1, 0.03
 
 
 def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
@@ -30,52 +34,71 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     """
     if whole_epochs(bursts, conditions):
         return BurstRequest(kind=BurstKind.EPOCH)
+    return _warm_up(bursts, conditions, rested) or _window(bursts, conditions)
+
+
+def _warm_up(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> BurstRequest | None:
+    """What is thrown away before the next window; None for nothing more."""
     if _is_over(bursts, conditions, rested):
         return _fresh_warm_up(bursts, conditions)
-    if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:  # the first start took long, and goes on
+    if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:
         return BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing, multiple_of=conditions.clump)
     if (missing_s := _missing_warm_up_s(bursts, conditions)) > 0:
         return replace(_window(bursts, conditions), kind=BurstKind.WARM_UP, min_seconds=missing_s)
-    if rested and conditions.queue:
-        return BurstRequest(
-            kind=BurstKind.WARM_UP,
-            min_batches=_resume_batches(bursts, conditions),
-            multiple_of=conditions.clump,
-            cover_buffer=True,
-        )
-    return _window(bursts, conditions)
+    if _starts_again(bursts, conditions, rested):
+        return _fresh_warm_up(bursts, conditions)
+    return _resumed_warm_up(bursts, conditions) if rested and conditions.queue else None
 
 
 def _is_over(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
     """Whether a fresh epoch is needed."""
-    if not bursts or bursts[-1].ended_epoch or _starts_again(bursts, conditions):
+    if not bursts or bursts[-1].ended_epoch:
         return True
     return _needs_new_epoch(bursts, conditions, rested)
 
 
 def _fresh_warm_up(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
-    """A new epoch; of the very first no more than its start is wanted, unless there will be no other."""
+    """A new epoch; of the very first no more than its start is asked for at once, to see what a start alone takes."""
     only_start = not bursts and not conditions.settings.persistent_workers
     least = 1 if only_start else conditions.warm_up
     return BurstRequest(kind=BurstKind.WARM_UP, min_batches=least, multiple_of=conditions.clump, fresh=True)
 
 
-def _starts_again(bursts: Sequence[Burst], conditions: Conditions) -> bool:
-    """Whether the loader was started for the first time just now, and is to be started once more.
+def _starts_again(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
+    """Whether the loader, started once so far, is to be started once more for a start that counts.
 
     A process does many things for the first time then, which later epochs are spared. Workers that persist are started
-    only once.
+    only once; and where epochs have no length a start does not count.
     """
-    quick = len(bursts) == 1 and bursts[0].elapsed_s < _QUICK_START_S
-    return quick and not conditions.settings.persistent_workers
+    begun = [burst for burst in bursts if burst.startup_s is not None]
+    if len(begun) > 1 or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
+        return False
+    first = begun[0]
+    if first.elapsed_s >= _QUICK_START_S:
+        return False
+    later = steady_bursts(bursts) or [burst for burst in bursts if burst is not first and burst.batches]
+    if not later:
+        return True
+    pace_s = sum(burst.elapsed_s for burst in later) / sum(burst.batches for burst in later)
+    matters = _MATTERS if rested else _MATTERS_AT_ONCE
+    return (first.startup_s or 0.0) > matters * pace_s * conditions.batches_per_epoch
 
 
 def _missing_warm_up_s(bursts: Sequence[Burst], conditions: Conditions) -> float:
     """What the first warm-up lacks to a window's length, as far as its epoch has room for that."""
     room = _room(bursts, conditions)
-    if bursts[-1].startup_s is None or steady_bursts(bursts) or (room is not None and room < 2 * conditions.clump):
+    if steady_bursts(bursts) or (room is not None and room < 2 * conditions.clump):
         return 0.0
     return conditions.rules.window_s - sum(burst.elapsed_s for burst in bursts)
+
+
+def _resumed_warm_up(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
+    return BurstRequest(
+        kind=BurstKind.WARM_UP,
+        min_batches=_resume_batches(bursts, conditions),
+        multiple_of=conditions.clump,
+        cover_buffer=True,
+    )
 
 
 def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:

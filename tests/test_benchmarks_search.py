@@ -337,7 +337,7 @@ CIFAR, FIFTY, MILLION = (w for w in SEARCH_WORKLOADS if w.name in ("cifar", "fif
 
 def test_a_standing_is_over_all_repeats() -> None:
     outcomes = [
-        outcome(pick=2, repeat=1, cost_s=1.0, tried=(0, 1)),
+        outcome(pick=2, fastest=4, repeat=1, cost_s=1.0, tried=(0, 1)),
         outcome(pick=4, repeat=2, cost_s=4.0, tried=(0,), tied=(2,), crashes=("it broke",)),
         outcome(pick=2, repeat=3, cost_s=3.0, left_behind=("process 7",)),
         outcome("zero", 0, cost_s=0.0),
@@ -346,6 +346,7 @@ def test_a_standing_is_over_all_repeats() -> None:
     own, zero = found
     assert (own.picks, own.regrets) == ((2, 4, 2), (0.0, 0.5, 0.0))
     assert (own.regret, own.high_regret, own.cost_s, own.cost_epochs) == (0.0, 0.5, 3.0, 1.5)
+    assert (own.fastest_regret, zero.fastest_regret) == (0.5, None)
     assert (own.trials, own.ambiguous) == ((2, 1, 0), 1)
     assert (own.crashes, own.left_behind) == (("repeat 2: it broke",), ("repeat 3: process 7",))
     assert (zero.method, zero.regret, zero.cost_epochs) == ("zero", 1.0, 0.0)
@@ -372,19 +373,26 @@ def test_whole_epochs_that_take_too_long_are_projected() -> None:
 
 def test_targets_are_met_at_their_limits() -> None:
     found = [
-        standing(regret=0.01, cost_s=2.0),
+        standing(regret=0.01, cost_s=2.0, fastest_regrets=(0.0, 0.01, 0.03)),
         standing(EXHAUSTIVE, cost_s=8.0),
         standing(workload="fifty", regrets=(0.0, 0.05, 0.0), cost_s=1.0),
         standing(workload="million", cost_s=1.1),
     ]
     told = verdicts(found, {})
-    assert [line.rpartition(": ")[2] for line in told[:7]] == 7 * ["met"]
-    assert told[7] == "searches that ended ambiguous: 0 of 3, 0 %"
+    assert [line.rpartition(": ")[2] for line in told[:8]] == 8 * ["met"]
+    assert told[8] == "searches that ended ambiguous: 0 of 3, 0 %"
 
 
 def test_what_misses_a_target_is_named() -> None:
     found = [
-        standing(regrets=(0.02, 0.02, 0.06), costs_s=(5.0,), picks=(4, 4, 8), ambiguous=2, crashes=("it broke",)),
+        standing(
+            regrets=(0.02, 0.02, 0.06),
+            costs_s=(5.0,),
+            picks=(4, 4, 8),
+            ambiguous=2,
+            crashes=("it broke",),
+            fastest_regrets=(0.0, 0.02, 0.02),
+        ),
         standing(EXHAUSTIVE, cost_s=10.0),
         standing(workload="fifty", regret=None, cost_s=1.0, left_behind=("process 7", "process 8")),
         standing(workload="million", cost_s=1.5),
@@ -393,6 +401,7 @@ def test_what_misses_a_target_is_named() -> None:
     assert told == [
         "missed by cifar with a noise floor of 3.0 % (2.0 %), fifty (no value)",
         "missed by cifar with a noise floor of 3.0 % (6.0 %), fifty (no value)",
+        "missed by cifar with a noise floor of 3.0 % (2.0 %)",
         "missed by cifar (2.50)",
         "missed by 1.50 s / 1.00 s (1.50)",
         "missed by cifar (0.50)",
@@ -405,8 +414,8 @@ def test_what_misses_a_target_is_named() -> None:
 def test_to_fail_is_no_low_cost() -> None:
     found = [standing(cost_s=0.1, picks=(None,)), standing(EXHAUSTIVE, cost_s=10.0)]
     told = verdicts(found, {})
-    assert told[2].endswith("missed by cifar (no value)")
-    assert told[4].endswith("missed by cifar (no value)")
+    assert told[3].endswith("missed by cifar (no value)")
+    assert told[5].endswith("missed by cifar (no value)")
 
 
 def test_nothing_measured_meets_no_target() -> None:
