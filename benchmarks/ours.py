@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.catalogue import PREFETCH_FACTOR, Workload
 from benchmarks.figures import OURS, Figure
 from nws_sweep import arms, host
+from nws_sweep.nursery import Nursery
 from nws_sweep.records import (
     ArmSpec,
     Configuration,
@@ -58,7 +59,8 @@ def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say:
         host=host.describe(),
         started_at=datetime.now().astimezone().isoformat(),
     )
-    return search(start, Surroundings(open_arm=_arm_factory(log_path)), _Teller(say))
+    with Nursery() as nursery:
+        return search(start, Surroundings(open_arm=_arm_factory(nursery, log_path)), _Teller(say))
 
 
 def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
@@ -73,7 +75,9 @@ def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configu
     )
 
 
-def _arm_factory(log_path: Path) -> Callable[[Configuration, int | None], AbstractContextManager[arms.Arm]]:
+def _arm_factory(
+    nursery: Nursery, log_path: Path
+) -> Callable[[Configuration, int | None], AbstractContextManager[arms.Arm]]:
     def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
         spec = ArmSpec(
             dataset=configuration.dataset,
@@ -83,7 +87,7 @@ def _arm_factory(log_path: Path) -> Callable[[Configuration, int | None], Abstra
             working_folder=os.getcwd(),  # noqa: PTH109 - a string is wanted
             log_path=str(log_path.absolute()),
         )
-        return arms.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
+        return nursery.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
 
     return open_arm
 

@@ -28,6 +28,7 @@ from omegaconf import DictConfig
 from nws_sweep import arms, config, grid, host, hostlock, learning, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
+from nws_sweep.nursery import Nursery
 from nws_sweep.records import ArmSpec, Configuration, SearchCost, SearchResult, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import ArmFactory, Surroundings
@@ -51,6 +52,7 @@ class Invocation:
     def __init__(self) -> None:
         # What its searches have found, without single batches; a launcher's worker processes have one each.
         self.results: list[SearchResult] = []
+        self.nursery = Nursery()
 
     @functools.cached_property
     def view(self) -> View:
@@ -98,6 +100,7 @@ def run() -> int:
     try:
         return _run_and_conclude(current)
     finally:
+        current.nursery.close()
         current.stop_view()
 
 
@@ -142,7 +145,7 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
         plan, shown = grid.check_single(composed)
     _check_writable(Path(plan.folder))
     current.view.announce(plan)
-    _check_datasets(shown, current.view)
+    _check_datasets(shown, current)
     current.plan = plan
     current.folder = storage.claim(Path(plan.folder).absolute())
 
@@ -154,15 +157,16 @@ def _check_writable(folder: Path) -> None:
         raise ConfigurationError(f"{folder}: the output folder cannot be made, since {existing} is not writable")
 
 
-def _check_datasets(shown: list[Configuration], view: View) -> None:
+def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
     """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
+    view = current.view
     distinct = {repr((c.dataset, c.consumer, c.collate_fn)): c for c in shown}
     arms.preload(configuration.dataset for configuration in distinct.values())
     for configuration in distinct.values():
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")
         try:
-            with arms.start(_spec(configuration, str(Path.cwd())), on_progress=view.status):
+            with current.nursery.start(_spec(configuration, str(Path.cwd())), on_progress=view.status):
                 pass
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
@@ -225,7 +229,7 @@ def _search(
     view, asked_at = current.view, time.monotonic()
     with hostlock.held(lock_file, str(folder), view.status):
         start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
-        surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, view))
+        surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, current))
         guess = learning.first_guess(start.configuration, current.results)
         result = search(start, surroundings, observer, guess)
     current.results += learning.without_bursts([result])
@@ -252,10 +256,10 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> 
     )
 
 
-def _arm_factory(folder: Path, working_folder: str, view: View) -> ArmFactory:
+def _arm_factory(folder: Path, working_folder: str, current: Invocation) -> ArmFactory:
     def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
         spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
-        return arms.start(spec, configuration.measure.timeout_s, view.status, memory_bytes)
+        return current.nursery.start(spec, configuration.measure.timeout_s, current.view.status, memory_bytes)
 
     return open_arm
 

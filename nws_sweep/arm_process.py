@@ -1,7 +1,8 @@
 """The inside of an arm: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-Runs in a child that was forked from a server with torch preloaded (see arms.py). Leads its own process group, so that
-it and its workers can be killed together, and ends that group itself when the process that started it is gone.
+Runs in a child that was forked from a server with torch preloaded (see arms.py), or from another arm that has made the
+dataset and does nothing else. Leads its own process group, so that it and its workers can be killed together, and ends
+that group itself when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import signal
 import sys
 import threading
 import traceback
+import types
 import warnings
-from collections.abc import Mapping
-from multiprocessing import parent_process
+from collections.abc import Mapping, Sequence
+from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -25,7 +28,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import loaders, pagecache, processes
+from nws_sweep import loaders, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.measure import LoaderSession
@@ -35,38 +38,82 @@ from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, Loader
 _EXPECTED_WARNINGS = (
     r"This DataLoader will create \d+ worker processes",
     r"'pin_memory' argument is set as true but no accelerator is found",
+    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; our own watching thread
 )
 _MOST_WARNINGS = 5
 
 
 class ArmServer:
-    """The commands that an arm answers; every public method is one."""
+    """The commands that an arm answers; every public method is one.
 
-    def __init__(self, spec: ArmSpec) -> None:
+    Args:
+        spec: What the arm is made of.
+        connection: Where commands come from, and the connections of arms that are forked from this one.
+        kept: The arm that this one was forked from: its dataset is used. None to make one.
+    """
+
+    def __init__(self, spec: ArmSpec, connection: Connection, kept: ArmServer | None = None) -> None:
         self._spec = spec
-        self._dataset: Any = None
+        self._connection = connection
+        self._dataset: Any = kept._dataset if kept else None
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
-        self._warnings: dict[str, None] = {}
+        self._forked: dict[int, BaseProcess] = {}
+        self._warnings: dict[str, None] = dict(kept._warnings) if kept else {}
+
+    def keep(self) -> str:
+        """Makes the dataset and nothing else; answers what stands against forking arms from here, empty if nothing.
+
+        Raises:
+            DatasetError: If the dataset cannot be made, is none, or is empty.
+        """
+        before = sharing.footprint()
+        self._make_dataset()
+        return sharing.footprint().obstacle(before)
+
+    def fork(self, spec: ArmSpec, temporary_folder: str) -> int:
+        """Forks an arm that has this one's dataset, and whose connection follows the command; its process ID."""
+        connection = Connection(reduction.recv_handle(self._connection))
+        main_process: Any = parent_process()
+        process = multiprocessing.get_context("fork").Process(
+            target=_main_of_forked, args=(self, connection, spec, temporary_folder, main_process.sentinel)
+        )
+        process.start()
+        connection.close()
+        self._forked[process.pid or 0] = process
+        return process.pid or 0
+
+    def exit_code(self, pid: int) -> int | None:
+        """How an arm that was forked from here and is dead ended, as ``Process.exitcode`` has it; asked once."""
+        process = self._forked.pop(pid)
+        process.join()
+        code = process.exitcode
+        process.close()
+        return code
 
     def prepare(self) -> DatasetFacts:
-        """Makes the dataset, the consumer and the collate_fn.
+        """Makes the consumer, the collate_fn, and the dataset unless there is one.
 
         Raises:
             DatasetError: If the dataset cannot be made, is none, or is empty.
             ConfigurationError: If one of the others cannot be made.
         """
+        if self._dataset is None:
+            self._make_dataset()
         torch.manual_seed(self._spec.seed)
         self._consumer = _make("consumer", self._spec.consumer, ConfigurationError)
         self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
-        self._dataset = _make_dataset(self._spec.dataset)
         return DatasetFacts(
             type=f"{type(self._dataset).__module__}.{type(self._dataset).__qualname__}",
             iterable=isinstance(self._dataset, IterableDataset),
             samples=loaders.length(self._dataset),
             accelerator=_accelerator(),
         )
+
+    def _make_dataset(self) -> None:
+        torch.manual_seed(self._spec.seed)
+        self._dataset = _make_dataset(self._spec.dataset)
 
     def open(self, settings: LoaderSettings) -> int | None:
         """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
@@ -98,6 +145,10 @@ class ArmServer:
         """The files and folders that the dataset's attributes name, absolute."""
         return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._dataset))  # noqa: PTH100 - a million
 
+    def let_go(self) -> None:
+        """Closes what a fork of this arm has inherited and must not hold."""
+        self._connection.close()
+
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings that were issued in the arm itself, less those that are expected."""
         return tuple(self._warnings)
@@ -118,22 +169,39 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
         spec: What the arm is made of.
         temporary_folder: Where it and its workers keep the sockets by which they hand over tensors.
     """
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        processes.let_fork_server_go()
+    # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
+    # program would give them.
+    multiprocessing.set_start_method(spec.start_method, force=True)
+    for pattern in _EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message=pattern)
+    parent = parent_process()
+    _live(connection, spec, temporary_folder, ArmServer(spec, connection), [parent.sentinel] if parent else [])
+
+
+def _main_of_forked(
+    keeper: ArmServer, connection: Connection, spec: ArmSpec, temporary_folder: str, main_sentinel: int
+) -> None:
+    """As ``main``, in an arm that was forked from another. It is killed sooner than that one if memory runs out."""
+    keeper.let_go()
+    processes.offer_to_be_killed()
+    parent: Any = parent_process()
+    server = ArmServer(spec, connection, kept=keeper)
+    _live(connection, spec, temporary_folder, server, [main_sentinel, parent.sentinel])
+
+
+def _live(
+    connection: Connection, spec: ArmSpec, temporary_folder: str, server: ArmServer, parents: Sequence[int]
+) -> None:
     processes.keep_sockets_in(temporary_folder)
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     processes.die_with_parent()
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        processes.let_fork_server_go()
     os.chdir(spec.working_folder)
-    _end_group_with_parent()
+    _end_group_with_one_of(parents)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not
-    # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
-    # program would give them.
-    multiprocessing.set_start_method(spec.start_method, force=True)
     _redirect_output(spec.log_path)
-    server = ArmServer(spec)
-    for pattern in _EXPECTED_WARNINGS:
-        warnings.filterwarnings("ignore", message=pattern)
     warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
@@ -142,27 +210,59 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
 
 
 def _serve(connection: Connection, server: ArmServer) -> None:
-    trouble: RuntimeError | None = None
-    while True:
+    deaths = _WorkerDeaths()
+    while (command := connection.recv()) is not None:
         try:
-            command = connection.recv()
-        except RuntimeError as error:  # torch's own signal handler: a worker died while nothing was asked
-            trouble = error
-            continue
-        if command is None:
-            return
-        connection.send(("error", describe_exception(trouble)) if trouble else _answer(server, *command))
+            answer = _answer(server, deaths, *command)
+        except RuntimeError as error:  # a second worker died when the answer to the first one's death was made
+            deaths.mute()
+            answer = "error", describe_exception(error)
+        deaths.mute()
+        connection.send(answer)
 
 
-def _answer(server: ArmServer, name: str, *arguments: Any) -> tuple[str, Any]:
+def _answer(server: ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
     """The command's result, or why there is none. Whatever a user's dataset raises must not end the search."""
     try:
+        deaths.hear()
         return "result", getattr(server, name)(*arguments)
     except NwsSweepError as error:
         return "refused", error
     except Exception as error:
+        deaths.mute()
         traceback.print_exc()
         return "error", describe_exception(error)
+
+
+class _WorkerDeaths:
+    """Confines torch's own signal handler, which raises wherever the process happens to be, to the time of a command.
+
+    Between two bytes of an answer the exception would end the arm.
+    """
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+
+    def mute(self) -> None:
+        """Puts the handler off."""
+        while hasattr(signal, "SIGCHLD"):
+            try:
+                current = signal.signal(signal.SIGCHLD, _do_nothing)
+            except RuntimeError:  # its last word; the death is known to the loader all the same
+                continue
+            if current is not _do_nothing:
+                self._handler = current
+            return
+
+    def hear(self) -> None:
+        """Puts it in its place again, and asks it for whoever has died meanwhile."""
+        if callable(self._handler):
+            signal.signal(signal.SIGCHLD, self._handler)
+            self._handler(signal.SIGCHLD, None)
+
+
+def _do_nothing(signal_number: int, frame: types.FrameType | None) -> None:
+    pass
 
 
 def describe_exception(error: BaseException) -> str:
@@ -214,14 +314,13 @@ def _accelerator() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-def _end_group_with_parent() -> None:
+def _end_group_with_one_of(parents: Sequence[int]) -> None:
     """For what the dataset has started besides, and where the kernel does not end a process with its parent."""
-    parent = parent_process()
-    if parent is None or not hasattr(os, "killpg"):
+    if not parents or not hasattr(os, "killpg"):
         return
 
     def watch() -> None:
-        wait([parent.sentinel])
+        wait(parents)
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="end-group-with-parent", daemon=True).start()

@@ -2,12 +2,14 @@
 
 Arms are forked from the standard library's fork server, which has imported torch once: a clean process in milliseconds
 instead of seconds, and never a fork of a process that has run torch operations (with GNU OpenMP such a child hangs at
-its first parallel operation). Where there is no fork server, arms are spawned.
+its first parallel operation). Where there is no fork server, arms are spawned. An arm that has made its dataset and
+done nothing else can be a keeper: further arms are forked from it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import multiprocessing
 import shutil
@@ -18,26 +20,27 @@ import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.machinery import PathFinder
+from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from nws_sweep import processes, units, usage
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.processes import Child, Grandchild
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Usage
 
 # What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
 _PRELOADED, _FREEZE = ("nws_sweep.arm_process", "hydra.utils"), "nws_sweep.preloaded"
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets")
-_HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
+HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 
 class Arm:
-    """The parent's handle of an arm. ``start`` makes it and ends it with its whole process group.
+    """The parent's handle of an arm. ``launch`` and ``fork`` make it and end it with its whole process group.
 
     Attributes:
         facts: What the dataset said of itself.
@@ -48,26 +51,57 @@ class Arm:
 
     def __init__(
         self,
-        process: BaseProcess,
+        process: Child,
         connection: Connection,
         timeout_s: float | None = None,
         on_progress: Callable[[str], None] = lambda text: None,
         memory_budget_bytes: int | None = None,
-        temporary_folder: str | None = None,
     ) -> None:
         self._process = process
         self._connection = connection
         self._timeout_s = timeout_s
         self._left_s = timeout_s
-        self._temporary_folder = temporary_folder
         self._on_progress = on_progress
         self._memory_budget_bytes = memory_budget_bytes
         self._kernel_kills = processes.out_of_memory_kills()
         self._leaves_semaphores = False
         self.batches_per_epoch: int | None = None
 
+    def keep(self) -> str:
+        """Makes the dataset and nothing else, so that arms can be forked from this one.
+
+        Returns:
+            What stands against that, such as "threads" or "open files"; empty if nothing does.
+
+        Raises:
+            DatasetError: If it cannot be made.
+            TrialError: If the process died on it or took too long.
+        """
+        obstacle: str = self._timed("keep")
+        if not obstacle:  # from now on it only waits
+            self._left_s = self._memory_budget_bytes = None
+        return obstacle
+
+    def forked(self, spec: ArmSpec, theirs: Connection, temporary_folder: str) -> Grandchild:
+        """Lets this arm, a keeper, fork another, whose end of its connection is handed over."""
+        pid: int = self._request(None, "fork", spec, temporary_folder, handed_over=theirs)
+        return Grandchild(pid, functools.partial(self._exit_code, pid))
+
+    def _exit_code(self, pid: int) -> int | None:
+        try:
+            with processes.uninterrupted():  # half an answer would be taken for the next one's
+                code: int | None = self._request(None, "exit_code", pid)
+        except TrialError:  # it is dead itself
+            return None
+        return code
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process has not ended."""
+        return not wait([self._process.sentinel], 0)
+
     def prepare(self) -> DatasetFacts:
-        """Makes the dataset.
+        """Makes the consumer and the collate_fn, and the dataset if there is none yet.
 
         Raises:
             DatasetError: If it cannot be made.
@@ -126,10 +160,12 @@ class Arm:
             if self._left_s is not None:
                 self._left_s = max(0.0, self._left_s - (time.monotonic() - began))
 
-    def _request(self, timeout_s: float | None, *command: Any) -> Any:
+    def _request(self, timeout_s: float | None, *command: Any, handed_over: Connection | None = None) -> Any:
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         try:
             self._connection.send(command)
+            if handed_over is not None:
+                reduction.send_handle(self._connection, handed_over.fileno(), self._process.pid)
             while True:
                 kind, value = self._receive(deadline)
                 if kind == "progress":
@@ -174,7 +210,9 @@ class Arm:
     def _death(self) -> TrialError:
         self._process.join(processes.GONE_WITHIN_S)
         code = self._process.exitcode
-        if code is None or code >= 0:
+        if code is None:
+            return TrialError("the loading process was killed with the one that held the dataset")
+        if code >= 0:
             return TrialError(f"the loading process ended with exit status {code}")
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return self._failure(f"the loading process was killed by {name}")
@@ -193,9 +231,6 @@ class Arm:
         Forked workers leave nothing behind when they are killed. Spawned ones share named semaphores, which the arm
         must give back.
         """
-        if self._process.pid is None:  # interrupted before it began
-            self._remove_temporary_folder()
-            return
         try:
             if self._leaves_semaphores:
                 self.resume()
@@ -206,11 +241,6 @@ class Arm:
             with processes.uninterrupted():
                 self._connection.close()
                 processes.end_tree(self._process)
-                self._remove_temporary_folder()
-
-    def _remove_temporary_folder(self) -> None:
-        if self._temporary_folder is not None:
-            shutil.rmtree(self._temporary_folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -220,7 +250,7 @@ def start(
     on_progress: Callable[[str], None] = lambda text: None,
     memory_budget_bytes: int | None = None,
 ) -> Iterator[Arm]:
-    """Starts an arm with its dataset made, and kills it in the end.
+    """Starts an arm with a dataset of its own, and kills it in the end.
 
     Args:
         spec: What it is made of.
@@ -233,21 +263,67 @@ def start(
         ConfigurationError: If the consumer or the collate_fn cannot be made.
         TrialError: If the process died while making them.
     """
-    preload([spec.dataset])
-    context: Any = multiprocessing.get_context("forkserver" if _HAS_FORK_SERVER else "spawn")
-    ours, theirs = context.Pipe()
-    folder = tempfile.mkdtemp(prefix="nws_sweep-")
-    process = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-arm")
-    arm = Arm(process, ours, timeout_s, on_progress, memory_budget_bytes, folder)
-    try:
-        # Ctrl-C in the middle of a start would leave the fork server with half a message, on which it dies loudly.
-        with processes.uninterrupted(), _without_main():
-            process.start()
-        theirs.close()
+    with launch(spec, timeout_s, on_progress, memory_budget_bytes) as arm:
         arm.prepare()
         yield arm
-    finally:
-        arm.close()
+
+
+@contextlib.contextmanager
+def launch(
+    spec: ArmSpec,
+    timeout_s: float | None = None,
+    on_progress: Callable[[str], None] = lambda text: None,
+    memory_budget_bytes: int | None = None,
+) -> Iterator[Arm]:
+    """As ``start``, but nothing is made yet."""
+    preload([spec.dataset])
+    context: Any = multiprocessing.get_context("forkserver" if HAS_FORK_SERVER else "spawn")
+
+    def begin(theirs: Connection, folder: str) -> Child:
+        process: Child = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-arm")
+        with _without_main():
+            process.start()  # type: ignore[attr-defined]
+        return process
+
+    with _begun(begin, timeout_s, on_progress, memory_budget_bytes) as arm:
+        yield arm
+
+
+@contextlib.contextmanager
+def fork(
+    keeper: Arm,
+    spec: ArmSpec,
+    timeout_s: float | None = None,
+    on_progress: Callable[[str], None] = lambda text: None,
+    memory_budget_bytes: int | None = None,
+) -> Iterator[Arm]:
+    """As ``start``, with the dataset that another arm keeps."""
+    with _begun(
+        lambda theirs, folder: keeper.forked(spec, theirs, folder), timeout_s, on_progress, memory_budget_bytes
+    ) as arm:
+        arm.prepare()
+        yield arm
+
+
+@contextlib.contextmanager
+def _begun(
+    begin: Callable[[Connection, str], Child],
+    timeout_s: float | None,
+    on_progress: Callable[[str], None],
+    memory_budget_bytes: int | None,
+) -> Iterator[Arm]:
+    """An arm whose process is begun with its end of the connection, and its folder for temporary files."""
+    with contextlib.ExitStack() as stack:
+        # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
+        with processes.uninterrupted():
+            folder = tempfile.mkdtemp(prefix="nws_sweep-")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            ours, theirs = multiprocessing.Pipe()
+            stack.callback(ours.close)
+            with theirs:
+                arm = Arm(begin(theirs, folder), ours, timeout_s, on_progress, memory_budget_bytes)
+            stack.callback(arm.close)
+        yield arm
 
 
 def _run(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
@@ -262,7 +338,7 @@ def preload(datasets: Iterable[Mapping[str, Any]]) -> None:
     Args:
         datasets: Datasets as Hydra instantiates them; all that are going to be measured.
     """
-    if not _HAS_FORK_SERVER:
+    if not HAS_FORK_SERVER:
         return
     targets = {target for dataset in datasets for target in _targets(dataset)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}

@@ -14,10 +14,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from multiprocessing.process import BaseProcess
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import psutil
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
+_SOONER_KILLED = 300  # of 1000: as if it held 30 % more of the machine's memory
 
 
 @functools.cache  # once: a Ctrl-C during this moment is lost
@@ -58,7 +60,7 @@ def uninterrupted() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def pause(process: BaseProcess) -> None:
+def pause(process: Child) -> None:
     """Stops an arm and its workers where they are: one that stands still takes no CPU time from the one that is timed.
 
     Args:
@@ -67,12 +69,12 @@ def pause(process: BaseProcess) -> None:
     _signal_group(process, "SIGSTOP")
 
 
-def resume(process: BaseProcess) -> None:
+def resume(process: Child) -> None:
     """Lets them go on."""
     _signal_group(process, "SIGCONT")
 
 
-def _signal_group(process: BaseProcess, name: str) -> None:
+def _signal_group(process: Child, name: str) -> None:
     if process.pid is None:  # never started; group 0 would be our own
         return
     with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):  # dead, or no such signals here
@@ -113,7 +115,83 @@ def let_fork_server_go() -> None:
         os.close(descriptor)
 
 
-def end_tree(process: BaseProcess) -> None:
+def offer_to_be_killed() -> None:
+    """Tells the kernel to kill this process rather than others if memory runs out; it passes that on to its children.
+
+    Linux only; see oom_score_adj in proc_pid_oom_score_adj(5).
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_SOONER_KILLED))
+
+
+class Child(Protocol):
+    """What is asked of a child process, whoever has forked it; as ``multiprocessing.Process`` has it."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process ID; it leads a process group of its own."""
+
+    @property
+    def sentinel(self) -> int:
+        """A handle to wait for its end by."""
+        ...
+
+    @property
+    def exitcode(self) -> int | None:
+        """How it ended; None if that is not known, or it has not."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, so many seconds at most."""
+
+    def kill(self) -> None:
+        """Kills it."""
+
+
+class Grandchild:
+    """A process that another child of ours has forked. Linux only, from kernel 5.3 on.
+
+    Args:
+        pid: Its process ID; its parent must not have waited for it yet.
+        ask: Asks the parent how it ended: its ``Process.exitcode``.
+    """
+
+    def __init__(self, pid: int, ask: Callable[[], int | None]) -> None:
+        self.pid = pid
+        self.sentinel = os.pidfd_open(pid)
+        self._ask = ask
+        self._exitcode: int | None = None
+        weakref.finalize(self, os.close, self.sentinel)
+
+    @property
+    def exitcode(self) -> int | None:
+        """How it ended; None if it has not, or if its parent is gone too."""
+        if self._exitcode is None and wait([self.sentinel], 0):
+            self._exitcode = self._ask()
+        return self._exitcode
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, so many seconds at most, and lets its parent forget it."""
+        if wait([self.sentinel], timeout):
+            _ = self.exitcode
+
+    def kill(self) -> None:
+        """Kills it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+
+
+def can_have_grandchildren() -> bool:
+    """Whether the system can tell the end of a process to others than its parent."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:  # an older kernel, or one that a sandbox imitates
+        return False
+    return True
+
+
+def end_tree(process: Child) -> None:
     """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
 
     Args:

@@ -306,7 +306,7 @@ class Usage:
 
     Attributes:
         cpu_s: CPU time, user and system, s.
-        memory_bytes: Proportional set size.
+        memory_bytes: Memory of all processes; what they share among them counts once.
         shm_bytes: Shared memory, batches on their way included.
         disk_bytes: Bytes read from storage, not from the page cache.
         major_faults: Page faults that had to wait for storage.
@@ -396,9 +396,9 @@ class Measurement:
         epoch_s: Seconds for an epoch, measured or projected (``trial.projected_epoch_s``); None if its length is
             unknown.
         cpu_s: CPU seconds of all processes per batch, user and system.
-        memory_bytes: Largest proportional set size of all processes seen after a turn.
+        memory_bytes: Largest memory of all processes seen after a turn; what they share among them counts once.
         shm_bytes: Largest amount of shared memory, likewise.
-        memory_growth_bytes: Growth of the proportional set size per 1000 batches.
+        memory_growth_bytes: Growth of that memory per 1000 batches.
         disk_bytes: Bytes per batch that came from storage.
     """
 

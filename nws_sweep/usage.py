@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def of_tree(pid: int) -> Usage:
     pids = [member.pid for member in family]
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in family),
-        memory_bytes=_known_sum(map(pss_bytes, pids)),
+        memory_bytes=_memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
         disk_bytes=_known_sum(map(_disk_bytes, pids)),
         major_faults=_known_sum(map(_major_faults, pids)),
@@ -64,9 +64,28 @@ def _cpu_s(process: psutil.Process) -> float:
     return own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
 
 
-def pss_bytes(pid: int) -> int | None:
-    """Proportional set size: pages that several processes share are divided among them. None if it is unknown."""
-    return _number_of(Path(f"/proc/{pid}/smaps_rollup"), "Pss:", 1024)
+def _memory_bytes(pids: Sequence[int]) -> int | None:
+    """Memory of a process, the first, and its descendants, as if no others shared any with them; None if unknown.
+
+    Their proportional set size, but of what the first has inherited from its parent and both still share (a dataset
+    that was made before the fork) nothing is taken off: a program of its own would have all of it. What a descendant
+    has not written to it shares with the first. Files that others have mapped too are divided among all.
+    """
+    kinds = [_rollup(pid) for pid in pids]
+    if not any(kinds):
+        return None
+    own = kinds[0].get("Anonymous", 0) + sum(
+        max(0, k.get("Private_Dirty", 0) - k.get("Pss_Shmem", 0)) for k in kinds[1:]
+    )
+    return own + sum(k.get("Pss_File", 0) + k.get("Pss_Shmem", 0) for k in kinds)
+
+
+def _rollup(pid: int) -> dict[str, int]:
+    """Memory of one process by kind, B; empty if that is unknown. See proc_pid_smaps(5)."""
+    with contextlib.suppress(OSError):  # gone, or another user's
+        lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]]
+        return {name.rstrip(":"): int(value) * 1024 for name, value, *_ in lines}
+    return {}
 
 
 def _disk_bytes(pid: int) -> int | None:
@@ -145,5 +164,5 @@ def _resident_bytes(pid: int) -> int:
 
 
 def of_memory(pid: int) -> int:
-    """Proportional set size of the whole tree, 0 where it is unknown."""
-    return sum(pss_bytes(member) or 0 for member in _family(pid))
+    """Memory of the whole tree, as ``of_tree`` has it; 0 where it is unknown."""
+    return _memory_bytes(list(_family(pid))) or 0

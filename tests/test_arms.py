@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -309,14 +310,15 @@ def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
         assert arm.usage().cpu_s > before.cpu_s
 
 
-def test_the_workers_sockets_are_removed_with_the_arm() -> None:
-    with arms.start(spec("Plain")) as arm:
-        arm.open(settings(2))
-        arm.burst(WHOLE_EPOCH)
-        assert arm._temporary_folder is not None
-        folder = Path(arm._temporary_folder)
-        assert folder.is_dir()
-    assert not folder.exists()
+def test_the_workers_sockets_are_removed_with_the_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The name of a socket has room for 107 characters, which pytest's own folders use up.
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with arms.start(spec("Plain")) as arm:
+            arm.open(settings(2))
+            arm.burst(WHOLE_EPOCH)
+            assert list(Path(temporary).glob("nws_sweep-*"))
+        assert not list(Path(temporary).iterdir())
 
 
 def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:

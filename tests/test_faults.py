@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nws_sweep import arms
+from nws_sweep.nursery import Nursery
 from nws_sweep.records import (
     ArmSpec,
     Configuration,
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("no_leftovers")
 MEASURE: dict[str, Any] = {"window_s": 0.02, "bursts": 2, "max_seconds": 0.3, "timeout_s": 60.0}
 
 
-def opener(log: Path | None = None) -> ArmFactory:
+def opener(nursery: Nursery, log: Path | None = None) -> ArmFactory:
     @contextlib.contextmanager
     def open_arm(configuration: Configuration, memory_bytes: int | None) -> Iterator[arms.Arm]:
         spec = ArmSpec(
@@ -43,7 +44,7 @@ def opener(log: Path | None = None) -> ArmFactory:
             collate_fn=configuration.collate_fn,
             log_path=str(log) if log else None,
         )
-        with arms.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes) as arm:
+        with nursery.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes) as arm:
             yield arm
 
     return open_arm
@@ -66,9 +67,9 @@ def searched(
         measure=MeasureRules(**{**MEASURE, **(measure or {})}),
         search=SearchRules(strategy="exhaustive", candidates=candidates),
     )
-    result = search(
-        SearchResult(configuration=configuration, host=factories.HOST), Surroundings(open_arm=opener()), Recorder()
-    )
+    start = SearchResult(configuration=configuration, host=factories.HOST)
+    with Nursery() as nursery:
+        result = search(start, Surroundings(open_arm=opener(nursery)), Recorder())
     assert result.complete
     assert sorted(trial.num_workers for trial in result.trials) == sorted(candidates)
     return {trial.num_workers: trial for trial in result.trials}

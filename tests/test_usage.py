@@ -208,7 +208,6 @@ def test_a_process_that_is_gone_has_used_nothing() -> None:
         assert usage.of_tree(process.pid) == Usage()
         assert usage.resident_bytes(process.pid) == 0
         assert usage.of_memory(process.pid) == 0
-        assert usage.pss_bytes(process.pid) is None
 
 
 def test_a_process_that_nobody_has_waited_for_yet_does_no_harm() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -239,3 +241,20 @@ class Busy(Plain):
         while time.process_time() < end:
             pass
         return super().__getitem__(index)
+
+
+class NotesItsMaking(Plain):
+    """Adds a line to a file each time it is made, and leaves behind what it is told to."""
+
+    def __init__(self, path: str, leaves: str = "nothing", megabytes: int = 0) -> None:
+        super().__init__()
+        with Path(path).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        self.held = b"x" * (megabytes * 2**20)
+        if leaves == "thread":
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        elif leaves == "file":
+            self.file = Path(path).open()  # noqa: SIM115 - left open on purpose
+        elif leaves == "process":
+            self.process = subprocess.Popen(["sleep", "60"])
+        warnings.warn("made with a warning", stacklevel=1)

@@ -1,0 +1,106 @@
+"""Where arms come from: a dataset is made once, and its arms are forked from the process that made it.
+
+Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py),
+and where the system is not Linux, every arm makes a dataset of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from nws_sweep import arms, processes
+from nws_sweep.arms import Arm
+from nws_sweep.records import ArmSpec
+
+logger = logging.getLogger(__name__)
+
+
+class Nursery:
+    """Starts arms. Keeps the latest dataset until another one is asked for, or the context is left."""
+
+    def __init__(self) -> None:
+        self._can_fork = arms.HAS_FORK_SERVER and processes.can_have_grandchildren()
+        self._stack = contextlib.ExitStack()
+        self._keeper: Arm | None = None
+        self._kept: tuple[object, ...] = ()
+        self._unfit: list[tuple[object, ...]] = []
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets the kept dataset go, and with it all arms that were forked from it."""
+        self._keeper, self._kept = None, ()
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def start(
+        self,
+        spec: ArmSpec,
+        timeout_s: float | None = None,
+        on_progress: Callable[[str], None] = lambda text: None,
+        memory_budget_bytes: int | None = None,
+    ) -> Iterator[Arm]:
+        """Starts an arm with its dataset made, and kills it in the end.
+
+        Args:
+            spec: What it is made of.
+            timeout_s: Seconds that all commands may take together, and making the dataset may; None for no limit.
+            on_progress: Called with a line of text while a dataset is being made.
+            memory_budget_bytes: What its processes may hold while a command runs; None for no limit.
+
+        Raises:
+            DatasetError: If the dataset cannot be made.
+            ConfigurationError: If the consumer or the collate_fn cannot be made.
+            TrialError: If the process died while making them.
+        """
+        limits = (timeout_s, on_progress, memory_budget_bytes)
+        if not self._can_fork or _dataset_of(spec) in self._unfit:
+            starting = arms.start(spec, *limits)
+        elif self._keeps(spec):
+            assert self._keeper is not None
+            starting = arms.fork(self._keeper, spec, *limits)
+        else:
+            starting = self._first(spec, *limits)
+        with starting as arm:
+            yield arm
+
+    def _keeps(self, spec: ArmSpec) -> bool:
+        return self._keeper is not None and self._kept == _dataset_of(spec) and self._keeper.alive
+
+    @contextlib.contextmanager
+    def _first(
+        self,
+        spec: ArmSpec,
+        timeout_s: float | None,
+        on_progress: Callable[[str], None],
+        memory_budget_bytes: int | None,
+    ) -> Iterator[Arm]:
+        """The first arm of a dataset: forked from the one that makes it, or that one itself if it is no keeper."""
+        limits = (timeout_s, on_progress, memory_budget_bytes)
+        self.close()
+        with contextlib.ExitStack() as making:
+            arm = making.enter_context(arms.launch(spec, *limits))
+            if obstacle := arm.keep():
+                logger.debug("each arm makes the dataset: making it leaves %s behind", obstacle)
+                self._unfit.append(_dataset_of(spec))
+                arm.prepare()
+                yield arm
+                return
+            self._keeper, self._kept = arm, _dataset_of(spec)
+            self._stack.push(making.pop_all())
+        with arms.fork(arm, spec, *limits) as forked:
+            yield forked
+
+
+def _dataset_of(spec: ArmSpec) -> tuple[object, ...]:
+    """What decides how a dataset comes out."""
+    return spec.dataset, spec.seed, spec.start_method, spec.working_folder

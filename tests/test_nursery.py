@@ -1,0 +1,181 @@
+"""Real processes: a dataset is made once where that does no harm, and arms are as good as with one of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nws_sweep import processes
+from nws_sweep.arms import Arm
+from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
+from nws_sweep.nursery import Nursery
+from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+
+pytestmark = [
+    pytest.mark.usefixtures("no_leftovers"),
+    pytest.mark.skipif(not processes.can_have_grandchildren(), reason="needs pidfd_open"),
+]
+
+WHOLE_EPOCH = BurstRequest(kind=BurstKind.EPOCH)
+MB = 2**20
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as made:
+        yield made
+
+
+@pytest.fixture
+def makings(tmp_path: Path) -> Path:
+    """Where the dataset writes a line each time it is made."""
+    return tmp_path / "makings"
+
+
+def spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSpec:
+    return ArmSpec(
+        dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
+        consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        log_path=str(log_path) if log_path else None,
+    )
+
+
+def one_epoch(arm: Arm, num_workers: int = 0) -> int | None:
+    arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
+    return arm.burst(WHOLE_EPOCH).samples
+
+
+def times_made(makings: Path) -> int:
+    return len(makings.read_text().splitlines())
+
+
+def keeper_pid(makings: Path) -> int:
+    return int(makings.read_text().splitlines()[-1])
+
+
+def test_arms_that_live_at_the_same_time_have_the_dataset_that_was_made_once(nursery: Nursery, makings: Path) -> None:
+    chosen = spec("NotesItsMaking", path=str(makings))
+    with nursery.start(chosen) as one, nursery.start(chosen) as other:
+        assert one.facts == other.facts
+        assert (one_epoch(one), one_epoch(other, 2)) == (64, 64)
+    with nursery.start(chosen) as later:
+        assert one_epoch(later, 1) == 64
+        assert later.warned() == ("made with a warning",)
+    assert times_made(makings) == 1
+
+
+@pytest.mark.parametrize("leaves", ["thread", "file", "process"])
+def test_what_a_fork_would_break_is_made_for_each_arm(nursery: Nursery, makings: Path, leaves: str) -> None:
+    chosen = spec("NotesItsMaking", path=str(makings), leaves=leaves)
+    for times in (1, 2, 3):
+        with nursery.start(chosen, timeout_s=60.0) as arm:
+            assert one_epoch(arm, 1) == 64
+        assert times_made(makings) == times
+
+
+def test_another_dataset_takes_the_place_of_the_one_before(nursery: Nursery, makings: Path) -> None:
+    first, second = (spec("NotesItsMaking", path=str(makings), megabytes=size) for size in (0, 1))
+    with nursery.start(first):
+        keeper = psutil.Process(keeper_pid(makings))
+    with nursery.start(second):
+        assert not processes.is_alive(keeper)
+    assert times_made(makings) == 2
+
+
+def test_the_dataset_is_let_go_when_the_context_is_left(makings: Path) -> None:
+    with Nursery() as nursery, nursery.start(spec("NotesItsMaking", path=str(makings))):
+        keeper = psutil.Process(keeper_pid(makings))
+        assert processes.is_alive(keeper)
+    assert not processes.is_alive(keeper)
+
+
+@pytest.mark.parametrize("name", ["Killed", "Exits"])
+def test_how_an_arm_ended_is_told_and_the_dataset_stays(nursery: Nursery, name: str) -> None:
+    reason = {"Killed": "the loading process was killed by SIGKILL", "Exits": "exit status 3"}[name]
+    for _ in range(2):
+        with pytest.raises(TrialError, match=reason), nursery.start(spec(name)) as arm:
+            one_epoch(arm)
+
+
+def test_a_hanging_arm_is_ended_at_its_time_limit(nursery: Nursery) -> None:
+    began = time.monotonic()
+    for num_workers in (0, 2):
+        with pytest.raises(TrialTimeout, match=r"measure\.timeout_s=0\.5 s"), nursery.start(spec("Hangs"), 0.5) as arm:
+            one_epoch(arm, num_workers)
+    assert time.monotonic() - began < 20
+
+
+def test_an_arm_whose_dataset_was_killed_says_so_and_the_next_one_makes_it_anew(
+    nursery: Nursery, makings: Path
+) -> None:
+    chosen = spec("NotesItsMaking", path=str(makings))
+    with nursery.start(chosen, timeout_s=30.0) as arm:
+        os.kill(keeper_pid(makings), signal.SIGKILL)
+        with pytest.raises(TrialError, match="killed with the one that held the dataset"):
+            _epochs_without_end(arm)
+    with nursery.start(chosen) as again:
+        assert one_epoch(again) == 64
+    assert times_made(makings) == 2
+
+
+def test_a_dataset_that_cannot_be_made_is_the_reason_each_time(nursery: Nursery) -> None:
+    for _ in range(2):
+        with pytest.raises(TrialError, match="killed by SIGKILL"), nursery.start(spec("DiesWhenMade")):
+            pass
+        with pytest.raises(DatasetError, match="has neither __getitem__"), nursery.start(spec("not_a_dataset")):
+            pass
+
+
+def test_a_consumer_that_cannot_be_made_does_not_cost_the_dataset(nursery: Nursery, makings: Path) -> None:
+    good = spec("NotesItsMaking", path=str(makings))
+    bad = ArmSpec(dataset=good.dataset, consumer={"_target_": "nws_sweep.consumers.Sleep", "seconds": -1})
+    with pytest.raises(ConfigurationError), nursery.start(bad):
+        pass
+    with nursery.start(good) as arm:
+        assert one_epoch(arm) == 64
+    assert times_made(makings) == 1
+
+
+def test_each_arm_writes_to_its_own_log(nursery: Nursery, tmp_path: Path) -> None:
+    for name in ("one.log", "two.log"):
+        with pytest.raises(TrialError, match="bad sample"), nursery.start(spec("Raises", tmp_path / name)) as arm:
+            one_epoch(arm)
+        assert (tmp_path / name).read_text().count("Traceback") == 1
+
+
+def test_an_arm_is_counted_with_all_of_the_dataset_that_it_shares(nursery: Nursery, makings: Path) -> None:
+    held = []
+    for megabytes in (0, 64):
+        chosen = spec("NotesItsMaking", path=str(makings), megabytes=megabytes)
+        with nursery.start(chosen) as arm, nursery.start(chosen) as other:
+            one_epoch(arm, 2)
+            held.append([one.usage().memory_bytes or 0 for one in (arm, other)])
+    if not all(held[0]):
+        pytest.skip("the kernel tells no memory by kinds")
+    for before, after in zip(*held, strict=True):
+        assert after - before == pytest.approx(64 * MB, rel=0.2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_that_runs_out_is_taken_from_arms_first(nursery: Nursery, makings: Path) -> None:
+    with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
+        scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (_pid(arm), keeper_pid(makings))]
+    assert scores[0] > scores[1]
+
+
+def _epochs_without_end(arm: Arm) -> None:
+    while True:  # a death takes a moment to get about; the arm's time limit is the last resort
+        one_epoch(arm)
+
+
+def _pid(arm: Arm) -> int:
+    assert arm._process.pid is not None
+    return arm._process.pid
