@@ -157,7 +157,7 @@ def _check_writable(folder: Path) -> None:
 def _check_datasets(shown: list[Configuration], view: View) -> None:
     """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
     distinct = {repr((c.dataset, c.consumer, c.collate_fn)): c for c in shown}
-    arms.preload(configuration.dataset for configuration in distinct.values())
+    arms.preload(node for c in distinct.values() for node in (c.dataset, c.consumer))
     for configuration in distinct.values():
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")

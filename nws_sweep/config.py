@@ -284,7 +284,7 @@ def _columns(
     columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", "axis/")):
+        if key not in columns and not key.startswith(("~", "axis/", "experiment/")):
             columns[key] = _column_value(config, key, override)
     return columns
 
