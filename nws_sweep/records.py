@@ -172,6 +172,7 @@ class Configuration:
         measure: How long a trial measures.
         search: Which candidates are tried.
         collate_fn: The collate_fn, as Hydra instantiates it; None for the DataLoader's own.
+        services: What runs beside the search, by name: context managers as Hydra instantiates them.
         seed: Seed of torch's random numbers in each trial.
     """
 
@@ -182,6 +183,7 @@ class Configuration:
     measure: MeasureRules
     search: SearchRules
     collate_fn: Mapping[str, Any] | None = None
+    services: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
     def label_of(self, columns: Iterable[str]) -> str:

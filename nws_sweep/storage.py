@@ -341,6 +341,7 @@ def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
 
 def _configuration(data: Mapping[str, Any]) -> Configuration:
     rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
+    rest["services"] = data.get("services", {})
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
     search["also"] = tuple(search.get("also", ()))
     return Configuration(
