@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.outcomes import Run
 from benchmarks.peers import Moments, Until
@@ -20,12 +21,14 @@ class Truth:
     """What the runs of one workload say.
 
     Attributes:
-        epochs_s: Median length of an epoch, s, by number of workers, ascending.
-        best: The number of workers with the least.
+        epochs_s: Median length of an epoch, s, by number of workers, ascending; how slow the machine was in each pass
+            is taken out.
+        best: The number of workers with the least, among those that at least half of the passes measured.
         noise_floor: How much slower than its best a second, independent half of the runs finds the winner of the first
             half, as a share; None without two halves. A regret is no better known than this.
         passes: Runs of the best.
         whole: Whether no run was projected.
+        slowness: By repeat, how slow the machine was: its epochs / those of the median pass.
     """
 
     epochs_s: Mapping[int, float]
@@ -33,6 +36,7 @@ class Truth:
     noise_floor: float | None
     passes: int
     whole: bool
+    slowness: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def best_s(self) -> float:
@@ -40,8 +44,11 @@ class Truth:
         return self.epochs_s[self.best]
 
     def regret(self, pick: int | None) -> float | None:
-        """How much slower than the best a pick is, as a share; None if it could not be measured."""
-        return self.epochs_s[pick] / self.best_s - 1 if pick is not None and pick in self.epochs_s else None
+        """How much slower than the best a pick is, as a share; None if it could not be measured.
+
+        One that few passes measured may seem quicker than the best: that is no regret.
+        """
+        return max(0.0, self.epochs_s[pick] / self.best_s - 1) if pick is not None and pick in self.epochs_s else None
 
     def epoch_s(self, workers: int) -> float:
         """The median for a number of workers, on a straight line between its neighbours if it was not measured, s."""
@@ -57,13 +64,15 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     epochs_s = _medians(runs)
     if not epochs_s:
         return None
-    best = _least(epochs_s)
+    counts = Counter(run.workers for run in runs if run.epoch_s is not None)
+    best = _least({workers: epochs_s[workers] for workers in epochs_s if 2 * counts[workers] >= max(counts.values())})
     return Truth(
         epochs_s=epochs_s,
         best=best,
         noise_floor=noise_floor(runs),
         passes=sum(run.workers == best for run in runs),
         whole=all(run.whole for run in runs),
+        slowness=_slowness_of_repeats(runs),
     )
 
 
@@ -95,12 +104,35 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
     return second[winner] / min(second[workers] for workers in both) - 1
 
 
-def _medians(runs: Iterable[Run]) -> dict[int, float]:
+def _medians(runs: Sequence[Run]) -> dict[int, float]:
+    """Median epochs. Not all are measured in the same passes, between which a machine may become half as fast."""
+    slowness = _slowness(runs)
     by_workers: dict[int, list[float]] = {}
     for run in runs:
         if run.epoch_s is not None:
-            by_workers.setdefault(run.workers, []).append(run.epoch_s)
+            by_workers.setdefault(run.workers, []).append(run.epoch_s / slowness[run.repeat, run.number])
     return {workers: statistics.median(by_workers[workers]) for workers in sorted(by_workers)}
+
+
+def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
+    """By pass, its epochs / those of the median pass, over the numbers of workers that all passes measured."""
+    passes: dict[tuple[int, int], dict[int, float]] = {}
+    for run in runs:
+        found = passes.setdefault((run.repeat, run.number), {})
+        if run.epoch_s is not None:
+            found[run.workers] = run.epoch_s
+    common = set.intersection(*(set(found) for found in passes.values())) if passes else set()
+    if not common:
+        return dict.fromkeys(passes, 1.0)
+    usual = {workers: statistics.median(found[workers] for found in passes.values()) for workers in common}
+    return {key: statistics.median(found[n] / usual[n] for n in common) for key, found in passes.items()}
+
+
+def _slowness_of_repeats(runs: Sequence[Run]) -> dict[int, float]:
+    by_repeat: dict[int, list[float]] = {}
+    for (repeat, _), slowness in _slowness(runs).items():
+        by_repeat.setdefault(repeat, []).append(slowness)
+    return {repeat: statistics.fmean(values) for repeat, values in by_repeat.items()}
 
 
 def _least(epochs_s: Mapping[int, float]) -> int:

@@ -19,10 +19,12 @@ played once on every workload, in an order that is drawn anew, and then an oracl
 stopwatch, each in a fresh process, of many numbers of workers and of all picks, in random order, several passes. Those
 that are far from the best are left out of later passes.
 
-- regret: median epoch of the oracle with the pick / least median of all that the oracle measured - 1; 0 is the best.
-  In brackets the 95th percentile over the repeats (of fewer than twenty, the largest).
+- regret: median epoch of the oracle with the pick / least median of all that at least half of its passes measured - 1;
+  0 is the best. How slow the machine was in each pass, by what all passes measured, is taken out. In brackets
+  the 95th percentile over the repeats (of fewer than twenty, the largest).
 - cost: wall time of the whole method, processes and start-up included (all start from one fork server that has
-  imported torch), in seconds and in epochs at the best setting; median over the repeats.
+  imported torch), in seconds, and in epochs at the best setting as long as these were in that repeat; median over the
+  repeats.
 - noise floor: the regret that one half of the oracle's passes gives to the winner of the other half. Regrets below it
   mean nothing.
 - An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that

@@ -26,6 +26,7 @@ class Standing:
         fastest_regrets: The same of what it found to be the fastest; empty where it recommends nothing else.
         costs_s: Wall time of the method in each repeat, s.
         best_s: One epoch at the best setting, s; None without an oracle.
+        costs_epochs: The costs in epochs at the best setting, as long as these were in the same repeat.
         trials: Trials in each repeat.
         ambiguous: Repeats that ended with several candidates that may be as good.
         crashes: Trials and methods that broke, a line each.
@@ -39,6 +40,7 @@ class Standing:
     regrets: tuple[float | None, ...]
     costs_s: tuple[float, ...]
     best_s: float | None
+    costs_epochs: tuple[float, ...] = ()
     fastest_regrets: tuple[float | None, ...] = ()
     trials: tuple[int, ...] = ()
     ambiguous: int = 0
@@ -69,6 +71,8 @@ class Standing:
     @property
     def cost_epochs(self) -> float | None:
         """Median, in epochs at the best setting."""
+        if self.costs_epochs:
+            return statistics.median(self.costs_epochs)
         return None if self.best_s is None else self.cost_s / self.best_s
 
 
@@ -115,6 +119,9 @@ def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
         regrets=tuple(truth.regret(outcome.pick) if truth else None for outcome in group),
         costs_s=tuple(outcome.cost_s for outcome in group),
         best_s=truth.best_s if truth else None,
+        costs_epochs=tuple(o.cost_s / (truth.best_s * truth.slowness.get(o.repeat, 1.0)) for o in group)
+        if truth
+        else (),
         fastest_regrets=tuple(truth.regret(o.fastest) if truth else None for o in group if o.fastest is not None),
         trials=tuple(len(outcome.tried) for outcome in group),
         ambiguous=sum(bool(outcome.tied) for outcome in group),

@@ -84,8 +84,20 @@ def regrets(truth: Truth, found: list[Outcome]) -> list[float]:
     return sorted(outcome.regret(truth, CANDIDATES) for outcome in found)
 
 
-@pytest.mark.parametrize("name", TRUTHS)
-@pytest.mark.parametrize(("noise", "median", "most"), [(0.0, 0.055, 0.055), (0.03, 0.055, 0.11), (0.1, 0.055, 0.25)])
+# Candidates nearer than a tenth are not told apart, and of a steep peak the next one may be the better by so much.
+STEEP = "peak at 20"
+BOUNDS = [
+    (name, *bounds)
+    for name in TRUTHS
+    for bounds in [
+        (0.0, 0.055, 0.055),
+        (0.03, 0.055, 0.07) if name == STEEP else (0.03, 0.031, 0.07),
+        (0.1, 0.055, 0.25),
+    ]
+]
+
+
+@pytest.mark.parametrize(("name", "noise", "median", "most"), BOUNDS)
 def test_what_it_recommends_is_close_to_the_best(name: str, noise: float, median: float, most: float) -> None:
     truth = TRUTHS[name]
     found = regrets(truth, searches(truth, noise))

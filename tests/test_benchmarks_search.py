@@ -210,11 +210,25 @@ def truth(epochs_s: Mapping[int, float], floor: float | None = None) -> Truth:
 
 
 def test_the_truth_is_the_least_median() -> None:
-    found = truth_of(runs_of({0: 4.0, 2: 2.0, 4: 1.0}, {2: 2.0, 4: 9.0}, {2: 2.0, 4: 3.0}))
+    steady = {2: 2.0, 8: 5.0}  # most numbers say that the machine was as fast in each pass
+    found = truth_of(runs_of({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady}))
     assert found is not None
     assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
     assert [found.regret(pick) for pick in (2, 4, 0, 3, None)] == [0.0, 0.5, 1.0, None, None]
     assert truth_of([]) is None
+
+
+def test_how_slow_the_machine_was_in_a_pass_is_taken_out() -> None:
+    found = truth_of(runs_of({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0}))
+    assert found is not None
+    assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
+    assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
+
+
+def test_who_was_measured_in_few_passes_is_not_the_best_by_luck() -> None:
+    found = truth_of(runs_of({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0}))
+    assert found is not None
+    assert (found.best, found.regret(3)) == (2, 0.0)
 
 
 def test_the_fewest_workers_of_equals_are_the_best() -> None:
