@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ import torch
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
-from nws_sweep import consumers
 from nws_sweep.consumers import SHAPES, Sleep
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.training import Train, inputs_and_targets, mlp, moved
@@ -29,7 +29,7 @@ def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str, spr
 
 def slept_s(monkeypatch: pytest.MonkeyPatch, consumer: Sleep, batches: int) -> list[float]:
     slept: list[float] = []
-    monkeypatch.setattr(consumers.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     for _ in range(batches):
         consumer(None)
     return slept
@@ -70,8 +70,9 @@ def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
     torch.manual_seed(0)
     model = mlp([4, 8, 3])
     before = [parameter.clone() for parameter in model.parameters()]
-    inputs, targets = torch.randn(16, 2, 2), torch.randint(3, (16,))
-    train = trainer(model)
+    inputs = torch.randn(16, 2, 2)
+    targets = inputs.flatten(1)[:, :3].argmax(1)  # something that can be learnt
+    train = trainer(model, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5))
     train((inputs, targets))
     first = float(train.total_loss)
     assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))

@@ -29,7 +29,7 @@ def test_full_search_measures_whole_epochs_of_cifar10(
     batches = pd.read_csv(folder / "batches.csv")
     assert batches.groupby("num_workers")["index"].max().to_dict() == {0: 4, 1: 4}  # one epoch of 500 images each
     assert batches["warm_up"].sum() == 0
-    assert (folder / "comparison.png").is_file()
+    assert (folder / "time_vs_num_workers.png").is_file()
 
 
 def test_mnist_training_compares_images_tensors_and_the_device(
@@ -45,7 +45,8 @@ def test_mnist_training_compares_images_tensors_and_the_device(
     }  # fmt: skip
     assert (results["consume_s"] > 0).all()
     alone = results[results["num_workers"] == 0].set_index("dataset")["wait_s"]
-    assert alone["mnist_on_device"] < alone["mnist_tensors"] < alone["mnist"]
+    # Which of the two is quicker on a CPU depends on what else its cores do: a look-up there takes all of them.
+    assert max(alone["mnist_on_device"], alone["mnist_tensors"]) < alone["mnist"]
 
 
 @pytest.mark.parametrize("experiment", ["full_search", "mnist_training"])

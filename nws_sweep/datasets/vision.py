@@ -20,7 +20,7 @@ _CONNECT_TIMEOUT_S = 20.0
 _MNIST_MEAN, _MNIST_STD = 0.1307, 0.3081
 
 
-class Cifar10(datasets.CIFAR10):
+class Cifar10(datasets.CIFAR10):  # type: ignore[misc] # torchvision has no types
     """torchvision's, which takes any files in CIFAR-10's format; the archive's sum is checked by the download alone."""
 
     train_list: ClassVar[list[list[str | None]]] = [[name, None] for name, _ in datasets.CIFAR10.train_list]
