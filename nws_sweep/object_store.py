@@ -13,10 +13,12 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import IO
 
 from nws_sweep import processes
 from nws_sweep.errors import ConfigurationError
@@ -24,6 +26,8 @@ from nws_sweep.errors import ConfigurationError
 _FOLDER = "objects"
 _CHUNK_BYTES = 65536
 _START_S = 20.0
+# A proxy that the environment names is for hosts elsewhere.
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +68,30 @@ def running(
     values = {"port": port, "objects": objects, "object-bytes": object_bytes, "latency-s": latency_s}
     values |= {"spread": spread, "bytes-per-s": bytes_per_s}
     command = [sys.executable, "-m", "nws_sweep.object_store", *(f"--{name}={value}" for name, value in values.items())]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    # A file, not a pipe: one that nobody reads fills up, and then the store would stand still.
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said) as process,
+    ):
         try:
-            _wait_until_up(process, port)
+            _wait_until_up(process, port, said)
             yield f"http://127.0.0.1:{port}/{_FOLDER}"
         finally:
             process.kill()
 
 
-def _wait_until_up(process: subprocess.Popen[str], port: int) -> None:
+def _wait_until_up(process: subprocess.Popen[bytes], port: int, said: IO[bytes]) -> None:
     give_up_at = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < give_up_at:
         if _answers(process.pid, port):
             return
         time.sleep(0.05)
     process.kill()
-    said = (process.stderr.read() if process.stderr else "").strip().splitlines()
+    process.wait()
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
     raise ConfigurationError(
-        f"the object store did not start on port {port} ({said[-1] if said else 'no answer'}); "
+        f"the object store did not start on port {port} ({lines[-1] if lines else 'no answer'}); "
         "services.store.port=NUMBER chooses another"
     )
 
@@ -89,7 +99,7 @@ def _wait_until_up(process: subprocess.Popen[str], port: int) -> None:
 def _answers(pid: int, port: int) -> bool:
     """Whether it is this very process that answers there."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/pid", timeout=1.0) as answer:
+        with _DIRECTLY.open(f"http://127.0.0.1:{port}/pid", timeout=1.0) as answer:
             return bool(answer.read() == str(pid).encode())
     except OSError:  # nobody yet; URLError is one
         return False

@@ -90,17 +90,21 @@ def test_a_read_that_fails_is_tried_again(fault: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "name"),
-    [("dropped", "ServerDisconnectedError"), ("busy", "ClientResponseError"), ("slow", "FSTimeoutError")],
+    ("fault", "name", "asks"),
+    [
+        ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may ask twice itself
+        ("busy", "ClientResponseError", (2,)),
+        ("slow", "FSTimeoutError", (2,)),
+    ],
 )
-def test_one_that_fails_again_and_again_is_an_error_and_no_hang(fault: str, name: str) -> None:
-    with unreliable(*3 * [fault]) as (url, asked):
+def test_one_that_fails_again_and_again_is_an_error_and_no_hang(fault: str, name: str, asks: tuple[int, ...]) -> None:
+    with unreliable(*9 * [fault]) as (url, asked):
         dataset = Remote(url, "*.bin", retries=1, timeout_s=0.2)
         began = time.monotonic()
-        with pytest.raises(Exception) as caught:  # noqa: PT011, B017 - each protocol has its own
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol has its own
             dataset[1]
         assert type(caught.value).__name__ == name
-    assert asked["/objects/1.bin"] == 2
+    assert asked["/objects/1.bin"] in asks
     assert time.monotonic() - began < 20
 
 

@@ -62,6 +62,7 @@ class Remote(Dataset[Any]):
         self._timeout_s = timeout_s
         self._file_systems: dict[int, Any] = {}
         found = self._find(pattern)
+        self._file_systems = {}  # it remembers the listing: as many Python objects again
         self._names: Any = np.array(found) if names == "array" else found
 
     def __len__(self) -> int:
@@ -78,7 +79,7 @@ class Remote(Dataset[Any]):
     def _file_system(self) -> Any:
         """Each process has its own: connections and their thread do not survive a fork."""
         if os.getpid() not in self._file_systems:
-            made, _ = fsspec.url_to_fs(self._url, **self._options, use_listings_cache=False, skip_instance_cache=True)
+            made, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
             self._file_systems = {os.getpid(): made}
         return self._file_systems[os.getpid()]
 
