@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -43,7 +43,7 @@ def _stores(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[Objec
     if depth == 0 or id(value) in seen or isinstance(value, _ATOMS) or _is_array(value):
         return
     seen.add(id(value))
-    if _is_container(value) and len(value) >= _MANY:
+    if _is_container(value) and _count(value) >= _MANY:
         store = _store(value, path)
         if store.bytes >= _LEAST_BYTES:
             yield store
@@ -54,10 +54,10 @@ def _stores(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[Objec
 
 def _parts(value: Any, path: str) -> Iterable[tuple[str, Any]]:
     """What is inside, each with its name as Python would write it."""
-    if isinstance(value, Mapping) or _is_frame(value):
+    if isinstance(value, dict) or _is_frame(value):
         return [(f"{path}[{key!r}]", inner) for key, inner in value.items()]
     if _is_container(value):
-        return [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
+        return [(f"{path}[{index}]", inner) for index, inner in enumerate(_flat(value))]
     return [(f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items()]
 
 
@@ -66,26 +66,37 @@ def _store(container: Any, path: str) -> ObjectStore:
     sizes: dict[int, int] = {}
     new = sum(_measure(element, sizes, _DEEPEST) for element in sample)
     # The same objects again and again: all there are, most likely, were seen.
-    share = len(container) / len(sample) if new >= len(sample) / 2 else 1.0
+    share = _count(container) / len(sample) if new >= len(sample) / 2 else 1.0
     names = dict.fromkeys(type(element).__name__ for element in sample)
-    if isinstance(container, Mapping):
+    if isinstance(container, dict):
         values = [container[key] for key in sample]
         _measure_all(values, sizes)
         names |= dict.fromkeys(type(value).__name__ for value in values)
     return ObjectStore(
         attribute=path,
         type=f"{type(container).__name__} of {' and '.join(islice(names, 3))}",
-        count=len(container),
+        count=_count(container),
         bytes=round(share * sum(sizes.values())),
     )
 
 
 def _sample(container: Any) -> list[Any]:
     """Evenly spaced elements, of a mapping its keys; of what has no order some."""
-    step = max(1, len(container) // _SAMPLE)
+    step = max(1, _count(container) // _SAMPLE)
     if isinstance(container, list | tuple):
         return list(container[::step])
-    return list(islice(getattr(container, "flat", container), 0, None, step))
+    return list(islice(_flat(container), 0, None, step))
+
+
+def _count(container: Any) -> int:
+    """Its elements, in all dimensions."""
+    return int(container.size) if _holds_objects(container) else len(container)
+
+
+def _flat(container: Any) -> Iterable[Any]:
+    """Its elements one by one, whatever the shape of an array."""
+    flat: Iterable[Any] = container.flat if hasattr(container, "flat") else container
+    return flat
 
 
 def _measure_all(values: Iterable[Any], sizes: dict[int, int]) -> None:
@@ -105,9 +116,9 @@ def _measure(value: Any, sizes: dict[int, int], depth: int) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return [part for item in islice(value.items(), _SAMPLE) for part in item]
-    return islice(value, _SAMPLE) if _is_container(value) else _attributes(value).values()
+    return islice(_flat(value), _SAMPLE) if _is_container(value) else _attributes(value).values()
 
 
 def _attributes(value: Any) -> dict[str, Any]:

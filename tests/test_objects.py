@@ -105,6 +105,14 @@ def test_columns_of_a_frame_are_looked_at_one_by_one() -> None:
     assert told(Holds(table=frame)) == [("table['path']", "Series of str", 50_000)]
 
 
+def test_of_an_array_of_objects_all_dimensions_count() -> None:
+    table = np.array(names(20_000), dtype=object)
+    (flat,), (square,) = python_objects(Holds(table=table)), python_objects(Holds(table=table.reshape(2_000, 10)))
+    assert (square.count, square.type) == (20_000, "ndarray of str")
+    assert square.bytes == pytest.approx(flat.bytes, rel=0.01)
+    assert told(Holds(nothing=np.array(None, dtype=object), few=table[:20].reshape(2, 10))) == []
+
+
 def test_wrapped_datasets_are_looked_into() -> None:
     inner = Holds(files=names())
     part, _ = random_split(inner, [90_000, 10_000], generator=torch.Generator().manual_seed(0))
