@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.records import ObjectStore, SearchResult, Trial
@@ -42,9 +43,15 @@ def about_leaner(best: Trial, other: Trial) -> str:
     less = (_held_bytes(best) or 0) - (_held_bytes(other) or 0)
     speed = (best.objective_s or 0.0) / (other.objective_s or 1.0)
     return (
-        f"num_workers={other.num_workers} has {units.share(min(1.0, speed))} of the speed with {units.memory(less)} "
+        f"{_named(other, best)} has {units.share(min(1.0, speed))} of the speed with {units.memory(less)} "
         f"less memory ({units.memory(_held_bytes(other))} instead of {units.memory(_held_bytes(best))})"
     )
+
+
+def _named(other: Trial, best: Trial) -> str:
+    """Its number of workers, and what else differs from the best's where other settings were searched too."""
+    alike = replace(best.settings, num_workers=other.num_workers).canonical()
+    return f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
 
 
 def about_objects(result: SearchResult) -> Iterator[str]:

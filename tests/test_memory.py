@@ -29,6 +29,16 @@ def test_a_little_less_memory_is_not_worth_a_word() -> None:
     assert leaner(search_result(holding(6, 1.0, 3 * GB + 700_000_000), best), best) is None
 
 
+def test_another_setting_of_the_same_workers_is_named() -> None:
+    best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
+    lean = replace(holding(4, 1.0, GB), settings=loader_settings(4, prefetch_factor=2))
+    assert about_leaner(best, lean).startswith(
+        "num_workers=4 prefetch_factor=2 has 100 % of the speed with 1.00 GB less"
+    )
+    alone = replace(holding(0, 1.0, GB), settings=loader_settings(0))
+    assert about_leaner(best, alone).startswith("num_workers=0 has 100 % ")
+
+
 def test_where_memory_is_unknown_nothing_is_said() -> None:
     best = holding(8, 1.0, None)
     assert leaner(search_result(holding(4, 1.0, GB), best), best) is None
