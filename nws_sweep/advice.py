@@ -31,18 +31,23 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         much = f"{units.ratio(diagnosis.headspace)} as fast" if gain > _NOTHING else "no faster"
         yield f"with a loader that takes no time training would be {much}"
     number = diagnosis.evidence.best.num_workers
-    if number and not diagnosis.evidence.larger and (gain := diagnosis.most_gain(2 * number)) is not None:
-        yield f"{2 * number} workers would give at most {units.share(gain)} more, by the curve through the points"
-    if diagnosis.law is not None and diagnosis.evidence.consume_s > 0 and diagnosis.headspace is not None:
+    most_gain = None if diagnosis.evidence.larger else diagnosis.most_gain(2 * number)
+    if most_gain is not None:
+        yield f"{2 * number} workers would give at most {units.share(most_gain)} more, by the curve through the points"
+    if diagnosis.law is not None and diagnosis.law.points > 1 and diagnosis.headspace is not None:
         yield rule(diagnosis.law, number)
 
 
 def rule(law: Law, measured: int) -> str:
     """The rule of the sleeping dataset with its fitted values, beside what was measured."""
     values = f"n = {units.seconds(law.n_s)}, m = {units.seconds(law.m_s)}, y = {units.seconds(law.floor_s)}"
-    enough = law.enough
-    says = "y is never reached" if enough is None else f"x = n / (y - m) = {units.three_digits(enough)} workers suffice"
-    return f"rule t = max(m + n/x, y): {values}: {says}; the measured best is {measured}"
+    crowded = law.crowding_s > 0
+    if crowded:
+        values += f", c = {units.seconds(law.crowding_s)}"
+    enough, solved = law.enough, "x" if crowded else "x = n / (y - m)"
+    says = "y is never reached" if enough is None else f"{solved} = {units.three_digits(enough)} workers suffice"
+    formula = "max(m + n/x + c (x - 1), y)" if crowded else "max(m + n/x, y)"
+    return f"rule t = {formula}: {values}: {says}; the measured best is {measured}"
 
 
 def _about_nothing(evidence: Evidence) -> str:
@@ -53,8 +58,10 @@ def _about_nothing(evidence: Evidence) -> str:
 def _about_edge(evidence: Evidence) -> str:
     number = evidence.best.num_workers
     if evidence.larger:
-        return f"more than {_workers(number)} were not faster"
-    return f"no more than {_workers(number)} were tried: a larger search.max_workers may help"
+        return f"more than {_workers(number)} were not faster" if number else "workers were not faster"
+    if number == 0:
+        return "no candidate with workers was measured: some may be faster"
+    return f"no candidate above {_workers(number)} was measured: a larger search.max_workers may help"
 
 
 def _consumer(evidence: Evidence) -> str:

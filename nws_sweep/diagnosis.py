@@ -6,6 +6,7 @@ seen. The thresholds are where a tenth or a fifth of the time is at stake; nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -142,11 +143,14 @@ class Diagnosis:
     def most_gain(self, num_workers: int) -> float | None:
         """By which share of its throughput the best could gain at most with so many workers; None if nothing tells.
 
-        The law's optimistic end, which needs two points: never in place of a measurement.
+        The law's optimistic end; of a single point that each worker brings as much as the others. Never in place of a
+        measurement.
         """
-        if self.law is None or not self.law.draws or self.evidence.best.num_workers == 0:
+        best, floor_s = self.evidence.best.num_workers, self.evidence.floor_s
+        if self.law is None or best == 0:
             return None
-        return max(0.0, self.evidence.batch_s / max(self.law.interval_s(num_workers)[0], 1e-12) - 1)
+        to_floor = self.evidence.batch_s / floor_s - 1 if floor_s > 0 else math.inf
+        return max(0.0, min(self.law.most_gain(best, num_workers), to_floor))
 
 
 # A smaller share of the time is no training step but the call of a function that does nothing.

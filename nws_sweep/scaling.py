@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -61,6 +61,7 @@ class Law:
         m_s: The part that they do not, s.
         crowding_s: What each further worker adds, s.
         floor_s: y: what no batch can beat, s.
+        points: How many points above the floor it was fitted to.
         draws: The first three, fitted to points that were moved by their errors: for intervals.
     """
 
@@ -68,6 +69,7 @@ class Law:
     m_s: float
     crowding_s: float
     floor_s: float
+    points: int = 0
     draws: tuple[Terms, ...] = ()
 
     def batch_s(self, num_workers: float) -> float:
@@ -76,17 +78,35 @@ class Law:
 
     def interval_s(self, num_workers: float) -> tuple[float, float]:
         """The 95 % interval of that: where the curve may lie, not where a measurement would."""
-        times = sorted(max(_time_s(terms, num_workers), self.floor_s) for terms in self.draws)
-        if not times:
-            return self.batch_s(num_workers), self.batch_s(num_workers)
+        times = sorted(law.batch_s(num_workers) for law in self._drawn)
         return times[int(_LOW * len(times))], times[int(_HIGH * len(times))]
+
+    def most_gain(self, fewer: int, more: int) -> float:
+        """By which share of the throughput that many workers could beat fewer: the quick end of the 95 % interval.
+
+        Each drawn curve is compared with itself: what is uncertain of both numbers alike is no gain.
+        """
+        gains = sorted(law.batch_s(fewer) / law.batch_s(more) - 1 for law in self._drawn)
+        return max(0.0, gains[int(_HIGH * len(gains))])
+
+    @property
+    def _drawn(self) -> list[Law]:
+        """The curves that may be the true one; without draws this one alone."""
+        return [
+            replace(self, n_s=n_s, m_s=m_s, crowding_s=crowding_s, draws=()) for n_s, m_s, crowding_s in self.draws
+        ] or [self]
 
     @property
     def enough(self) -> float | None:
-        """Workers with which the floor is reached, x = n / (y - m); None if it never is, or there is no floor."""
-        if self.floor_s <= self.m_s:
+        """Workers with which the floor is reached; None if it never is, or there is no floor.
+
+        The smaller solution x of n/x + m + c (x - 1) = y, which is n / (y - m) for c = 0.
+        """
+        shared_s = self.floor_s - self.m_s + self.crowding_s
+        under_root = shared_s**2 - 4 * self.crowding_s * self.n_s
+        if shared_s <= 0 or under_root < 0:
             return None
-        return self.n_s / (self.floor_s - self.m_s)
+        return 2 * self.n_s / (shared_s + math.sqrt(under_root))
 
 
 def point_of(num_workers: int, batch: Estimate) -> Point:
@@ -121,7 +141,8 @@ def law_of(points: Sequence[Point], floor_s: float = 0.0) -> Law | None:
         [p.batch_s * math.exp(source.gauss(0.0, math.hypot(p.error, spread))) for p in scaling] for _ in range(_DRAWS)
     ]
     n_s, m_s, crowding_s = fitted
-    return Law(n_s=n_s, m_s=m_s, crowding_s=crowding_s, floor_s=floor_s, draws=tuple(_fit(scaling, drawn)))
+    draws = tuple(_fit(scaling, drawn))
+    return Law(n_s=n_s, m_s=m_s, crowding_s=crowding_s, floor_s=floor_s, points=len(scaling), draws=draws)
 
 
 def _time_s(terms: Terms, num_workers: float) -> float:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from nws_sweep.advice import further, sentence
+from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
 from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchResult, Trial, TrialState
+from nws_sweep.scaling import Law
 from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
 from tests.factories import search_result as result_of
 
@@ -132,7 +133,7 @@ def test_the_cause_is_found(workload: Workload, limits: list[Limit]) -> None:
         (NO_ROOM, "memory-bound: 8 workers had no room (it needs 9 GB, 4 GB are free); 4 workers fit; besides, 50 %"),
         (
             TOO_FEW_CANDIDATES,
-            "nothing is used to its limit: the CPUs are busy 25 % of the time; no more than 2 workers",
+            "nothing is used to its limit: the CPUs are busy 25 % of the time; no candidate above 2 workers was",
         ),
     ],
 )
@@ -185,6 +186,21 @@ def test_the_headspace_is_that_of_training() -> None:
 def test_the_rule_stands_beside_the_measurement() -> None:
     (line,) = [text for text in further(WAITING_FOR_A_CONSUMER.diagnosis) if text.startswith("rule")]
     assert "y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the measured best is 4" in line
+
+
+def test_the_rule_tells_what_workers_add_to_each_other_and_says_nothing_from_one_point() -> None:
+    law = Law(n_s=0.016, m_s=0.0, crowding_s=0.0002, floor_s=0.005)
+    assert rule(law, 4) == (
+        "rule t = max(m + n/x + c (x - 1), y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms, c = 200 µs: "
+        "x = 3.57 workers suffice; the measured best is 4"
+    )
+    single = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
+    assert [text for text in further(single.diagnosis) if text.startswith("rule")] == []
+
+
+def test_no_workers_are_not_counted() -> None:
+    alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
+    assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")
 
 
 def test_what_more_workers_would_give_comes_from_the_curve() -> None:

@@ -64,6 +64,27 @@ def test_a_floor_that_cannot_be_reached_needs_no_number_of_workers() -> None:
     assert law().enough is None
 
 
+def test_what_workers_add_to_each_other_takes_more_of_them_to_the_floor_or_keeps_them_from_it() -> None:
+    crowded = law(crowding_s=0.01, floor_s=0.3)
+    assert crowded.enough is not None
+    assert crowded.enough > law(floor_s=0.3).enough  # type: ignore[operator]
+    without_floor = law(crowding_s=0.01)
+    assert without_floor.batch_s(crowded.enough) == pytest.approx(0.3)
+    assert law(crowding_s=0.05, floor_s=0.3).enough is None
+
+
+def test_nobody_gains_more_than_his_share_of_workers() -> None:
+    """However wide the interval of a single point is, twice the workers are at most twice as fast."""
+    found = law_of([Point(num_workers=4, batch_s=1.0, error=0.3)])
+    assert found is not None
+    assert found.points == 1
+    assert found.most_gain(4, 8) == pytest.approx(1.0)
+    floored = law_of([Point(num_workers=4, batch_s=1.0, error=0.01)], 0.8)
+    assert floored is not None
+    assert 0.25 < floored.most_gain(4, 8) < 0.3  # 1.0 / 0.8, and the error of the point
+    assert law(floor_s=0.5).most_gain(2, 4) == 0.0
+
+
 def test_what_only_shows_the_floor_shows_no_law() -> None:
     assert law_of(points(law(floor_s=0.6), (2, 4, 8)), 0.6) is None
     assert law_of([]) is None
