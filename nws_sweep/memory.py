@@ -26,7 +26,9 @@ def leaner(result: SearchResult, best: Trial | None) -> Trial | None:
     able = [
         (bytes_, trial.num_workers, trial)
         for trial in result.trials
+        # More workers with less memory is how memory was sampled: when theirs had ended already, mostly.
         if trial.objective_s is not None
+        and trial.num_workers <= best.num_workers
         and trial.objective_s <= slowest_s
         and (bytes_ := _held_bytes(trial)) is not None
         and bytes_ <= (1 - _LEAST_SAVED) * held

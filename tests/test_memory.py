@@ -29,6 +29,11 @@ def test_a_little_less_memory_is_not_worth_a_word() -> None:
     assert leaner(search_result(holding(6, 1.0, 3 * GB + 700_000_000), best), best) is None
 
 
+def test_more_workers_are_not_leaner() -> None:
+    best = holding(8, 1.0, 4 * GB)
+    assert leaner(search_result(best, holding(16, 1.0, GB)), best) is None
+
+
 def test_another_setting_of_the_same_workers_is_named() -> None:
     best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
     lean = replace(holding(4, 1.0, GB), settings=loader_settings(4, prefetch_factor=2))
