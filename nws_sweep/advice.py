@@ -31,7 +31,8 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         much = f"{units.ratio(diagnosis.headspace)} as fast" if gain > _NOTHING else "no faster"
         yield f"with a loader that takes no time training would be {much}"
     number = diagnosis.evidence.best.num_workers
-    most_gain = None if diagnosis.evidence.larger else diagnosis.most_gain(2 * number)
+    told = diagnosis.evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
+    most_gain = None if told else diagnosis.most_gain(2 * number)
     if most_gain is not None:
         yield f"{2 * number} workers would give at most {units.share(most_gain)} more, by the curve through the points"
     if diagnosis.law is not None and diagnosis.law.points > 1 and diagnosis.headspace is not None:

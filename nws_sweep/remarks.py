@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nws_sweep import memory, units
+from nws_sweep.diagnosis import evidence_of, is_consumer_bound
 from nws_sweep.records import SearchResult, Trial, Verdict
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
@@ -27,12 +28,7 @@ def on(result: SearchResult, best: Trial | None) -> Iterator[str]:
             f", {begun} more were begun" if begun else ""
         )
     yield from _about_verdict(result)
-    search = result.configuration.search
-    if best is not None and best.num_workers == max(search.candidates) and len(search.candidates) > 1:
-        yield (
-            f"the best stands at the edge of what was tried (num_workers={best.num_workers}); "
-            "a larger search.max_workers may find a better one"
-        )
+    yield from _about_edge(result, best)
     if result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
         yield (
             "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
@@ -44,6 +40,18 @@ def on(result: SearchResult, best: Trial | None) -> Iterator[str]:
         yield from _about_ranking(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_edge(result: SearchResult, best: Trial | None) -> Iterator[str]:
+    """That more workers may be better, unless the consumer cannot take more."""
+    evidence, candidates = evidence_of(result, best), result.configuration.search.candidates
+    if evidence is None or is_consumer_bound(evidence) or len(candidates) == 1:
+        return
+    if evidence.best.num_workers == max(candidates):
+        yield (
+            f"the best stands at the edge of what was tried (num_workers={evidence.best.num_workers}); "
+            "a larger search.max_workers may find a better one"
+        )
 
 
 def _about_verdict(result: SearchResult) -> Iterator[str]:

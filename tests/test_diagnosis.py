@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from nws_sweep import remarks
 from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
@@ -196,6 +197,14 @@ def test_the_rule_tells_what_workers_add_to_each_other_and_says_nothing_from_one
     )
     single = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
     assert [text for text in further(single.diagnosis) if text.startswith("rule")] == []
+
+
+def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
+    """Four workers, the most that were tried, keep a consumer of 5 ms busy."""
+    busy = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2, 4))
+    assert busy.diagnosis.limits[0] is Limit.CONSUMER
+    assert "would give" not in " ".join(further(busy.diagnosis))
+    assert not [line for line in remarks.on(busy.result, busy.diagnosis.evidence.best) if "edge" in line]
 
 
 def test_no_workers_are_not_counted() -> None:
