@@ -104,8 +104,10 @@ def _transfer(evidence: Evidence) -> str:
             f"a batch takes {units.seconds(evidence.measured.cpu_s)} of CPU time with workers and "
             f"{units.seconds(alone_s)} without: moving it between processes costs more than making it; {remedy}"
         )
+    # Without the consumer's time, where there is a consumer and that was looked at.
+    got_s = found.batch_s.value if found.loading_s is None else found.loading_s
     return (
-        f"a batch takes {units.seconds(evidence.loading_s)} to make, and {units.seconds(found.batch_s.value)} to get "
+        f"a batch takes {units.seconds(evidence.loading_s)} to make, and {units.seconds(got_s)} to get "
         f"from {_workers(fewest.num_workers)}: load without workers, or {remedy}"
     )
 

@@ -207,6 +207,19 @@ def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers(
     assert not [line for line in remarks.on(busy.result, busy.diagnosis.evidence.best) if "edge" in line]
 
 
+def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
+    found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
+    fewest = found.evidence.fewest
+    assert found.limits[0] is Limit.TRANSFER
+    assert fewest is not None
+    assert fewest.measurement is not None
+    looked_at = replace(fewest, measurement=replace(fewest.measurement, loading_s=0.0085))
+    told = sentence(replace(found, evidence=replace(found.evidence, fewest=looked_at)))
+    assert told.startswith(
+        "transfer-bound: a batch takes 1.00 ms to make, and 8.50 ms to get from 1 worker: load without"
+    )
+
+
 def test_no_workers_are_not_counted() -> None:
     alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
     assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")
