@@ -9,14 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep import units
-from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, Verdict, varying_columns
+from nws_sweep import advice, memory, remarks
+from nws_sweep.diagnosis import Diagnosis, diagnose
+from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
-
-# From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
-_MOST_OTHER_CPUS = 0.2
-_MOST_STEAL = 0.05
-_MOST_THROTTLED = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +27,8 @@ class ConfigurationSummary:
         fastest: The trial with the least time.
         gain_over_zero: Time with num_workers=0 / time of the best; None if it was not measured.
         gain_over_reference: Time with num_workers = usable CPUs (search.reference) / time of the best; likewise.
+        diagnosis: What limits it at the best setting; None if no candidate could be measured.
+        leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
     """
 
@@ -40,12 +38,22 @@ class ConfigurationSummary:
     fastest: Trial | None
     gain_over_zero: float | None
     gain_over_reference: float | None
+    diagnosis: Diagnosis | None
+    leaner: Trial | None
     warnings: tuple[str, ...]
 
     @property
     def configuration(self) -> Configuration:
         """What was held fixed."""
         return self.run.result.configuration
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """Why the best is the best: what limits it first, then what follows from that."""
+        if self.diagnosis is None:
+            return ()
+        leaner = (memory.about_leaner(self.best, self.leaner),) if self.best and self.leaner else ()
+        return (advice.sentence(self.diagnosis), *advice.further(self.diagnosis), *leaner)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -92,6 +100,12 @@ class Summary:
         return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))
 
     @property
+    def explanations(self) -> tuple[str, ...]:
+        """Why each configuration's best is the best, with its label: all there is for one, of many a line each."""
+        most = None if len(self.configurations) == 1 else 1
+        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.explanation[:most])
+
+    @property
     def succeeded(self) -> bool:
         """Whether every configuration was measured to the end without a failure."""
         complete = all(configuration.run.result.complete for configuration in self.configurations)
@@ -111,7 +125,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=tuple(_configuration(run, varying) for run in stored.runs),
         varying=varying,
-        warnings=(*_common_warnings(results), *stored.unreadable),
+        warnings=(*remarks.on_all(results), *stored.unreadable),
         failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
     )
 
@@ -148,7 +162,9 @@ def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSumma
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        warnings=tuple(_warnings(result, best)),
+        diagnosis=diagnose(result, best),
+        leaner=memory.leaner(result, best),
+        warnings=tuple(remarks.on(result, best)),
     )
 
 
@@ -158,82 +174,6 @@ def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> 
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
     return other.objective_s / best.objective_s
-
-
-def _warnings(result: SearchResult, best: Trial | None) -> Iterable[str]:
-    if not result.complete and not result.error:
-        finished = sum(trial.finished for trial in result.trials)
-        begun = len(result.trials) - finished
-        yield f"the search did not finish; {finished} candidates were measured" + (
-            f", {begun} more were begun" if begun else ""
-        )
-    yield from _about_verdict(result)
-    search = result.configuration.search
-    if best is not None and best.num_workers == max(search.candidates) and len(search.candidates) > 1:
-        yield (
-            f"the best stands at the edge of what was tried (num_workers={best.num_workers}); "
-            "a larger search.max_workers may find a better one"
-        )
-    if result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
-        yield (
-            "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
-            "if it does not, each worker gives all of them and the gain is none"
-        )
-    yield from _about_noise(result.trials)
-    yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
-
-
-def _about_verdict(result: SearchResult) -> Iterable[str]:
-    """What keeps the answer from being certain."""
-    verdict = result.verdict
-    if verdict is None:
-        return
-    if verdict.provisional:
-        yield "the search was ended by its time budget; this is the best so far"
-    if verdict.tied:
-        yield about_tie(verdict)
-
-
-def about_tie(verdict: Verdict) -> str:
-    """Which candidates may be as good as the recommended one, and how much longer would tell."""
-    others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
-    return (
-        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: about "
-        f"{units.seconds(verdict.settle_s)} more of measuring would tell"
-    )
-
-
-def _about_noise(trials: Sequence[Trial]) -> Iterable[str]:
-    """What disturbed the measurement, with the largest figure and the candidate that met it."""
-    seen = [(trial, trial.noise) for trial in trials if trial.noise is not None]
-    if not seen:
-        return
-    trial, noise = max(seen, key=lambda pair: pair[1].other_cpus)
-    if noise.other_cpus > _MOST_OTHER_CPUS:
-        yield f"other programs used {noise.other_cpus:.1f} CPUs while {_of(trial)} was measured"
-    trial, noise = max(seen, key=lambda pair: pair[1].steal)
-    if noise.steal > _MOST_STEAL:
-        yield f"the hypervisor took {units.share(noise.steal)} of the CPU time from {_of(trial)}"
-    trial, noise = max(seen, key=lambda pair: pair[1].throttled)
-    if noise.throttled > _MOST_THROTTLED:
-        yield f"{_of(trial)} was throttled by its CPU quota {units.share(noise.throttled)} of the time"
-    outlying = [(trial, len(noise.outliers)) for trial, noise in seen if noise.outliers]
-    if outlying:
-        many = ", ".join(f"{count} of {_of(trial)}" for trial, count in outlying)
-        yield f"windows far from the others, which count all the same: {many}"
-
-
-def _of(trial: Trial) -> str:
-    return f"num_workers={trial.num_workers}"
-
-
-def _common_warnings(results: Sequence[SearchResult]) -> list[str]:
-    lines = []
-    if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
-        lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
-    if len({result.host for result in results}) > 1:
-        lines.append("the configurations were measured on different hosts or versions; their times do not compare")
-    return lines
 
 
 def _failures(result: SearchResult, varying: Sequence[str]) -> Iterable[str]:

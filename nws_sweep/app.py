@@ -12,8 +12,8 @@ import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, cast
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from nws_sweep import arms, config, grid, host, hostlock, learning, storage
@@ -160,16 +162,32 @@ def _check_writable(folder: Path) -> None:
 def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
     """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
     view = current.view
-    distinct = {repr((c.dataset, c.consumer, c.collate_fn)): c for c in shown}
-    arms.preload(configuration.dataset for configuration in distinct.values())
+    distinct = {repr((c.dataset, c.consumer, c.collate_fn, c.services)): c for c in shown}
+    arms.preload(node for c in distinct.values() for node in (c.dataset, c.consumer))
     for configuration in distinct.values():
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")
         try:
-            with current.nursery.start(_spec(configuration, str(Path.cwd())), on_progress=view.status):
+            spec = _spec(configuration, str(Path.cwd()))
+            with _services(configuration), current.nursery.start(spec, on_progress=view.status):
                 pass
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
+
+
+@contextmanager
+def _services(configuration: Configuration) -> Iterator[None]:
+    """Whatever must run while the configuration is measured."""
+    with ExitStack() as stack:
+        for name, node in configuration.services.items():
+            try:
+                stack.enter_context(instantiate(dict(node), _convert_="all"))
+            except NwsSweepError:
+                raise
+            except Exception as error:  # whatever is wrong with it
+                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
+                raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
+        yield
 
 
 def task(composed: DictConfig) -> None:
@@ -231,7 +249,8 @@ def _search(
         start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
         surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, current))
         guess = learning.first_guess(start.configuration, current.results)
-        result = search(start, surroundings, observer, guess)
+        with _services(start.configuration):
+            result = search(start, surroundings, observer, guess)
     current.results += learning.without_bursts([result])
     return result
 

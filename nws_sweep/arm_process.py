@@ -28,11 +28,12 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import loaders, pagecache, processes, sharing
+from nws_sweep import accelerator, loaders, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.measure import LoaderSession
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings
+from nws_sweep.objects import python_objects
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -56,6 +57,7 @@ class ArmServer:
         self._spec = spec
         self._connection = connection
         self._dataset: Any = kept._dataset if kept else None
+        self._objects: tuple[ObjectStore, ...] = kept._objects if kept else ()
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
@@ -102,18 +104,20 @@ class ArmServer:
         if self._dataset is None:
             self._make_dataset()
         torch.manual_seed(self._spec.seed)
-        self._consumer = _make("consumer", self._spec.consumer, ConfigurationError)
+        self._consumer = _make_consumer(self._spec.consumer)
         self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(self._dataset).__module__}.{type(self._dataset).__qualname__}",
             iterable=isinstance(self._dataset, IterableDataset),
             samples=loaders.length(self._dataset),
-            accelerator=_accelerator(),
+            accelerator=accelerator.available(),
+            objects=self._objects,
         )
 
     def _make_dataset(self) -> None:
         torch.manual_seed(self._spec.seed)
         self._dataset = _make_dataset(self._spec.dataset)
+        self._objects = _objects_of(self._dataset)
 
     def open(self, settings: LoaderSettings) -> int | None:
         """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
@@ -307,11 +311,23 @@ def _make_dataset(config: Mapping[str, Any]) -> Any:
     return dataset
 
 
-def _accelerator() -> str | None:
-    if hasattr(torch, "accelerator"):  # torch 2.6 and later
-        device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return device.type if device is not None else None
-    return "cuda" if torch.cuda.is_available() else None
+def _objects_of(dataset: Any) -> tuple[ObjectStore, ...]:
+    """What forked workers come to copy. A dataset that cannot be looked into loses this hint, nothing else."""
+    try:
+        return python_objects(dataset)
+    except Exception:
+        traceback.print_exc()
+        return ()
+
+
+def _make_consumer(config: Mapping[str, Any]) -> Any:
+    consumer = _make("consumer", config, ConfigurationError)
+    if not callable(consumer):
+        raise ConfigurationError(
+            f"consumer {config.get('_target_')}: got {type(consumer).__name__}, which cannot be called with a batch; "
+            "a function needs ++consumer._partial_=true"
+        )
+    return consumer
 
 
 def _end_group_with_one_of(parents: Sequence[int]) -> None:

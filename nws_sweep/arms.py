@@ -33,7 +33,7 @@ from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, Loader
 # What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
 _PRELOADED, _FREEZE = ("nws_sweep.arm_process", "hydra.utils"), "nws_sweep.preloaded"
-_PRELOADABLE = ("torchvision", "nws_sweep.datasets")
+_PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.training")
 HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
@@ -276,7 +276,7 @@ def launch(
     memory_budget_bytes: int | None = None,
 ) -> Iterator[Arm]:
     """As ``start``, but nothing is made yet."""
-    preload([spec.dataset])
+    preload([spec.dataset, spec.consumer])
     context: Any = multiprocessing.get_context("forkserver" if HAS_FORK_SERVER else "spawn")
 
     def begin(theirs: Connection, folder: str) -> Child:
@@ -332,15 +332,15 @@ def _run(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     main(connection, spec, temporary_folder)
 
 
-def preload(datasets: Iterable[Mapping[str, Any]]) -> None:
-    """Starts the server that arms are forked from, with what these datasets will import; later calls change nothing.
+def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
+    """Starts the server that arms are forked from, with what these nodes will import; later calls change nothing.
 
     Args:
-        datasets: Datasets as Hydra instantiates them; all that are going to be measured.
+        nodes: Datasets and consumers as Hydra instantiates them; all that are going to be measured.
     """
     if not HAS_FORK_SERVER:
         return
-    targets = {target for dataset in datasets for target in _targets(dataset)}
+    targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
         modules.add("torchvision")
@@ -362,7 +362,7 @@ def mentions(module: str, name: str) -> bool:
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """Every ``_target_`` in a dataset's configuration, its transforms' too."""
+    """Every ``_target_`` in a node of the configuration, those of its arguments too."""
     if isinstance(node, Mapping):
         yield from (str(value) for key, value in node.items() if key == "_target_")
         node = list(node.values())

@@ -52,6 +52,8 @@ _STATES: dict[type[TrialError], TrialState] = {
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
 _MOST_COLD_TURNS = 3
 _QUICKER_WHEN_WARM = 8
+# A consumer with a smaller share of the time is the call of one that does nothing.
+_LEAST_CONSUMER = 0.01
 # The warm-up and the first window of a process: by then it has touched what it needs of its libraries.
 _FIRST_TURNS = 2
 
@@ -329,18 +331,27 @@ class Candidate:
                 "measure.memory_budget_bytes"
             )
 
-    def _take_turn(self, arm: TrialArm, number: int | None = None, *, only_warm_up: bool = False) -> None:
+    def _take_turn(
+        self,
+        arm: TrialArm,
+        number: int | None = None,
+        *,
+        only_warm_up: bool = False,
+        without_consumer: bool = False,
+    ) -> None:
         rested = bool(self._turns)
         machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
         bursts: list[Burst] = []
         try:
-            while not bursts or (bursts[-1].kind is BurstKind.WARM_UP and not self._exhausted):
-                if self._deadline is not None and self._surroundings.clock() >= self._deadline:
+            request = None
+            while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
+                if self._is_late():
                     raise TimeBudgetSpent
                 request = next_request([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
                 if only_warm_up and bursts and not request.fresh:
                     break
-                bursts.append(arm.burst(request))
+                kind = BurstKind.LOADING if without_consumer else request.kind
+                bursts.append(arm.burst(replace(request, kind=kind)))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
         finally:
@@ -408,9 +419,26 @@ class Candidate:
             self.begin_anew()
             return
         self.done = True
+        self._look_at_loading(found)
         if limit:
             precision = self._configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
+
+    def _look_at_loading(self, found: Measurement) -> None:
+        """Takes a window without the consumer, if there is one; what goes wrong in it costs the trial nothing else."""
+        consumes = found.batch_s and (found.consume_s or 0.0) >= _LEAST_CONSUMER * found.batch_s.value
+        if self._arm is None or not consumes or whole_epochs(self.bursts, self._conditions) or self._is_late():
+            return
+        kept = list(self._turns)
+        try:
+            self._arm.resume()
+            self._take_turn(self._arm, without_consumer=True)
+        except (TrialError, TimeBudgetSpent):
+            self._turns = kept
+            self.close()
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and self._surroundings.clock() >= self._deadline
 
     def _measurement(self) -> Measurement | None:
         believed = self._error is None or isinstance(self._error, TrialMismeasured)

@@ -146,6 +146,7 @@ class SweepSchema:
     # Free-form: each option carries a _target_ and that target's arguments.
     dataset: dict[str, Any] = field(default_factory=dict)
     consumer: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
     seed: int = allowed("an integer")
 
 
@@ -195,6 +196,7 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
         measure=_measure(plain["measure"]),
         search=_search(plain["search"]),
         collate_fn=plain["loader"]["collate_fn"],
+        services=plain["services"],
         seed=plain["seed"],
     )
 
@@ -284,7 +286,7 @@ def _columns(
     columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", "axis/")):
+        if key not in columns and not key.startswith(("~", "axis/", "experiment/")):
             columns[key] = _column_value(config, key, override)
     return columns
 

@@ -47,7 +47,8 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchResult]) -
 
 
 def _loads_the_same(one: Configuration, other: Configuration) -> bool:
-    return (one.dataset, one.consumer, one.collate_fn) == (other.dataset, other.consumer, other.collate_fn)
+    names = ("dataset", "consumer", "collate_fn", "services")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _measures_the_same(one: Configuration, other: Configuration) -> bool:

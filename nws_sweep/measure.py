@@ -67,6 +67,7 @@ class LoaderSession:
     def _take(self, request: BurstRequest, fresh: bool) -> Burst:
         waits: list[float] = []
         consumes: list[float] = []
+        consume = _leave if request.kind is BurstKind.LOADING else self._consume
         samples, end_s, size = 0, None, BatchSize()
         produced_before = self._produced()
         started = now = self._clock()
@@ -76,7 +77,7 @@ class LoaderSession:
             if batch is _END:
                 end_s = arrived - now
                 break
-            self._consume(batch)
+            consume(batch)
             finished = self._clock()
             waits.append(arrived - now)
             consumes.append(finished - arrived)
@@ -119,6 +120,10 @@ class LoaderSession:
             return 0
         made = math.ceil((produced - self._produced_before) / self._default_batch_length)
         return max(0, made - self._taken)
+
+
+def _leave(batch: Any) -> None:
+    """Takes the consumer's place."""
 
 
 def _difference(after: int | None, before: int | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nws_sweep.quantities import all_bursts
-from nws_sweep.records import BurstKind, Noise, Turn
+from nws_sweep.records import Noise, Turn
 from nws_sweep.stats import outliers
 
 
@@ -33,6 +33,6 @@ def _outlying_bursts(turns: Sequence[Turn]) -> tuple[int, ...]:
     measured = [
         (number, burst.elapsed_s / burst.batches)
         for number, burst in enumerate(all_bursts(turns))
-        if burst.kind is not BurstKind.WARM_UP and burst.batches
+        if burst.counts and burst.batches
     ]
     return tuple(measured[index][0] for index in outliers([mean_s for _, mean_s in measured]))

@@ -57,7 +57,9 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
         raise ValueError("no batch was taken")
     startup_s = sum(startups) / len(startups)
     steady = _steady(bursts, conditions)
-    measurement = Measurement(startup_s=startup_s, epoch_s=_epoch_s(bursts, steady, conditions))
+    measurement = Measurement(
+        startup_s=startup_s, epoch_s=_epoch_s(bursts, steady, conditions), loading_s=_loading_s(bursts, conditions)
+    )
     if steady is not None:
         measurement = _with_pace(measurement, steady, conditions)
     return _with_resources(measurement, turns, conditions)
@@ -114,6 +116,18 @@ def _steady(bursts: Sequence[Burst], conditions: Conditions) -> _Steady | None:
         consume_s=sum(sum(burst.consume_s) for burst in windows) / taken,
         bias_bound=0.0 if epochs else _bias_bound(taken, made, conditions),
     )
+
+
+def _loading_s(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
+    """Seconds per batch of the latest window without the consumer; None if there is none, or its epoch ended in it.
+
+    Nobody makes the workers wait for room then, so it is their pace wherever they are counted.
+    """
+    windows = [burst for burst in bursts if burst.kind is BurstKind.LOADING and burst.batches]
+    if not windows or windows[-1].ended_epoch:
+        return None
+    made = _made(windows[-1:], conditions)
+    return windows[-1].elapsed_s / (made or windows[-1].batches)
 
 
 def _taken(bursts: Sequence[Burst]) -> int:
@@ -271,7 +285,7 @@ def _with_resources(measurement: Measurement, turns: Sequence[Turn], conditions:
 
 def _running(turns: Sequence[Turn]) -> list[Turn]:
     """The turns that are not thrown away; those that start workers are left out where there are others."""
-    counting = [turn for turn in turns if any(burst.kind is not BurstKind.WARM_UP for burst in turn.bursts)]
+    counting = [turn for turn in turns if any(burst.counts for burst in turn.bursts)]
     running = [turn for turn in counting if all(burst.startup_s is None for burst in turn.bursts)]
     return running or counting or list(turns)
 

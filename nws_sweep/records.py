@@ -31,6 +31,7 @@ class BurstKind(str, enum.Enum):
     WARM_UP = "warm_up"  # thrown away: the pipeline fills
     STEADY = "steady"  # a window of whole clumps inside an epoch
     EPOCH = "epoch"  # a whole epoch, start-up included
+    LOADING = "loading"  # without the consumer: what the loader does by itself
 
 
 # Told among the tuned keywords only where they are not what DataLoader does by itself.
@@ -85,6 +86,10 @@ class LoaderSettings:
     def queued_batches(self) -> int:
         """How many batches the workers may hold ready or in the making (DataLoader's prefetch_factor defaults to 2)."""
         return self.num_workers * (2 if self.prefetch_factor is None else self.prefetch_factor)
+
+    def batches_of(self, samples: int) -> int:
+        """Batches of an epoch over so many samples."""
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
     def tuned(self) -> dict[str, Any]:
         """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset."""
@@ -167,6 +172,7 @@ class Configuration:
         measure: How long a trial measures.
         search: Which candidates are tried.
         collate_fn: The collate_fn, as Hydra instantiates it; None for the DataLoader's own.
+        services: What runs beside the search, by name: context managers as Hydra instantiates them.
         seed: Seed of torch's random numbers in each trial.
     """
 
@@ -177,6 +183,7 @@ class Configuration:
     measure: MeasureRules
     search: SearchRules
     collate_fn: Mapping[str, Any] | None = None
+    services: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
     def label_of(self, columns: Iterable[str]) -> str:
@@ -219,6 +226,23 @@ class ArmSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStore:
+    """A container of many Python objects in a dataset, which each forked worker comes to copy.
+
+    Attributes:
+        attribute: Where it is, as Python writes it from the dataset on: ``samples``, ``datasets[0].samples``.
+        type: What it is, such as ``list of str``.
+        count: Its elements.
+        bytes: What its objects take in memory, estimated.
+    """
+
+    attribute: str
+    type: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
     """What a dataset says of itself once it is made.
 
@@ -227,12 +251,14 @@ class DatasetFacts:
         iterable: Whether it is an IterableDataset.
         samples: Its length; None if it has none.
         accelerator: The accelerator that pinned memory would serve, None if there is none.
+        objects: Its attributes that hold many Python objects, the largest first.
     """
 
     type: str
     iterable: bool
     samples: int | None
     accelerator: str | None
+    objects: tuple[ObjectStore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +266,8 @@ class BurstRequest:
     """What the next stretch of batches should be: at least so many batches and so long, in whole clumps.
 
     Attributes:
-        kind: What the burst is for; an ``EPOCH`` starts a fresh epoch and ends with it.
+        kind: What the burst is for; an ``EPOCH`` starts a fresh epoch and ends with it, ``LOADING`` leaves the consumer
+            out.
         min_batches: Batches at least.
         min_seconds: Time at least, s.
         multiple_of: Stop only after a multiple of this many batches: n workers deliver in clumps of n.
@@ -293,6 +320,11 @@ class Burst:
     def elapsed_s(self) -> float:
         """Seconds from the first call to the last return: waits, consumer and the end of the epoch."""
         return sum(self.wait_s) + sum(self.consume_s) + (self.end_s or 0.0)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a part of what was measured: neither thrown away nor without the consumer."""
+        return self.kind in (BurstKind.STEADY, BurstKind.EPOCH)
 
     @property
     def ended_epoch(self) -> bool:
@@ -395,6 +427,7 @@ class Measurement:
         stall_fraction: Sum of waits / sum of waits and consumer: the share of the time that is lost to data.
         epoch_s: Seconds for an epoch, measured or projected (``trial.projected_epoch_s``); None if its length is
             unknown.
+        loading_s: Seconds per batch without the consumer, from one window; None where there is no consumer.
         cpu_s: CPU seconds of all processes per batch, user and system.
         memory_bytes: Largest memory of all processes seen after a turn; what they share among them counts once.
         shm_bytes: Largest amount of shared memory, likewise.
@@ -410,6 +443,7 @@ class Measurement:
     consume_s: float | None = None
     stall_fraction: float | None = None
     epoch_s: float | None = None
+    loading_s: float | None = None
     cpu_s: float | None = None
     memory_bytes: int | None = None
     shm_bytes: int | None = None

@@ -114,6 +114,7 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     picture = relative / storage.BATCHES_PLOT
     parts = [
         f"## {_escaped(configuration.label)}",
+        "\n".join(f"- {_escaped(line)}" for line in configuration.explanation),
         f"Stopped: {result.stop_reason or 'did not finish'}. The {formats.cost_line(result)}.",
         formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial, configuration) for trial in configuration.trials]),
     ]
@@ -121,7 +122,7 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
         parts.insert(1, f"Failed: {_escaped(result.error)}")
     if (configuration.run.folder / storage.BATCHES_PLOT).is_file():
         parts.append(f"![per-batch times](<{picture.as_posix()}>)")
-    return "\n\n".join(part.strip() for part in parts)
+    return "\n\n".join(part.strip() for part in parts if part)
 
 
 _TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]

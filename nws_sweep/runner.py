@@ -113,8 +113,7 @@ def _batches(trial: Trial, facts: DatasetFacts | None) -> int | None:
     """Batches of an epoch of a trial that was measured elsewhere; None if unknown."""
     if facts is None or facts.samples is None or trial.measurement is None or trial.measurement.epoch_s is None:
         return None
-    size = trial.settings.batch_size
-    return facts.samples // size if trial.settings.drop_last else -(-facts.samples // size)
+    return trial.settings.batches_of(facts.samples)
 
 
 def _about_reference(result: SearchResult) -> str:

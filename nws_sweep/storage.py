@@ -21,7 +21,6 @@ from typing import Any
 from nws_sweep.errors import ConfigurationError, NotARunError, one_line
 from nws_sweep.records import (
     Burst,
-    BurstKind,
     Configuration,
     DatasetFacts,
     Estimate,
@@ -30,6 +29,7 @@ from nws_sweep.records import (
     Measurement,
     MeasureRules,
     Noise,
+    ObjectStore,
     SearchCost,
     SearchResult,
     SearchRules,
@@ -60,9 +60,9 @@ SCHEMA_VERSION = 3
 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
-    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state", "reason",
-    "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s", "settings",
-    "notes",
+    "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
+    "reason", "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
+    "settings", "notes",
 )  # fmt: skip
 _LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
 
@@ -173,7 +173,7 @@ def _batch_rows(result: SearchResult) -> Iterator[dict[str, Any]]:
 
 
 def _is_warm_up(burst: Burst) -> int:
-    return int(burst.kind is BurstKind.WARM_UP)
+    return int(not burst.counts)
 
 
 def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -311,7 +311,7 @@ def _from_json(data: Mapping[str, Any]) -> SearchResult:
     return SearchResult(
         configuration=_configuration(data["configuration"]),
         host=Host(**data["host"]),
-        facts=DatasetFacts(**data["facts"]) if data["facts"] else None,
+        facts=_facts(data["facts"]) if data["facts"] else None,
         trials=tuple(_trial(trial) for trial in data["trials"]),
         stop_reason=data["stop_reason"],
         error=data["error"],
@@ -320,6 +320,11 @@ def _from_json(data: Mapping[str, Any]) -> SearchResult:
         cost=SearchCost(**data["cost"]) if data.get("cost") else None,
         verdict=_verdict(data.get("verdict")),
     )
+
+
+def _facts(data: Mapping[str, Any]) -> DatasetFacts:
+    objects = tuple(ObjectStore(**store) for store in data.get("objects", ()))
+    return DatasetFacts(**{**data, "objects": objects})
 
 
 def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
@@ -336,6 +341,7 @@ def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
 
 def _configuration(data: Mapping[str, Any]) -> Configuration:
     rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
+    rest["services"] = data.get("services", {})
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
     search["also"] = tuple(search.get("also", ()))
     return Configuration(

@@ -41,6 +41,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         "gain_over_zero": summary.gain_over_zero,
         "gain_over_cpu_count": summary.gain_over_reference,
         "fastest_num_workers": fastest.num_workers if fastest else None,
+        "limits": "+".join(limit.value for limit in summary.diagnosis.limits) if summary.diagnosis else None,
         "stop_reason": summary.run.result.stop_reason,
         "error": summary.run.result.error,
     }

@@ -100,11 +100,12 @@ class View:
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
-        """The table of best settings, failures, warnings and the paths of what was written."""
+        """The table of best settings, why they are the best, failures, warnings and the paths of what was written."""
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        for title, lines in (("failed", summary.failures), ("warning", summary.all_warnings)):
+        told = (("why", summary.explanations), ("failed", summary.failures), ("warning", summary.all_warnings))
+        for title, lines in told:
             for line in lines:
                 self._print(f"{title}: {line}")
         for path in written:

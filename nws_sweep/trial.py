@@ -177,7 +177,7 @@ def epoch_bursts(bursts: Iterable[Burst]) -> list[Burst]:
 
 def beginnings(bursts: Iterable[Burst], conditions: Conditions) -> list[Burst]:
     """The bursts that began epochs; without the very first where there are others, and workers do not persist."""
-    begun = [burst for burst in bursts if burst.startup_s is not None]
+    begun = [burst for burst in bursts if burst.startup_s is not None and burst.kind is not BurstKind.LOADING]
     if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return begun
     return begun[1:] or begun

@@ -147,6 +147,19 @@ def test_an_iterable_dataset_with_workers_is_asked_to_share_its_samples() -> Non
     assert warnings_of(search_result(trial(0, 4.0), trial(2, 8.0), facts=stream)) == ()
 
 
+def test_where_loading_alone_would_rank_otherwise_it_is_said() -> None:
+    def loading(num_workers: int, epoch_s: float, loading_s: float | None) -> Trial:
+        return trial(num_workers, epoch_s, measurement=measurement(epoch_s, loading_s=loading_s))
+
+    found = warnings_of(search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)))
+    assert found == (
+        "loading alone would be fastest with num_workers=4 (10.0 ms a batch instead of 20.0 ms), but training is 25 % "
+        "slower with it",
+    )
+    for others in ([loading(4, 4.05, 0.01)], [loading(4, 5.0, 0.0199)], [loading(4, 5.0, None)]):
+        assert warnings_of(search_result(loading(2, 4.0, 0.02), *others)) == ()
+
+
 def test_warnings_of_trials_are_passed_on_once_but_not_what_num_workers_0_has_no_use_for() -> None:
     zero = trial(0, 2.0, notes=("num_workers=0 has no prefetch_factor",), warnings=("the clock was set back",))
     found = warnings_of(search_result(zero, trial(1, 3.0, warnings=("the clock was set back", "the disk was full"))))

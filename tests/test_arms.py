@@ -177,7 +177,18 @@ def test_a_dataset_that_cannot_be_used_is_told_in_one_line(dataset: dict[str, An
 def test_a_consumer_that_cannot_be_made_is_told_before_anything_is_measured() -> None:
     consumer = {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": -1}
     with (
-        pytest.raises(ConfigurationError, match="at least 0, got -1"),
+        pytest.raises(ConfigurationError, match=r"consumer.seconds_per_batch=-1: allowed is a number of at least 0"),
+        arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer=consumer)),
+    ):
+        pass
+
+
+def test_a_consumer_that_cannot_be_called_is_told_with_the_remedy() -> None:
+    consumer = {"_target_": "builtins.dict"}
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"consumer builtins.dict: got dict, .* needs \+\+consumer._partial_=true"
+        ),
         arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer=consumer)),
     ):
         pass

@@ -191,14 +191,32 @@ def test_what_is_embedded_has_relative_interpolations_only_and_no_hydra_node() -
 
 @pytest.mark.parametrize("path", sorted((CONF / "dataset").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_dataset_option_composes(path: Path) -> None:
-    given = {"image_folder": ["dataset.root=/images"], "custom": ["dataset._target_=a.B"]}.get(path.stem, [])
+    given = {
+        "image_folder": ["dataset.root=/images"],
+        "custom": ["dataset._target_=a.B"],
+        "remote": ["dataset.url=memory://train"],
+    }.get(path.stem, [])
     assert "_target_" in configured(f"dataset={path.stem}", *given).dataset
 
 
 @pytest.mark.parametrize("group", ["measure", "search", "consumer", "experiment"])
 def test_every_option_of_the_other_groups_composes(group: str) -> None:
+    given = {"custom": ["consumer._target_=a.B"]}
     for path in (CONF / group).glob("*.yaml"):
-        assert configured(f"{group}={path.stem}")
+        assert configured(f"{group}={path.stem}", *given.get(path.stem, []))
+
+
+@pytest.mark.parametrize("data", ["images", "tensors", "on_device"])
+def test_the_data_of_mnist_training_can_be_chosen(data: str) -> None:
+    chosen = configured("experiment=mnist_training", f"experiment/mnist={data}")
+    targets = {
+        "images": "nws_sweep.datasets.vision.mnist",
+        "tensors": "nws_sweep.datasets.vision.mnist_tensors",
+        "on_device": "nws_sweep.datasets.on_device.OnDevice",
+    }
+    assert chosen.dataset["_target_"] == targets[data]
+    assert chosen.search.candidates == ((0,) if data == "on_device" else (0, 1, 2, 3, 4))
+    assert (chosen.loader.batch_size, chosen.consumer["_target_"]) == (300, "nws_sweep.training.Train")
 
 
 def test_the_experiments_are_what_they_say() -> None:

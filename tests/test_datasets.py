@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pickle
-import struct
 import subprocess
 import sys
 import textwrap
@@ -12,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 from torchvision import datasets as torchvision_datasets
 
 from nws_sweep.datasets import vision
+from nws_sweep.datasets.on_device import OnDevice
 from nws_sweep.datasets.photos import Photos
 from nws_sweep.datasets.sleep import Sleep
 from nws_sweep.datasets.tensor import tensor
 from nws_sweep.errors import DatasetError
+from tests.real_files import write_cifar10, write_mnist
 
 
 def test_photos_are_jpeg_files_of_the_size_asked_for(tmp_path: Path) -> None:
@@ -137,29 +138,47 @@ def test_tensor_is_in_memory_in_the_shape_asked_for() -> None:
         tensor(length=0)
 
 
-def test_cifar10_reads_files_in_its_own_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
-    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
-        data = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
-        (folder / name).write_bytes(pickle.dumps({"data": data, "labels": [0, 1, 2, 3]}))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}))
-    # These files are not the original ones, whose checksums torchvision knows.
-    monkeypatch.setattr(torchvision_datasets.cifar, "check_integrity", lambda path, md5: True)
+def test_cifar10_reads_files_in_its_own_format(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, images=4)
     found = vision.cifar10(str(tmp_path), download=False)
-    assert len(found) == 20
-    assert found[3][0].size == (32, 32)
+    assert (len(found), len(vision.cifar10(str(tmp_path), train=False))) == (20, 4)
+    image, label = found[3]
+    assert (image.size, found.classes[label]) == ((32, 32), found.classes[found.targets[3]])
 
 
 def test_mnist_reads_files_in_its_own_format(tmp_path: Path) -> None:
-    folder = tmp_path / "MNIST" / "raw"
-    folder.mkdir(parents=True)
-    images = np.zeros((3, 28, 28), dtype=np.uint8)
-    for prefix in ("train", "t10k"):
-        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 3, 28, 28) + images.tobytes())
-        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 3) + bytes([1, 2, 3]))
+    write_mnist(tmp_path, images=12)
     found = vision.mnist(str(tmp_path), download=False)
-    assert [label for _, label in found] == [1, 2, 3]
+    image, label = found[5]
+    assert (len(found), len(vision.mnist(str(tmp_path), train=False))) == (12, 2)
+    assert (image.size, label) == ((28, 28), found.targets[5])
+
+
+def test_mnist_as_tensors_is_normalised_once(tmp_path: Path) -> None:
+    write_mnist(tmp_path, images=12)
+    images = vision.mnist(str(tmp_path))
+    pixels, label = vision.mnist_tensors(str(tmp_path))[5]
+    assert (pixels.shape, pixels.dtype, int(label)) == (torch.Size([784]), torch.float32, images[5][1])
+    assert torch.allclose(pixels * 0.3081 + 0.1307, images.data[5].flatten() / 255)
+
+
+def test_on_the_device_a_batch_is_a_look_up() -> None:
+    source = TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
+    loader = DataLoader(OnDevice(source, "cpu"), batch_size=8)
+    batches = list(loader)
+    assert [len(labels) for _, labels in batches] == [8, 8, 4]
+    assert torch.equal(torch.cat([labels for _, labels in batches]), source.tensors[1])
+    assert torch.equal(batches[1][0], source.tensors[0][8:16])
+    assert [int(part.sum()) for part in OnDevice(source)[3]] == [13, 3]
+
+
+def test_files_that_are_cut_short_are_one_line(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, images=4)
+    batch = tmp_path / "cifar-10-batches-py" / "data_batch_2"
+    batch.write_bytes(batch.read_bytes()[:100])
+    with pytest.raises(DatasetError, match=r"put cifar-10-python\.tar\.gz") as caught:
+        vision.cifar10(str(tmp_path), download=False)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("make", "folder"), [(vision.cifar10, ""), (vision.mnist, "MNIST/raw")])

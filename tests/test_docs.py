@@ -34,6 +34,8 @@ def shrunk(arguments: list[str]) -> list[str]:
         return arguments
     if "experiment=batch_timeline" in text:
         return [*arguments, "dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"]
+    if "experiment=remote_store" in text:
+        arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002"]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     small = {
         "measure": "quick",
@@ -41,7 +43,7 @@ def shrunk(arguments: list[str]) -> list[str]:
         "measure.max_seconds": "0.1",
         "search.max_workers": "1" if "-m" not in arguments else "0",
     }
-    if "dataset" not in given:
+    if "dataset" not in given and "experiment" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset

@@ -29,6 +29,15 @@ def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> No
     assert burst.elapsed_s == pytest.approx(clock.now)
 
 
+def test_the_consumer_can_be_left_out() -> None:
+    clock = FakeClock()
+    measured = session(clock, SimulatedLoader(clock, 10, make_s=0.3), consume_s=0.2)
+    burst = measured.burst(BurstRequest(kind=BurstKind.LOADING, min_batches=4))
+    assert burst.wait_s == pytest.approx([0.3] * 4)
+    assert burst.consume_s == pytest.approx([0.0] * 4)
+    assert measured.burst(STEADY).consume_s == pytest.approx([0.2])
+
+
 def test_the_first_batch_of_an_epoch_is_the_startup_and_later_bursts_have_none() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0))

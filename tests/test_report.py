@@ -85,13 +85,25 @@ def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> No
 def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped(tmp_path: Path) -> None:
     slow = failed_trial(2, "no answer | for 600 s", TrialState.TIMEOUT)
     text = write(store_run(tmp_path, search_result(trial(4, 8.0), slow)))
-    assert section(text, "dataset=photos").splitlines()[:6] == [
+    _, _, listed = section(text, "dataset=photos").partition("\n\n")
+    assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
         "| num_workers | per batch     | samples/s | start-up | epoch  | waiting | bursts | state                           |",  # noqa: E501
         "|-------------|---------------|-----------|----------|--------|---------|--------|---------------------------------|",
         "| 2           | -             | -         | -        | -      | -       | -      | timeout: no answer \\| for 600 s |",  # noqa: E501
         "| 4           | 62.5 ms ±38 % | 1024      | 4.00 s   | 8.00 s | 75 %    | 5      | ok                              |",  # noqa: E501
+    ]
+
+
+def test_the_report_of_a_run_says_why_its_best_is_the_best(tmp_path: Path) -> None:
+    text = write(store_run(tmp_path, search_result(trial(4, 8.0))))
+    why, _, _ = section(text, "dataset=photos").partition("\n\n")
+    first, *further = why.splitlines()
+    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
+    assert further == [
+        "- with a loader that takes no time training would be 4.00x as fast",
+        "- 8 workers would give at most 100 % more, by the curve through the points",
     ]
 
 
@@ -164,7 +176,12 @@ def test_the_report_of_a_grid_lists_failures_and_warnings(grid_text: str) -> Non
 
 
 def test_an_interrupted_configuration_of_a_grid_has_its_section(grid_text: str) -> None:
-    assert section(grid_text, "dataset=photos batch_size=128").startswith("Stopped: did not finish.")
+    why, _, rest = section(grid_text, "dataset=photos batch_size=128").partition("\n\n")
+    assert why.splitlines()[0] == (
+        "- latency-bound: 83 % of the 93.8 ms that loading takes is waiting; no candidate with workers was measured: "
+        "some may be faster"
+    )
+    assert rest.startswith("Stopped: did not finish.")
 
 
 def test_the_tables_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:

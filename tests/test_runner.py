@@ -70,6 +70,40 @@ def test_times_are_the_simulated_truth_though_candidates_are_paused_for_others()
     assert epochs == pytest.approx(expected, rel=0.005)
 
 
+@pytest.mark.parametrize("strategy", ["exhaustive", "adaptive", "patience"])
+def test_what_the_loader_does_without_the_consumer_is_told_too(strategy: str) -> None:
+    """The consumer of 0.4 s hides that 4 workers make a batch in 0.25 s, and without workers adds to the loading."""
+    machine = machine_of(consume_s=0.4, start_s=0.0)
+    result, _ = run_search(configuration(strategy, maximum_patience=3), machine)
+    trials = by_workers(result)
+    for number, loading_s in ((0, 1.0), (4, 0.25)):
+        found = trials[number].measurement
+        assert found is not None
+        assert found.loading_s == pytest.approx(loading_s, rel=0.03)
+    assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
+
+
+def test_what_fails_without_the_consumer_costs_the_trial_nothing_else() -> None:
+    machine = machine_of(consume_s=0.4)
+
+    def fail(burst: Burst) -> Burst:
+        if burst.kind is BurstKind.LOADING:
+            raise TrialError("it was killed")
+        return burst
+
+    machine.distort = fail
+    trial = only_trial(configuration(candidates=(2,)), machine)
+    assert (trial.state, trial.reason) == (TrialState.OK, "")
+    assert trial.measurement is not None
+    assert trial.measurement.loading_s is None
+
+
+def test_without_a_consumer_or_with_whole_epochs_there_is_no_such_window() -> None:
+    for machine, rules in ((machine_of(), {}), (machine_of(consume_s=0.4, batches=50), {"mode": "epoch"})):
+        run_search(configuration(**rules), machine)  # type: ignore[arg-type]
+        assert all(request.kind is not BurstKind.LOADING for _, request in machine.requests)
+
+
 def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_the_seed() -> None:
     def turns(seed: int) -> list[int]:
         machine = machine_of()

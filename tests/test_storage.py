@@ -99,8 +99,8 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
-        "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,bias_bound,cache,disk_bytes,other_cpus,"
-        "steal,throttled,outliers,cost_s,settings,notes"
+        "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,bias_bound,cache,disk_bytes,"
+        "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = timings_of(folder)
     assert {name: text for name, text in measured.items() if text} == {

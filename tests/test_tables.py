@@ -96,7 +96,7 @@ def test_the_best_have_the_columns_of_their_configuration_first_then_setting_tim
         "dataset", "batch_size", "pin_memory", "prefetch_factor", "patience", "dataset.sizes",
         "num_workers", "persistent_workers",
         "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s",
-        "gain_over_zero", "gain_over_cpu_count", "fastest_num_workers", "stop_reason", "error",
+        "gain_over_zero", "gain_over_cpu_count", "fastest_num_workers", "limits", "stop_reason", "error",
     ]  # fmt: skip
 
 

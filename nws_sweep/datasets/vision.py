@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from torch.utils.data import TensorDataset
 from torchvision import datasets
 
 from nws_sweep.errors import DatasetError, one_line
 
 # torchvision's download has no time limit of its own; without a network it could wait for ever.
 _CONNECT_TIMEOUT_S = 20.0
+# Of the pixels of its 60 000 training images, from 0 to 1.
+_MNIST_MEAN, _MNIST_STD = 0.1307, 0.3081
+
+
+class Cifar10(datasets.CIFAR10):  # type: ignore[misc] # torchvision has no types
+    """torchvision's, which takes any files in CIFAR-10's format; the archive's sum is checked by the download alone."""
+
+    train_list: ClassVar[list[list[str | None]]] = [[name, None] for name, _ in datasets.CIFAR10.train_list]
+    test_list: ClassVar[list[list[str | None]]] = [[name, None] for name, _ in datasets.CIFAR10.test_list]
+    meta: ClassVar[dict[str, str | None]] = {**datasets.CIFAR10.meta, "md5": None}
 
 
 def cifar10(
@@ -26,7 +38,7 @@ def cifar10(
     """
     folder = Path(root).expanduser()
     with _explained("cifar10", folder, "cifar-10-python.tar.gz (or its unpacked folder cifar-10-batches-py)"):
-        return datasets.CIFAR10(str(folder), train=train, download=download, transform=transform)
+        return Cifar10(str(folder), train=train, download=download, transform=transform)
 
 
 def mnist(
@@ -40,6 +52,18 @@ def mnist(
     folder = Path(root).expanduser()
     with _explained("mnist", folder / "MNIST" / "raw", "the four files of MNIST (train-images-idx3-ubyte.gz, ...)"):
         return datasets.MNIST(str(folder), train=train, download=download, transform=transform)
+
+
+def mnist_tensors(root: str, train: bool = True, download: bool = True) -> TensorDataset:
+    """MNIST as two tensors in memory: images, float32, shape (n, 784), normalised, and labels, int64, shape (n,).
+
+    What a Dataset of images does for each sample at each access is done once for all.
+
+    Raises:
+        DatasetError: If it is not there and cannot be downloaded.
+    """
+    images = mnist(root, train, download)
+    return TensorDataset(((images.data / 255 - _MNIST_MEAN) / _MNIST_STD).flatten(1), images.targets)
 
 
 def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> datasets.ImageFolder:
@@ -66,7 +90,8 @@ def _explained(name: str, folder: Path, files: str) -> Iterator[None]:
     socket.setdefaulttimeout(_CONNECT_TIMEOUT_S)
     try:
         yield
-    except (RuntimeError, OSError) as error:  # URLError, a refused connection and a missing folder are OSErrors
+    # URLError, a refused connection and a missing folder are OSErrors; the others are files that are cut short.
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
         raise DatasetError(
             f"dataset {name} is not in {folder.resolve()} and was not downloaded ({one_line(error, 120)}); "
             f"put {files} there"

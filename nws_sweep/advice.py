@@ -1,0 +1,170 @@
+"""A diagnosis in words: what limits, with figures, and what to change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nws_sweep import units
+from nws_sweep.diagnosis import Diagnosis, Evidence, Limit
+from nws_sweep.records import Noise
+from nws_sweep.scaling import Law
+
+# Gains below this share are not worth a word.
+_NOTHING = 0.01
+
+
+def sentence(diagnosis: Diagnosis) -> str:
+    """What limits, with figures and the remedy; then what else was seen."""
+    evidence = diagnosis.evidence
+    if not diagnosis.limits:
+        return _about_nothing(evidence)
+    first, *others = diagnosis.limits
+    besides = [text for limit in others if (text := _BESIDES[limit](evidence))]
+    main = f"{first.value}-bound: {_MAIN[first](evidence)}" if first is not Limit.NOISE else _about_noise(evidence)
+    return "; besides, ".join([main, " and ".join(besides)] if besides else [main])
+
+
+def further(diagnosis: Diagnosis) -> Iterator[str]:
+    """What follows from the figures: the room above the loader, more workers, and the rule."""
+    if diagnosis.headspace is not None:
+        gain = diagnosis.headspace - 1
+        much = f"{units.ratio(diagnosis.headspace)} as fast" if gain > _NOTHING else "no faster"
+        yield f"with a loader that takes no time training would be {much}"
+    number = diagnosis.evidence.best.num_workers
+    told = diagnosis.evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
+    most_gain = None if told else diagnosis.most_gain(2 * number)
+    if most_gain is not None:
+        yield f"{2 * number} workers would give at most {units.share(most_gain)} more, by the curve through the points"
+    if diagnosis.law is not None and diagnosis.law.points > 1 and diagnosis.headspace is not None:
+        yield rule(diagnosis.law, number)
+
+
+def rule(law: Law, measured: int) -> str:
+    """The rule of the sleeping dataset with its fitted values, beside what was measured."""
+    values = f"n = {units.seconds(law.n_s)}, m = {units.seconds(law.m_s)}, y = {units.seconds(law.floor_s)}"
+    crowded = law.crowding_s > 0
+    if crowded:
+        values += f", c = {units.seconds(law.crowding_s)}"
+    enough, solved = law.enough, "x" if crowded else "x = n / (y - m)"
+    says = "y is never reached" if enough is None else f"{solved} = {units.three_digits(enough)} workers suffice"
+    formula = "max(m + n/x + c (x - 1), y)" if crowded else "max(m + n/x, y)"
+    return f"rule t = {formula}: {values}: {says}; the measured best is {measured}"
+
+
+def _about_nothing(evidence: Evidence) -> str:
+    busy = "" if evidence.busy is None else f": the CPUs are busy {units.share(evidence.busy)} of the time"
+    return f"nothing is used to its limit{busy}; {_about_edge(evidence)}"
+
+
+def _about_edge(evidence: Evidence) -> str:
+    number = evidence.best.num_workers
+    if evidence.larger:
+        return f"more than {_workers(number)} were not faster" if number else "workers were not faster"
+    if number == 0:
+        return "no candidate with workers was measured: some may be faster"
+    return f"no candidate above {_workers(number)} was measured: a larger search.max_workers may help"
+
+
+def _consumer(evidence: Evidence) -> str:
+    number = evidence.best.num_workers
+    keeps_up = f"{_workers(number)} keep{'s' if number == 1 else ''} up with it" if number else "it needs no workers"
+    loading_s = evidence.measured.loading_s
+    alone = f" (by itself the loader takes {units.seconds(loading_s)})" if loading_s is not None else ""
+    return (
+        f"of {units.seconds(evidence.batch_s)} a batch the consumer takes {units.seconds(evidence.consume_s)}; "
+        f"{keeps_up}{alone}, and more cannot help"
+    )
+
+
+def _cpu(evidence: Evidence) -> str:
+    return (
+        f"{_cpus(evidence)} busy {units.share(evidence.busy)} of the time, and a batch takes "
+        f"{units.seconds(evidence.measured.cpu_s)} of CPU time: cheaper transforms or more CPUs help, more workers "
+        "do not"
+    )
+
+
+def _latency(evidence: Evidence) -> str:
+    loading = "loading" if evidence.loading_s is None else f"the {units.seconds(evidence.loading_s)} that loading takes"
+    number = evidence.best.num_workers
+    if number == 0:
+        return f"{units.share(evidence.waiting)} of {loading} is waiting; {_about_edge(evidence)}"
+    return (
+        f"{units.share(evidence.waiting)} of {loading} is waiting, which {_workers(number)} share: they help "
+        f"above the number of CPUs; {_about_edge(evidence)}"
+    )
+
+
+def _transfer(evidence: Evidence) -> str:
+    remedy = "hand over less (a smaller dtype, converting on the device), or fewer and larger tensors"
+    fewest, found = evidence.fewest, evidence.fewest.measurement if evidence.fewest else None
+    if evidence.best.num_workers or fewest is None or found is None or found.batch_s is None:
+        alone_s = evidence.alone.cpu_s if evidence.alone else None
+        return (
+            f"a batch takes {units.seconds(evidence.measured.cpu_s)} of CPU time with workers and "
+            f"{units.seconds(alone_s)} without: moving it between processes costs more than making it; {remedy}"
+        )
+    # Without the consumer's time, where there is a consumer and that was looked at.
+    got_s = found.batch_s.value if found.loading_s is None else found.loading_s
+    return (
+        f"a batch takes {units.seconds(evidence.loading_s)} to make, and {units.seconds(got_s)} to get "
+        f"from {_workers(fewest.num_workers)}: load without workers, or {remedy}"
+    )
+
+
+def _startup(evidence: Evidence) -> str:
+    spawn = "" if evidence.best.settings.multiprocessing_context in (None, "fork") else "; fork starts faster, too"
+    remedy = f"persistent_workers=true spares that from the second epoch on{spawn}"
+    quicker, epoch_s = evidence.quicker_pace, evidence.measured.epoch_s
+    if evidence.best.num_workers or quicker is None or quicker.measurement is None:
+        return (
+            f"{units.seconds(evidence.starting_s)} of an epoch's {units.seconds(epoch_s)} go by before the workers are "
+            f"at their pace: {remedy}"
+        )
+    found = quicker.measurement
+    pace_s = found.batch_s.value if found.batch_s else None
+    return (
+        f"{_workers(quicker.num_workers)} load a batch in {units.seconds(pace_s)} instead of "
+        f"{units.seconds(evidence.batch_s)}, but starting them makes an epoch of {units.seconds(epoch_s)} one of "
+        f"{units.seconds(found.epoch_s)}: {remedy}"
+    )
+
+
+def _memory(evidence: Evidence) -> str:
+    refused = evidence.refused[0]
+    return f"{_workers(refused.num_workers)} had no room ({refused.reason}); {_workers(evidence.best.num_workers)} fit"
+
+
+def _about_noise(evidence: Evidence) -> str:
+    noise = evidence.best.noise or Noise()
+    return (
+        f"too much noise to say what limits: a batch took {units.interval(evidence.measured.batch_s)}, other programs "
+        f"used {noise.other_cpus:.1f} CPUs, the hypervisor took {units.share(noise.steal)}; measure again on a quiet "
+        "machine, or longer with measure=rigorous"
+    )
+
+
+_MAIN: dict[Limit, Callable[[Evidence], str]] = {
+    Limit.CONSUMER: _consumer,
+    Limit.CPU: _cpu,
+    Limit.LATENCY: _latency,
+    Limit.TRANSFER: _transfer,
+    Limit.STARTUP: _startup,
+    Limit.MEMORY: _memory,
+}
+
+_BESIDES: dict[Limit, Callable[[Evidence], str]] = {
+    Limit.CONSUMER: lambda e: f"the consumer is busy {units.share(e.consume_s / e.batch_s)} of the time",
+    Limit.CPU: lambda e: f"{_cpus(e)} busy {units.share(e.busy)} of the time",
+    Limit.LATENCY: lambda e: f"{units.share(e.waiting)} of loading is waiting",
+    Limit.TRANSFER: lambda e: "moving batches between processes costs more than making them",
+    Limit.MEMORY: _memory,
+}
+
+
+def _workers(number: int) -> str:
+    return f"{number or 'no'} worker{'' if number == 1 else 's'}"
+
+
+def _cpus(evidence: Evidence) -> str:
+    return f"{evidence.cores:g} CPU{' is' if evidence.cores == 1 else 's are'}"

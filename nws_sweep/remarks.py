@@ -1,0 +1,128 @@
+"""Lines that put an answer into question, or help to a better one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nws_sweep import memory, units
+from nws_sweep.diagnosis import evidence_of, is_consumer_bound
+from nws_sweep.records import SearchResult, Trial, Verdict
+
+# From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
+_MOST_OTHER_CPUS = 0.2
+_MOST_STEAL = 0.05
+_MOST_THROTTLED = 0.02
+
+
+def on(result: SearchResult, best: Trial | None) -> Iterator[str]:
+    """Lines that put the answer of a search into question, or help to a better one.
+
+    Args:
+        result: The search.
+        best: The recommended trial; None if nothing could be measured.
+    """
+    if not result.complete and not result.error:
+        finished = sum(trial.finished for trial in result.trials)
+        begun = len(result.trials) - finished
+        yield f"the search did not finish; {finished} candidates were measured" + (
+            f", {begun} more were begun" if begun else ""
+        )
+    yield from _about_verdict(result)
+    yield from _about_edge(result, best)
+    if result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
+        yield (
+            "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
+            "if it does not, each worker gives all of them and the gain is none"
+        )
+    if best is not None:
+        yield from memory.about_objects(result)
+    if best is not None:
+        yield from _about_ranking(result, best)
+    yield from _about_noise(result.trials)
+    yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_edge(result: SearchResult, best: Trial | None) -> Iterator[str]:
+    """That more workers may be better, unless the consumer cannot take more."""
+    evidence, candidates = evidence_of(result, best), result.configuration.search.candidates
+    if evidence is None or is_consumer_bound(evidence) or len(candidates) == 1:
+        return
+    if evidence.best.num_workers == max(candidates):
+        yield (
+            f"the best stands at the edge of what was tried (num_workers={evidence.best.num_workers}); "
+            "a larger search.max_workers may find a better one"
+        )
+
+
+def _about_verdict(result: SearchResult) -> Iterator[str]:
+    """What keeps the answer from being certain."""
+    verdict = result.verdict
+    if verdict is None:
+        return
+    if verdict.provisional:
+        yield "the search was ended by its time budget; this is the best so far"
+    if verdict.tied:
+        yield about_tie(verdict)
+
+
+def about_tie(verdict: Verdict) -> str:
+    """Which candidates may be as good as the recommended one, and how much longer would tell."""
+    others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
+    return (
+        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: about "
+        f"{units.seconds(verdict.settle_s)} more of measuring would tell"
+    )
+
+
+def _about_ranking(result: SearchResult, best: Trial) -> Iterator[str]:
+    """Where the candidate that loads fastest is not the one that trains fastest."""
+    loading = [
+        (trial.measurement.loading_s, trial.num_workers, trial)
+        for trial in result.trials
+        if trial.objective_s is not None and trial.measurement and trial.measurement.loading_s
+    ]
+    least_s, _, quickest = min(loading, key=lambda one: one[:2], default=(None, 0, best))
+    own_s = best.measurement.loading_s if best.measurement else None
+    if least_s is None or own_s is None or not best.objective_s or not quickest.objective_s:
+        return
+    beyond = 1 + result.configuration.search.tolerance
+    if own_s > beyond * least_s and quickest.objective_s > beyond * best.objective_s:
+        slower = quickest.objective_s / best.objective_s - 1
+        yield (
+            f"loading alone would be fastest with {_of(quickest)} ({units.seconds(least_s)} a batch instead of "
+            f"{units.seconds(own_s)}), but training is {units.share(slower)} slower with it"
+        )
+
+
+def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
+    """What disturbed the measurement, with the largest figure and the candidate that met it."""
+    seen = [(trial, trial.noise) for trial in trials if trial.noise is not None]
+    if not seen:
+        return
+    trial, noise = max(seen, key=lambda pair: pair[1].other_cpus)
+    if noise.other_cpus > _MOST_OTHER_CPUS:
+        yield f"other programs used {noise.other_cpus:.1f} CPUs while {_of(trial)} was measured"
+    trial, noise = max(seen, key=lambda pair: pair[1].steal)
+    if noise.steal > _MOST_STEAL:
+        yield f"the hypervisor took {units.share(noise.steal)} of the CPU time from {_of(trial)}"
+    trial, noise = max(seen, key=lambda pair: pair[1].throttled)
+    if noise.throttled > _MOST_THROTTLED:
+        yield f"{_of(trial)} was throttled by its CPU quota {units.share(noise.throttled)} of the time"
+    outlying = [(trial, len(noise.outliers)) for trial, noise in seen if noise.outliers]
+    if outlying:
+        many = ", ".join(f"{count} of {_of(trial)}" for trial, count in outlying)
+        yield f"windows far from the others, which count all the same: {many}"
+
+
+def _of(trial: Trial) -> str:
+    return f"num_workers={trial.num_workers}"
+
+
+def on_all(results: Sequence[SearchResult]) -> list[str]:
+    """Lines that concern all configurations of a grid."""
+    lines = []
+    if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
+        lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
+    if len({result.host for result in results}) > 1:
+        lines.append("the configurations were measured on different hosts or versions; their times do not compare")
+    return lines

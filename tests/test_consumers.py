@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from torch import Tensor, nn
+
+from nws_sweep.consumers import SHAPES, Sleep
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.training import Train, inputs_and_targets, mlp, moved
+
+
+@pytest.mark.parametrize(
+    ("shape", "spread"),
+    [*((shape, spread) for shape in SHAPES for spread in (0.1, 0.5)), ("lognormal", 1.0), ("gamma", 1.0)],
+)
+def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str, spread: float) -> None:
+    source = random.Random(1)
+    factors = [SHAPES[shape](source, spread) for _ in range(50_000)]
+    assert statistics.fmean(factors) == pytest.approx(1.0, rel=0.02)
+    assert statistics.stdev(factors) == pytest.approx(spread, rel=0.05)
+    assert min(factors) >= 0
+
+
+def slept_s(monkeypatch: pytest.MonkeyPatch, consumer: Sleep, batches: int) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    for _ in range(batches):
+        consumer(None)
+    return slept
+
+
+def test_every_candidate_meets_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (slept_s(monkeypatch, Sleep(0.1, spread=0.5, seed=3), 5) for _ in range(2))
+    assert one == other
+    assert len(set(one)) == 5
+    assert slept_s(monkeypatch, Sleep(0.1), 2) == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seconds_per_batch": -0.1}, "consumer.seconds_per_batch=-0.1: allowed is a number of at least 0"),
+        ({"seconds_per_batch": 0.1, "spread": float("nan")}, "consumer.spread=nan: allowed is a number of at least 0"),
+        ({"seconds_per_batch": 0.1, "shape": "normal"}, "consumer.shape=normal: allowed are lognormal, gamma, uniform"),
+        ({"seconds_per_batch": 0.1, "shape": "uniform", "spread": 0.6}, "consumer.spread=0.6: allowed is at most 0.57"),
+    ],
+)
+def test_a_sleep_out_of_range_is_told_with_the_key(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Sleep(**arguments)
+    assert str(caught.value).startswith(message)
+
+
+def trainer(model: nn.Module, **arguments: Any) -> Train:
+    defaults: dict[str, Any] = {
+        "loss": nn.CrossEntropyLoss(),
+        "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        "device": "cpu",
+    }
+    return Train(model, **{**defaults, **arguments})
+
+
+def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
+    torch.manual_seed(0)
+    model = mlp([4, 8, 3])
+    before = [parameter.clone() for parameter in model.parameters()]
+    inputs = torch.randn(16, 2, 2)
+    targets = inputs.flatten(1)[:, :3].argmax(1)  # something that can be learnt
+    train = trainer(model, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5))
+    train((inputs, targets))
+    first = float(train.total_loss)
+    assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    for _ in range(50):
+        train([inputs, targets])
+    last = float(train.total_loss)
+    train({"image": inputs, "label": targets})
+    assert float(train.total_loss) - last < first / 2  # it learns
+
+
+def test_gradients_do_not_pile_up() -> None:
+    model = nn.Linear(1, 2, bias=False)
+    train = trainer(model, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
+    batch = (torch.ones(1, 1), torch.zeros(1, dtype=torch.long))
+    train(batch)
+    once = model.weight.grad
+    assert once is not None
+    train(batch)
+    assert torch.equal(once, model.weight.grad)  # type: ignore[arg-type]
+
+
+def test_the_network_of_the_forum_question_and_its_batch() -> None:
+    model = mlp([784, 600, 300, 100, 10])
+    linear = [layer for layer in model if isinstance(layer, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == [
+        (784, 600),
+        (600, 300),
+        (300, 100),
+        (100, 10),
+    ]
+    assert isinstance(model[-1], nn.Linear)  # no ReLU after the outputs
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    with pytest.raises(ValueError, match="at least two sizes"):
+        mlp([784])
+
+
+def test_tensors_are_moved_in_whatever_nest_they_come() -> None:
+    nest = {"a": torch.zeros(2), "b": [torch.ones(1), "name", 3]}
+    found = moved(nest, torch.device("meta"))
+    assert found["a"].device.type == "meta"
+    assert [part.device.type if isinstance(part, Tensor) else part for part in found["b"]] == ["meta", "name", 3]
+
+
+@pytest.mark.parametrize("batch", [torch.zeros(3), [torch.zeros(3)], {"x": torch.zeros(3)}, 5])
+def test_a_batch_without_targets_is_refused_with_the_way_out(batch: Any) -> None:
+    with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*consumer=custom"):
+        inputs_and_targets(batch)
+
+
+def test_the_presets_make_a_training_step() -> None:
+    node = {
+        "_target_": "nws_sweep.training.Train",
+        "model": {"_target_": "nws_sweep.training.mlp", "layers": [4, 3]},
+        "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
+        "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.01},
+    }
+    train = instantiate(node, _convert_="all")
+    train((torch.zeros(2, 4), torch.zeros(2, dtype=torch.long)))
+    assert float(train.total_loss) == pytest.approx(1.0986, abs=0.6)

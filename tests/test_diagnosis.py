@@ -1,0 +1,233 @@
+"""Workloads of known cause: what limits each, and what is said about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+
+from nws_sweep import remarks
+from nws_sweep.advice import further, rule, sentence
+from nws_sweep.analysis import recommend
+from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
+from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchResult, Trial, TrialState
+from nws_sweep.scaling import Law
+from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
+from tests.factories import search_result as result_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What a batch takes, s: to load in one process, of that CPU time, CPU time to move it, in the consumer."""
+
+    loading_s: float
+    cpu_s: float
+    moving_s: float = 0.0
+    consume_s: float = 0.0
+    consume_cpu_s: float = 0.0
+    cores: int = 2
+    batches: int = 1000
+    start_s: float = 0.1
+    worker_start_s: float = 0.01
+    tried: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
+    refused: tuple[int, ...] = ()
+
+    def trial(self, n: int) -> Trial:
+        """Measured without an error."""
+        cpu_s = self.cpu_s + self.consume_cpu_s + (self.moving_s if n else 0.0)
+        apart_s = max((self.loading_s + self.moving_s) / max(1, n), cpu_s / self.cores, self.consume_s)
+        batch_s = apart_s if n else self.loading_s + self.consume_s
+        startup_s = batch_s if n == 0 else self.loading_s + self.start_s + n * self.worker_start_s
+        return Trial(
+            settings=LoaderSettings(batch_size=64, num_workers=n),
+            state=TrialState.OK,
+            measurement=Measurement(
+                startup_s=startup_s,
+                batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
+                epoch_s=startup_s + (self.batches - 1) * batch_s,
+                consume_s=self.consume_s,
+                wait_s=batch_s - self.consume_s,
+                cpu_s=cpu_s,
+            ),
+            noise=Noise(),
+        )
+
+    @property
+    def result(self) -> SearchResult:
+        trials = [self.trial(n) for n in self.tried]
+        refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
+        return result_of(
+            *trials,
+            *refused,
+            configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules(self.tried)),
+            facts=replace(FACTS, samples=64 * self.batches),
+            host=replace(HOST, usable_cpus=self.cores),
+        )
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        best, _ = recommend(self.result.trials, 0.03)
+        found = diagnose(self.result, best)
+        assert found is not None
+        return found
+
+
+LATENCY = Workload(loading_s=0.032, cpu_s=0.0002)
+CPU = Workload(loading_s=0.016, cpu_s=0.016)
+CONSUMER = Workload(loading_s=0.004, cpu_s=0.004, consume_s=0.005, moving_s=0.0001)
+IN_MEMORY = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003)
+HEAVY = Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009)
+SHORT = Workload(loading_s=0.032, cpu_s=0.016, batches=12)
+VERY_SHORT = Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3)
+NO_ROOM = Workload(loading_s=0.032, cpu_s=0.016, cores=16, tried=(0, 1, 2, 4), refused=(8, 16))
+ONE_CORE = Workload(loading_s=0.016, cpu_s=0.016, cores=1)
+WAITING_AND_COMPUTING = Workload(loading_s=0.020, cpu_s=0.008)
+TRAINING_ON_THE_CPU = Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007)
+WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005)
+SHORT_AND_WAITING = Workload(loading_s=0.032, cpu_s=0.0002, batches=12)
+WAITING_WITHOUT_ROOM = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0, 1, 2, 4), refused=(8, 16))
+TOO_FEW_CANDIDATES = Workload(loading_s=0.016, cpu_s=0.016, cores=8, tried=(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("workload", "limits"),
+    [
+        (LATENCY, [Limit.LATENCY]),
+        (CPU, [Limit.CPU]),
+        (CONSUMER, [Limit.CONSUMER]),
+        (IN_MEMORY, [Limit.TRANSFER]),
+        (HEAVY, [Limit.TRANSFER, Limit.CPU, Limit.LATENCY]),
+        (SHORT, [Limit.STARTUP, Limit.CPU, Limit.LATENCY]),
+        (VERY_SHORT, [Limit.STARTUP]),
+        (NO_ROOM, [Limit.MEMORY, Limit.LATENCY]),
+        (ONE_CORE, [Limit.CPU]),
+        (TOO_FEW_CANDIDATES, []),
+        (WAITING_AND_COMPUTING, [Limit.CPU, Limit.LATENCY]),
+        (TRAINING_ON_THE_CPU, [Limit.CONSUMER, Limit.CPU]),
+        (WAITING_FOR_A_CONSUMER, [Limit.CONSUMER, Limit.LATENCY]),
+        (SHORT_AND_WAITING, [Limit.STARTUP, Limit.LATENCY]),
+        (WAITING_WITHOUT_ROOM, [Limit.MEMORY, Limit.LATENCY]),
+    ],
+    ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
+)
+def test_the_cause_is_found(workload: Workload, limits: list[Limit]) -> None:
+    assert list(workload.diagnosis.limits) == limits
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (LATENCY, "latency-bound: 99 % of the 32.0 ms that loading takes is waiting, which 16 workers share"),
+        (
+            CPU,
+            "CPU-bound: 2 CPUs are busy 100 % of the time, and a batch takes 16.0 ms of CPU time: cheaper transforms",
+        ),
+        (CONSUMER, "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 1 worker keeps up with it"),
+        (IN_MEMORY, "transfer-bound: a batch takes 1.00 ms to make, and 4.00 ms to get from 1 worker: load without"),
+        (HEAVY, "transfer-bound: a batch takes 12.0 ms of CPU time with workers and 3.00 ms without: moving it"),
+        (SHORT_AND_WAITING, "start-up-bound: "),
+        (
+            VERY_SHORT,
+            "start-up-bound: 2 workers load a batch in 8.00 ms instead of 16.0 ms, but starting them makes an",
+        ),
+        (NO_ROOM, "memory-bound: 8 workers had no room (it needs 9 GB, 4 GB are free); 4 workers fit; besides, 50 %"),
+        (
+            TOO_FEW_CANDIDATES,
+            "nothing is used to its limit: the CPUs are busy 25 % of the time; no candidate above 2 workers was",
+        ),
+    ],
+)
+def test_it_is_said_with_figures_and_the_remedy(workload: Workload, words: str) -> None:
+    assert sentence(workload.diagnosis).startswith(words)
+
+
+def test_all_sentences_are_one_line_without_a_hole() -> None:
+    for workload in (
+        LATENCY,
+        CPU,
+        CONSUMER,
+        IN_MEMORY,
+        HEAVY,
+        SHORT,
+        VERY_SHORT,
+        NO_ROOM,
+        ONE_CORE,
+        TRAINING_ON_THE_CPU,
+    ):
+        for text in (sentence(workload.diagnosis), *further(workload.diagnosis)):
+            assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
+
+
+def test_on_a_noisy_machine_nothing_is_said_about_the_loader() -> None:
+    trial = replace(CPU.trial(2), noise=Noise(other_cpus=1.5, steal=0.1))
+    found = diagnose(replace(CPU.result, trials=(CPU.trial(0), trial)), trial)
+    assert found is not None
+    assert (found.limits, found.law) == ((Limit.NOISE,), None)
+    assert sentence(found).startswith(
+        "too much noise to say what limits: a batch took 8.00 ms ±2.0 %, other programs used 1.5"
+    )
+
+
+def test_nothing_measured_has_no_diagnosis() -> None:
+    assert diagnose(result_of(failed_trial(0)), None) is None
+
+
+def test_the_headspace_is_that_of_training() -> None:
+    """16 ms of loading by at most two workers, for a consumer of 5 ms: 8 ms a batch where 5 ms are possible."""
+    half = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2))
+    assert half.diagnosis.headspace == pytest.approx(1.6)
+    told = list(further(half.diagnosis))
+    assert told[0] == "with a loader that takes no time training would be 1.60x as fast"
+    assert LATENCY.diagnosis.headspace is None
+    assert WAITING_FOR_A_CONSUMER.diagnosis.headspace == pytest.approx(1.0)
+    assert "no faster" in next(further(WAITING_FOR_A_CONSUMER.diagnosis))
+
+
+def test_the_rule_stands_beside_the_measurement() -> None:
+    (line,) = [text for text in further(WAITING_FOR_A_CONSUMER.diagnosis) if text.startswith("rule")]
+    assert "y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the measured best is 4" in line
+
+
+def test_the_rule_tells_what_workers_add_to_each_other_and_says_nothing_from_one_point() -> None:
+    law = Law(n_s=0.016, m_s=0.0, crowding_s=0.0002, floor_s=0.005)
+    assert rule(law, 4) == (
+        "rule t = max(m + n/x + c (x - 1), y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms, c = 200 µs: "
+        "x = 3.57 workers suffice; the measured best is 4"
+    )
+    single = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
+    assert [text for text in further(single.diagnosis) if text.startswith("rule")] == []
+
+
+def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
+    """Four workers, the most that were tried, keep a consumer of 5 ms busy."""
+    busy = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2, 4))
+    assert busy.diagnosis.limits[0] is Limit.CONSUMER
+    assert "would give" not in " ".join(further(busy.diagnosis))
+    assert not [line for line in remarks.on(busy.result, busy.diagnosis.evidence.best) if "edge" in line]
+
+
+def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
+    found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
+    fewest = found.evidence.fewest
+    assert found.limits[0] is Limit.TRANSFER
+    assert fewest is not None
+    assert fewest.measurement is not None
+    looked_at = replace(fewest, measurement=replace(fewest.measurement, loading_s=0.0085))
+    told = sentence(replace(found, evidence=replace(found.evidence, fewest=looked_at)))
+    assert told.startswith(
+        "transfer-bound: a batch takes 1.00 ms to make, and 8.50 ms to get from 1 worker: load without"
+    )
+
+
+def test_no_workers_are_not_counted() -> None:
+    alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
+    assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")
+
+
+def test_what_more_workers_would_give_comes_from_the_curve() -> None:
+    half = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2))
+    gain = half.diagnosis.most_gain(4)
+    assert gain == pytest.approx(0.6, abs=0.01)  # the consumer's time is the floor
+    assert "4 workers would give at most 60 % more" in " ".join(further(half.diagnosis))
+    assert "would give" not in " ".join(further(CPU.diagnosis))  # more were measured

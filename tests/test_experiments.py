@@ -1,0 +1,60 @@
+"""The experiments of the documents that this project started from, on small files in the real formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.one_process import SharedProcess
+from tests.real_files import write_cifar10, write_mnist
+
+pytestmark = pytest.mark.slow
+
+
+def only_folder(parent: Path) -> Path:
+    (folder,) = parent.iterdir()
+    return folder
+
+
+def test_full_search_measures_whole_epochs_of_cifar10(
+    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_cifar10(tmp_path / "data")
+    chosen = ["experiment=full_search", "paths.data_dir=data", "batch_size=100", "search.max_workers=1"]
+    done = shared_process.run(chosen, tmp_path, environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = only_folder(tmp_path / "outputs" / "runs")
+    batches = pd.read_csv(folder / "batches.csv")
+    assert batches.groupby("num_workers")["index"].max().to_dict() == {0: 4, 1: 4}  # one epoch of 500 images each
+    assert batches["warm_up"].sum() == 0
+    assert (folder / "time_vs_num_workers.png").is_file()
+
+
+def test_mnist_training_compares_images_tensors_and_the_device(
+    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    write_mnist(tmp_path / "data", images=9000)
+    small = ["search.max_workers=1", "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.5"]
+    done = shared_process.run(["experiment=mnist_training", "paths.data_dir=data", *small], tmp_path, environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    results = pd.read_csv(only_folder(tmp_path / "outputs" / "sweeps") / "results.csv")
+    assert results.groupby("dataset")["num_workers"].apply(sorted).to_dict() == {
+        "mnist": [0, 1], "mnist_on_device": [0], "mnist_tensors": [0, 1],
+    }  # fmt: skip
+    assert (results["consume_s"] > 0).all()
+    alone = results[results["num_workers"] == 0].set_index("dataset")["wait_s"]
+    # Which of the two is quicker on a CPU depends on what else its cores do: a look-up there takes all of them.
+    assert max(alone["mnist_on_device"], alone["mnist_tensors"]) < alone["mnist"]
+
+
+@pytest.mark.parametrize("experiment", ["full_search", "mnist_training"])
+def test_without_files_and_network_there_is_one_clear_line(
+    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str], experiment: str
+) -> None:
+    chosen = [f"experiment={experiment}", "paths.data_dir=nothing", "++dataset.download=false"]
+    done = shared_process.run(chosen, tmp_path, environment)
+    assert done.returncode == 2
+    assert f"is not in {tmp_path / 'nothing'}" in done.stderr
+    assert done.stderr.count("\n") == 1
