@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import bias, contest, oracle
+from benchmarks import bias, contest, oracle, why
 from benchmarks.catalogue import (
     NAMES,
     QUICK_SEARCH_NAMES,
@@ -16,6 +16,7 @@ from benchmarks.catalogue import (
     WORKLOADS,
     Workload,
 )
+from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
 
 _WORKERS = (0, 1, 2, 4, 8)
@@ -54,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_search(
         benchmarks.add_parser("search", help="compare ways to find num_workers", epilog=_epilog(SEARCH_WORKLOADS))
+    )
+    _add_why(
+        benchmarks.add_parser(
+            "why",
+            help="search workloads whose cause is known, and see whether it is found",
+            epilog="cases: " + "; ".join(f"{case.name} ({case.about})" for case in CASES),
+        )
     )
     return parser
 
@@ -97,6 +105,14 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="keep what the journal has, and add what is missing: repeats, workloads, methods",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one repeat, few workloads, short runs: a first look")
+
+
+def _add_why(parser: argparse.ArgumentParser) -> None:
+    names = [case.name for case in CASES]
+    parser.set_defaults(start=_start_why)
+    parser.add_argument("--repeats", type=_positive, default=1, help="default 1")
+    parser.add_argument("--only", nargs="+", action="extend", choices=names, metavar="CASE", help="default all")
+    parser.add_argument("--output", type=Path, default=Path("docs/causes.md"), help="the page (default docs/causes.md)")
 
 
 def _add_files(parser: argparse.ArgumentParser, name: str) -> None:
@@ -155,6 +171,11 @@ def _start_search(given: argparse.Namespace, arguments: Sequence[str]) -> None:
             arguments=tuple(arguments),
         )
     )
+
+
+def _start_why(given: argparse.Namespace, arguments: Sequence[str]) -> None:
+    chosen = tuple(case for case in CASES if not given.only or case.name in given.only)
+    why.run(chosen, given.repeats, given.output, tuple(arguments))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say:
         started_at=datetime.now().astimezone().isoformat(),
     )
     with Nursery() as nursery:
-        return search(start, Surroundings(open_arm=_arm_factory(nursery, log_path)), _Teller(say))
+        return search(start, Surroundings(open_arm=arm_factory(nursery, log_path)), Teller(say))
 
 
 def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
@@ -75,9 +75,11 @@ def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configu
     )
 
 
-def _arm_factory(
+def arm_factory(
     nursery: Nursery, log_path: Path
 ) -> Callable[[Configuration, int | None], AbstractContextManager[arms.Arm]]:
+    """Starts arms in a nursery; what they print is appended to the log."""
+
     def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
         spec = ArmSpec(
             dataset=configuration.dataset,
@@ -126,8 +128,8 @@ def half_width(estimate: Estimate) -> float | None:
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
-class _Teller:
-    """Tells of finished trials only."""
+class Teller:
+    """Tells of finished trials only, a line each."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

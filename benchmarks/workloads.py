@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
 
@@ -71,6 +72,51 @@ class Arithmetic(Dataset[torch.Tensor]):
         for _ in range(self._sines):
             values = np.sin(values) + 1.0
         return torch.from_numpy(values[:64])
+
+
+class FetchedArithmetic(Arithmetic):
+    """Sleeps for each sample, and computes then: two causes in one.
+
+    Args:
+        samples: Its length.
+        mean_s: Time that each sample sleeps, s.
+        share: How much is computed, as ``Arithmetic`` has it.
+    """
+
+    def __init__(self, samples: int, mean_s: float, share: float = 1.0) -> None:
+        super().__init__(samples, share)
+        self._mean_s = mean_s
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self._mean_s)
+        return super().__getitem__(index)
+
+
+class LabelledArithmetic(Arithmetic):
+    """The same, with labels to train on: 64 values a sample."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:  # type: ignore[override]
+        return super().__getitem__(index).float(), index % 10
+
+
+class Hungry(Latency):
+    """Each process that loads from it holds a buffer.
+
+    Args:
+        samples: Its length.
+        mean_s: Mean time of a sample, s.
+        held_bytes: Size of the buffer, B.
+    """
+
+    def __init__(self, samples: int, mean_s: float, held_bytes: int) -> None:
+        super().__init__(samples, mean_s)
+        self._held_bytes = held_bytes
+        self._held: dict[int, bytes] = {}
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if os.getpid() not in self._held:
+            self._held = {os.getpid(): b"x" * self._held_bytes}
+        return super().__getitem__(index)
 
 
 class InMemory(TensorDataset):

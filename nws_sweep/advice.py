@@ -34,7 +34,8 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     told = diagnosis.evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
     most_gain = None if told else diagnosis.most_gain(2 * number)
     if most_gain is not None:
-        yield f"{2 * number} workers would give at most {units.share(most_gain)} more, by the curve through the points"
+        much = f"at most {units.share(most_gain)} more" if most_gain > _NOTHING else "next to nothing more"
+        yield f"{2 * number} workers would give {much}, by the curve through the points"
     if diagnosis.law is not None and diagnosis.law.points > 1 and diagnosis.headspace is not None:
         yield rule(diagnosis.law, number)
 
@@ -70,17 +71,23 @@ def _consumer(evidence: Evidence) -> str:
     keeps_up = f"{_workers(number)} keep{'s' if number == 1 else ''} up with it" if number else "it needs no workers"
     loading_s = evidence.measured.loading_s
     alone = f" (by itself the loader takes {units.seconds(loading_s)})" if loading_s is not None else ""
+    gain = evidence.batch_s / evidence.consume_s - 1
+    more = f"could gain {units.share(gain)} at most" if gain > _NOTHING else "cannot help"
+    if evidence.handover_s is not None and evidence.handover_s > _NOTHING * evidence.batch_s:
+        more = f"cannot help, since to get a batch from workers takes {units.seconds(evidence.handover_s)} of the rest"
     return (
         f"of {units.seconds(evidence.batch_s)} a batch the consumer takes {units.seconds(evidence.consume_s)}; "
-        f"{keeps_up}{alone}, and more cannot help"
+        f"{keeps_up}{alone}, and more {more}"
     )
 
 
 def _cpu(evidence: Evidence) -> str:
+    consumes = evidence.has_consumer
+    remedy = "cheaper transforms, a consumer that needs less of them" if consumes else "cheaper transforms"
     return (
         f"{_cpus(evidence)} busy {units.share(evidence.busy)} of the time, and a batch takes "
-        f"{units.seconds(evidence.measured.cpu_s)} of CPU time: cheaper transforms or more CPUs help, more workers "
-        "do not"
+        f"{units.seconds(evidence.measured.cpu_s)} of CPU time{', the consumer included' if consumes else ''}: "
+        f"{remedy} or more CPUs help, more workers do not"
     )
 
 
@@ -102,7 +109,8 @@ def _transfer(evidence: Evidence) -> str:
         alone_s = evidence.alone.cpu_s if evidence.alone else None
         return (
             f"a batch takes {units.seconds(evidence.measured.cpu_s)} of CPU time with workers and "
-            f"{units.seconds(alone_s)} without: moving it between processes costs more than making it; {remedy}"
+            f"{units.seconds(alone_s)} without, and the CPUs are used up: the difference goes into moving it between "
+            f"processes; {remedy}"
         )
     # Without the consumer's time, where there is a consumer and that was looked at.
     got_s = found.batch_s.value if found.loading_s is None else found.loading_s
@@ -112,9 +120,16 @@ def _transfer(evidence: Evidence) -> str:
     )
 
 
+def _transfer_besides(evidence: Evidence) -> str:
+    if evidence.handover_s is not None:
+        share = units.share(evidence.handover_s / evidence.batch_s)
+        return f"{share} of the time goes into getting batches from workers, however many (fewer, larger ones help)"
+    return "moving batches between processes takes much of the CPUs"
+
+
 def _startup(evidence: Evidence) -> str:
     spawn = "" if evidence.best.settings.multiprocessing_context in (None, "fork") else "; fork starts faster, too"
-    remedy = f"persistent_workers=true spares that from the second epoch on{spawn}"
+    remedy = f"persistent_workers=true spares most of that from the second epoch on{spawn}"
     quicker, epoch_s = evidence.quicker_pace, evidence.measured.epoch_s
     if evidence.best.num_workers or quicker is None or quicker.measurement is None:
         return (
@@ -139,8 +154,8 @@ def _about_noise(evidence: Evidence) -> str:
     noise = evidence.best.noise or Noise()
     return (
         f"too much noise to say what limits: a batch took {units.interval(evidence.measured.batch_s)}, other programs "
-        f"used {noise.other_cpus:.1f} CPUs, the hypervisor took {units.share(noise.steal)}; measure again on a quiet "
-        "machine, or longer with measure=rigorous"
+        f"used up to {evidence.other_cpus:.1f} CPUs, the hypervisor took {units.share(noise.steal)}; "
+        "measure again on a quiet machine, or longer with measure=rigorous"
     )
 
 
@@ -157,7 +172,7 @@ _BESIDES: dict[Limit, Callable[[Evidence], str]] = {
     Limit.CONSUMER: lambda e: f"the consumer is busy {units.share(e.consume_s / e.batch_s)} of the time",
     Limit.CPU: lambda e: f"{_cpus(e)} busy {units.share(e.busy)} of the time",
     Limit.LATENCY: lambda e: f"{units.share(e.waiting)} of loading is waiting",
-    Limit.TRANSFER: lambda e: "moving batches between processes costs more than making them",
+    Limit.TRANSFER: _transfer_besides,
     Limit.MEMORY: _memory,
 }
 

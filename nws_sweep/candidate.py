@@ -17,6 +17,7 @@ from nws_sweep.errors import (
     TrialTimeout,
 )
 from nws_sweep.quantities import (
+    LEAST_CONSUMER,
     all_bursts,
     came_from_disk,
     costs_by_round,
@@ -40,7 +41,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.settling import out_of_limits, settled
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.trial import ended_epoch_batches, next_request, steady_bursts, whole_epochs
+from nws_sweep.trial import ended_epoch_batches, last_request, next_request, steady_bursts, whole_epochs
 
 _STATES: dict[type[TrialError], TrialState] = {
     TrialTimeout: TrialState.TIMEOUT,
@@ -52,8 +53,6 @@ _STATES: dict[type[TrialError], TrialState] = {
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
 _MOST_COLD_TURNS = 3
 _QUICKER_WHEN_WARM = 8
-# A consumer with a smaller share of the time is the call of one that does nothing.
-_LEAST_CONSUMER = 0.01
 # The warm-up and the first window of a process: by then it has touched what it needs of its libraries.
 _FIRST_TURNS = 2
 
@@ -337,7 +336,7 @@ class Candidate:
         number: int | None = None,
         *,
         only_warm_up: bool = False,
-        without_consumer: bool = False,
+        last_look: bool = False,
     ) -> None:
         rested = bool(self._turns)
         machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
@@ -347,11 +346,11 @@ class Candidate:
             while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
                 if self._is_late():
                     raise TimeBudgetSpent
-                request = next_request([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
+                ask = last_request if last_look else next_request
+                request = ask([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
                 if only_warm_up and bursts and not request.fresh:
                     break
-                kind = BurstKind.LOADING if without_consumer else request.kind
-                bursts.append(arm.burst(replace(request, kind=kind)))
+                bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
         finally:
@@ -419,20 +418,25 @@ class Candidate:
             self.begin_anew()
             return
         self.done = True
-        self._look_at_loading(found)
+        self._look_once_more(found)
         if limit:
             precision = self._configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
 
-    def _look_at_loading(self, found: Measurement) -> None:
-        """Takes a window without the consumer, if there is one; what goes wrong in it costs the trial nothing else."""
-        consumes = found.batch_s and (found.consume_s or 0.0) >= _LEAST_CONSUMER * found.batch_s.value
-        if self._arm is None or not consumes or whole_epochs(self.bursts, self._conditions) or self._is_late():
+    def _look_once_more(self, found: Measurement) -> None:
+        """Takes a window without the consumer, if there is one; of whole epochs the beginning of another.
+
+        Else nobody would see the memory of workers that end with their epoch. Without workers there is nothing to see.
+        What goes wrong costs the trial nothing else.
+        """
+        consumes = found.batch_s and (found.consume_s or 0.0) >= LEAST_CONSUMER * found.batch_s.value
+        unseen = whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
+        if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self._is_late():
             return
         kept = list(self._turns)
         try:
             self._arm.resume()
-            self._take_turn(self._arm, without_consumer=True)
+            self._take_turn(self._arm, last_look=True)
         except (TrialError, TimeBudgetSpent):
             self._turns = kept
             self.close()

@@ -12,18 +12,22 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nws_sweep.bottleneck import Profile
+from nws_sweep.quantities import LEAST_CONSUMER
 from nws_sweep.records import Measurement, Noise, SearchResult, Trial, TrialState
 from nws_sweep.scaling import Law, law_of, point_of
 from nws_sweep.settling import half_width
 
-# A consumer that waits for a smaller share of its time would gain next to nothing from a faster loader.
-_HARDLY_WAITS = 0.05
+# A consumer that waits for a smaller share of its time would gain little from a faster loader.
+_HARDLY_WAITS = 0.1
 # CPUs that are busy for a larger share of the time are what is missing: some of it is lost between processes.
 _SATURATED = 0.8
 # Shares of an epoch spent on its start, and of loading spent on waiting, that are worth naming.
 _MUCH_START, _MOSTLY_WAITING = 0.3, 0.5
-# Workers that are slower than their share of the work by this factor lose it on moving batches.
-_LOST_IN_MOVING = 1.3
+# Workers that would load, without the consumer, in a smaller share of its time are well ahead of it.
+_AHEAD = 0.8
+# A worker that is slower by this factor than loading without any loses it on moving batches, and so do workers with
+# which a batch takes so many times the CPU time.
+_LOST_IN_MOVING, _MOVING_CPU = 1.3, 1.4
 # What is worth an explanation why it was not gained.
 _WORTH = 0.9
 # From here on a machine is too disturbed to say anything: shares, and CPUs as a share of the usable ones.
@@ -55,6 +59,11 @@ class Evidence:
         batches: Batches of an epoch; None if unknown.
         refused: The trials with more workers that had no room, the fewest workers first.
         larger: Whether more workers than the best's were measured.
+        least_cpu_s: The least CPU time of a batch that any candidate with workers took; None if it is unknown.
+        quickest_s: The least time of a batch that any candidate took; None if none has a pace.
+        other_cpus: The most CPUs that other programs used while any candidate was measured.
+        handover_s: Seconds per batch that the consumer waits though the workers are well ahead of it: what the main
+            process takes to get a batch from them. None if no measured workers are that quick.
         quicker_pace: The trial with workers whose pace beats the best's by far, though its epoch does not; None if
             there is none.
     """
@@ -67,6 +76,10 @@ class Evidence:
     batches: int | None = None
     refused: tuple[Trial, ...] = ()
     larger: bool = False
+    least_cpu_s: float | None = None
+    quickest_s: float | None = None
+    other_cpus: float = 0.0
+    handover_s: float | None = None
     quicker_pace: Trial | None = None
 
     @property
@@ -80,6 +93,11 @@ class Evidence:
     def consume_s(self) -> float:
         """Seconds per batch in the consumer."""
         return self.measured.consume_s or 0.0
+
+    @property
+    def has_consumer(self) -> bool:
+        """Whether anything is done with a batch that takes time."""
+        return self.consume_s >= LEAST_CONSUMER * self.batch_s
 
     @property
     def loading_s(self) -> float | None:
@@ -108,13 +126,16 @@ class Evidence:
         """Seconds of an epoch beyond the steady pace; None if its length is unknown."""
         if self.measured.epoch_s is None or self.batches is None:
             return None
+        if self.measured.batch_s is None:  # it is over before they are at their pace
+            return self.measured.startup_s
         return max(0.0, self.measured.epoch_s - self.batches * self.batch_s)
 
     @property
     def floor_s(self) -> float:
-        """What no batch can beat, s: the consumer's time, and CPU time on all CPUs."""
-        profile = Profile(loading_s=0.0, cpu_s=self.measured.cpu_s or 0.0, consume_s=self.consume_s, cores=self.cores)
-        return profile.floor_s
+        """What no batch can beat, s: the consumer's time, and CPU time on all CPUs; never above what was measured."""
+        cpu_s = self.least_cpu_s or self.measured.cpu_s or 0.0
+        profile = Profile(loading_s=0.0, cpu_s=cpu_s, consume_s=self.consume_s, cores=self.cores)
+        return min(profile.floor_s, self.quickest_s or math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +158,7 @@ class Diagnosis:
 
         Steady pace only: the start of an epoch is not counted.
         """
-        consume_s, batch_s = self.evidence.consume_s, self.evidence.batch_s
-        return batch_s / consume_s if consume_s >= _LEAST_CONSUMER * batch_s else None
+        return self.evidence.batch_s / self.evidence.consume_s if self.evidence.has_consumer else None
 
     def most_gain(self, num_workers: int) -> float | None:
         """By which share of its throughput the best could gain at most with so many workers; None if nothing tells.
@@ -151,10 +171,6 @@ class Diagnosis:
             return None
         to_floor = self.evidence.batch_s / floor_s - 1 if floor_s > 0 else math.inf
         return max(0.0, min(self.law.most_gain(best, num_workers), to_floor))
-
-
-# A smaller share of the time is no training step but the call of a function that does nothing.
-_LEAST_CONSUMER = 0.01
 
 
 def diagnose(result: SearchResult, best: Trial | None) -> Diagnosis | None:
@@ -182,6 +198,8 @@ def evidence_of(result: SearchResult, best: Trial | None) -> Evidence | None:
     alone = next((trial.measurement for trial in measured if trial.num_workers == 0), None)
     larger = [trial for trial in measured if trial.num_workers > best.num_workers]
     samples = result.facts.samples if result.facts else None
+    found = [trial.measurement for trial in measured if trial.measurement]
+    cpus_s = [trial.measurement.cpu_s for trial in measured if trial.num_workers and trial.measurement]
     return Evidence(
         best=best,
         measured=best.measurement,
@@ -191,6 +209,10 @@ def evidence_of(result: SearchResult, best: Trial | None) -> Evidence | None:
         batches=None if samples is None else best.settings.batches_of(samples),
         refused=tuple(t for t in trials if t.num_workers > best.num_workers and t.state in _NO_ROOM),
         larger=bool(larger),
+        least_cpu_s=min(filter(None, cpus_s), default=None),
+        quickest_s=min((one.batch_s.value for one in found if one.batch_s), default=None),
+        other_cpus=max((trial.noise.other_cpus for trial in measured if trial.noise), default=0.0),
+        handover_s=_handover_s(measured),
         quicker_pace=_quicker_pace(measured, best.measurement),
     )
 
@@ -215,6 +237,16 @@ def _quicker_pace(trials: Sequence[Trial], best: Measurement) -> Trial | None:
     return quickest if pace_s < _WORTH * best.batch_s.value else None
 
 
+def _handover_s(trials: Sequence[Trial]) -> float | None:
+    ahead = [
+        found.batch_s.value - found.consume_s
+        for trial in trials
+        if trial.num_workers and (found := trial.measurement) and found.batch_s and found.consume_s
+        if found.loading_s is not None and found.loading_s <= _AHEAD * found.consume_s
+    ]
+    return max(0.0, min(ahead)) if ahead else None
+
+
 def _law(result: SearchResult, evidence: Evidence) -> Law | None:
     points = [
         point_of(trial.num_workers, trial.measurement.batch_s)
@@ -225,11 +257,14 @@ def _law(result: SearchResult, evidence: Evidence) -> Law | None:
 
 
 def is_too_noisy(evidence: Evidence) -> bool:
-    """Whether the machine did so much else that the figures mean little."""
+    """Whether the machine did so much else that the figures mean little.
+
+    Programs that compute beside it take a smaller share the more workers there are: one candidate shows them.
+    """
     noise = evidence.best.noise or Noise()
     batch = evidence.measured.batch_s
     wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
-    return wide or noise.steal > _NOISY_STEAL or noise.other_cpus > _NOISY_CPUS * evidence.cores
+    return wide or noise.steal > _NOISY_STEAL or evidence.other_cpus > _NOISY_CPUS * evidence.cores
 
 
 def is_startup_bound(evidence: Evidence) -> bool:
@@ -241,25 +276,30 @@ def is_startup_bound(evidence: Evidence) -> bool:
 
 
 def is_consumer_bound(evidence: Evidence) -> bool:
-    """Whether the consumer hardly waits."""
-    has_consumer = evidence.consume_s >= _LEAST_CONSUMER * evidence.batch_s
-    return has_consumer and evidence.batch_s - evidence.consume_s <= _HARDLY_WAITS * evidence.batch_s
+    """Whether the consumer hardly waits, or no longer than it waits for workers that are well ahead of it."""
+    waits_s = evidence.batch_s - evidence.consume_s
+    if not evidence.has_consumer or waits_s > evidence.consume_s:
+        return False
+    if waits_s <= _HARDLY_WAITS * evidence.batch_s:
+        return True
+    return evidence.handover_s is not None and waits_s - evidence.handover_s <= _HARDLY_WAITS * evidence.batch_s
 
 
 def is_transfer_bound(evidence: Evidence) -> bool:
     """Whether getting batches from workers costs more than making them.
 
-    Without workers at the best setting: workers that should be faster are not. With workers: the CPUs are used up, more
-    by what workers add than by loading.
+    Under a consumer that workers are well ahead of: it waits for the hand-over all the same. Without workers at the
+    best setting: workers that should be faster are not. With workers: the CPUs are used up, to a large part by what
+    workers add to loading.
     """
     if is_consumer_bound(evidence):
-        return False
+        return evidence.handover_s is not None and evidence.handover_s > _HARDLY_WAITS * evidence.batch_s
     if evidence.best.num_workers == 0:
         return _workers_disappoint(evidence)
     alone, with_workers_s = evidence.alone, evidence.measured.cpu_s
     if alone is None or alone.cpu_s is None or with_workers_s is None or not is_cpu_bound(evidence):
         return False
-    return with_workers_s > 2 * alone.cpu_s
+    return with_workers_s > _MOVING_CPU * alone.cpu_s
 
 
 def _workers_disappoint(evidence: Evidence) -> bool:
@@ -269,9 +309,10 @@ def _workers_disappoint(evidence: Evidence) -> bool:
         return False
     alone_cpu_s = evidence.alone.cpu_s or 0.0
     hoped_s = max(loading_s / trial.num_workers, alone_cpu_s / evidence.cores, evidence.consume_s)
-    # One worker alone is no faster than none, and still loses on moving.
-    worth = hoped_s < _WORTH * evidence.batch_s or trial.num_workers == 1
-    return worth and found.batch_s.value > _LOST_IN_MOVING * hoped_s
+    if hoped_s < _WORTH * evidence.batch_s:
+        return evidence.batch_s - found.batch_s.value < (evidence.batch_s - hoped_s) / 2
+    # One worker alone is hoped to be no faster than none, and still loses on moving.
+    return trial.num_workers == 1 and found.batch_s.value > _LOST_IN_MOVING * hoped_s
 
 
 def is_cpu_bound(evidence: Evidence) -> bool:

@@ -59,9 +59,13 @@ def _named(other: Trial, best: Trial) -> str:
 def about_objects(result: SearchResult) -> Iterator[str]:
     """A line for each attribute of the dataset that holds many Python objects; none where workers are not forked."""
     workers = [trial for trial in result.trials if trial.num_workers and trial.measurement]
-    if result.facts is None or not workers or workers[0].settings.multiprocessing_context not in (None, "fork"):
+    if result.facts is None or not workers:
         return
     most = max(workers, key=lambda trial: trial.num_workers)
+    # Elsewhere the platform's own start method is another one.
+    own = "fork" if result.host.platform.startswith("Linux") else None
+    if (most.settings.multiprocessing_context or own) != "fork":
+        return
     for store in result.facts.objects:
         yield _about_object(store, most)
 

@@ -1,32 +1,23 @@
-"""Figures, each drawn from a pure value that says what to draw.
-
-Drawn with ``matplotlib.figure.Figure``: no pyplot, no global state, no display.
-"""
+"""Figures that compare, each drawn from a pure value that says what to draw."""
 
 from __future__ import annotations
 
-import io
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary, Summary
-from nws_sweep.storage import BatchTime, write_bytes
+from nws_sweep.drawing import COLOURS, DPI, FAINT, GREY, MARKERS, plain, stacked, tidy, titled
+from nws_sweep.storage import BatchTime
 
-# Okabe and Ito's palette, which colour-blind people can tell apart, less its yellow, which white paper swallows.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS = "osD^vPX"
 _MOST_LINES = 14  # more cannot be told apart: the rest is drawn in grey without a name
 _MOST_BARS = 30
 _MOST_PANELS = 12
 _SPREAD = 0.24  # of the distance between two candidates
-_DPI = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +136,16 @@ def draw_comparison(panels: Sequence[Comparison], title: str) -> Figure:
     """Time against num_workers: one panel per dataset, intervals as bars, the recommended candidate ringed."""
     shown = panels[:_MOST_PANELS]
     names = [curve.label for panel in shown for curve in panel.curves[:_MOST_LINES] if len(panel.curves) > 1]
-    figure = Figure(figsize=(_width(names), 4.4 * max(1, len(shown))), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(_width(names), 4.4 * max(1, len(shown))), dpi=DPI, layout="constrained")
     left_out = f" (the first {len(shown)} of {len(panels)} datasets)" if len(panels) > len(shown) else ""
-    figure.suptitle(_title(title + left_out))
-    for axes, panel in zip(_stacked(figure, len(shown)), shown, strict=True):
+    figure.suptitle(titled(title + left_out))
+    for axes, panel in zip(stacked(figure, len(shown)), shown, strict=True):
         for index, curve in enumerate(panel.curves):
             # Side by side, or the intervals of equal configurations would cover each other.
             _draw_curve(axes, curve, index, _SPREAD * (index / max(1, len(panel.curves) - 1) - 0.5))
         _label_workers(axes, panel)
         axes.set_ylabel(panel.quantity)
-        axes.set_title(_title(panel.dataset), fontsize="medium")
+        axes.set_title(titled(panel.dataset), fontsize="medium")
         if len(panel.curves) > 1:
             axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -162,14 +153,14 @@ def draw_comparison(panels: Sequence[Comparison], title: str) -> Figure:
 
 def _draw_curve(axes: Axes, curve: Curve, index: int, shift: float) -> None:
     named = index < _MOST_LINES
-    colour = _COLOURS[index % len(_COLOURS)] if named else "#BBBBBB"
+    colour = COLOURS[index % len(COLOURS)] if named else GREY
     x = [point.num_workers + shift for point in curve.points]
     y = [point.seconds for point in curve.points]
     errors = [[point.below for point in curve.points], [point.above for point in curve.points]]
-    style = "-" if index < len(_COLOURS) else "--"
+    style = "-" if index < len(COLOURS) else "--"
     axes.errorbar(
-        x, y, yerr=errors, color=colour, linestyle=style, marker=_MARKERS[index % len(_MARKERS)], markersize=5,
-        capsize=3, linewidth=1.5, label=_plain(curve.label) if named else None, zorder=2 if named else 1,
+        x, y, yerr=errors, color=colour, linestyle=style, marker=MARKERS[index % len(MARKERS)], markersize=5,
+        capsize=3, linewidth=1.5, label=plain(curve.label) if named else None, zorder=2 if named else 1,
     )  # fmt: skip
     for point in curve.points:
         if point.num_workers == curve.best and named:
@@ -186,20 +177,19 @@ def _label_workers(axes: Axes, panel: Comparison) -> None:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 def draw_bars(chosen: Sequence[Bar], title: str) -> Figure:
     """The best setting per configuration as bars of samples per second; only the fastest ones if there are many."""
     shown = chosen[:_MOST_BARS]
     figure = Figure(
-        figsize=(_width([bar.label for bar in shown]), 1.4 + 0.4 * len(shown)), dpi=_DPI, layout="constrained"
+        figsize=(_width([bar.label for bar in shown]), 1.4 + 0.4 * len(shown)), dpi=DPI, layout="constrained"
     )
     axes = figure.subplots()
     # By position, not by label: categories of the same name would be drawn as one bar.
-    axes.barh(range(len(shown)), [bar.samples_per_s for bar in shown], color=_COLOURS[0], height=0.6)
-    axes.set_yticks(range(len(shown)), [_plain(bar.label) for bar in shown])
+    axes.barh(range(len(shown)), [bar.samples_per_s for bar in shown], color=COLOURS[0], height=0.6)
+    axes.set_yticks(range(len(shown)), [plain(bar.label) for bar in shown])
     for position, bar in enumerate(shown):
         axes.annotate(
             f"{units.per_second(bar.samples_per_s)}  {bar.text}", (bar.samples_per_s, position), xytext=(6, 0),
@@ -218,10 +208,10 @@ def draw_bars(chosen: Sequence[Bar], title: str) -> Figure:
 def draw_timelines(lines: Sequence[Timeline], title: str) -> Figure:
     """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded."""
     shown = lines[:_MOST_PANELS]
-    figure = Figure(figsize=(7.2, 1.0 + 1.35 * max(1, len(shown))), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(7.2, 1.0 + 1.35 * max(1, len(shown))), dpi=DPI, layout="constrained")
     left_out = f" (the first {len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
-    figure.suptitle(_title(title + left_out))
-    panels = _stacked(figure, len(shown), same_height=True)
+    figure.suptitle(titled(title + left_out))
+    panels = stacked(figure, len(shown), same_height=True)
     top = 1.05 * max(
         (wait + consume for line in shown for wait, consume in zip(line.wait_s, line.consume_s, strict=True)),
         default=1.0,
@@ -237,10 +227,10 @@ def draw_timelines(lines: Sequence[Timeline], title: str) -> Figure:
 def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
     edges = [index - 0.5 for index in range(len(line.wait_s) + 1)]
     total = [wait + consume for wait, consume in zip(line.wait_s, line.consume_s, strict=True)]
-    axes.stairs(total, edges, baseline=line.wait_s, fill=True, color=_COLOURS[4], label="consumer")
-    axes.stairs(line.wait_s, edges, fill=True, color=_COLOURS[0], label="waiting for the loader")
+    axes.stairs(total, edges, baseline=line.wait_s, fill=True, color=COLOURS[4], label="consumer")
+    axes.stairs(line.wait_s, edges, fill=True, color=COLOURS[0], label="waiting for the loader")
     shaded = [top if warm_up else 0.0 for warm_up in line.warm_up]
-    axes.stairs(shaded, edges, fill=True, color="#DDDDDD", zorder=0, label="warm-up, not counted")
+    axes.stairs(shaded, edges, fill=True, color=FAINT, zorder=0, label="warm-up, not counted")
     axes.set_xlim(-0.5, max(0.5, len(line.wait_s) - 0.5))
     axes.set_ylim(0, top)
     axes.set_ylabel(f"{line.num_workers} worker{'' if line.num_workers == 1 else 's'}\ns", fontsize="small")
@@ -250,26 +240,3 @@ def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
 def _width(names: Iterable[str]) -> float:
     """Inches for a figure with the names beside its axes; long ones would leave no room for the axes."""
     return 6.2 + 0.08 * max(map(len, names), default=12)
-
-
-def _plain(text: str) -> str:
-    """The text as it is: between dollar signs matplotlib reads formulas."""
-    return text.replace("$", r"\$")
-
-
-def _title(text: str) -> str:
-    """The text in lines that fit the narrowest figure."""
-    return _plain(textwrap.fill(text, 70, break_on_hyphens=False))
-
-
-def _stacked(figure: Figure, count: int, *, same_height: bool = False) -> list[Axes]:
-    if not count:
-        return []
-    return [axes for row in figure.subplots(count, squeeze=False, sharey=same_height) for axes in row]
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Writes the figure as a PNG."""
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    write_bytes(path, content.getvalue())

@@ -27,6 +27,8 @@ _BEYOND_CHANCE = 2.0
 # Whoever measures until the interval is narrow picks intervals that are too narrow. With this factor, and the rule of
 # ``settling``, a nominal 95 % covers 94 to 97 % in simulations (tests/test_settling.py), without them 90 to 96 %.
 SEQUENTIAL = 1.1
+# A consumer with a smaller share of the time is the call of one that does nothing.
+LEAST_CONSUMER = 0.01
 _FEWEST_POINTS_FOR_GROWTH = 3
 # What a process may read from storage by the way, such as a part of itself that it needs for the first time.
 _MOST_STRAY_BYTES = 65536
@@ -62,6 +64,8 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
     )
     if steady is not None:
         measurement = _with_pace(measurement, steady, conditions)
+    elif epochs := epoch_bursts(bursts):
+        measurement = _with_shares(measurement, epochs)
     return _with_resources(measurement, turns, conditions)
 
 
@@ -88,14 +92,29 @@ class _Steady:
 
 def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
     batch_s, wait_s = steady.batch_s, max(0.0, steady.batch_s - steady.consume_s)
+    loads_itself = conditions.settings.num_workers == 0 and steady.consume_s >= LEAST_CONSUMER * batch_s
     return replace(
         measurement,
+        loading_s=wait_s if loads_itself else measurement.loading_s,
         batch_s=estimate_mean(steady.paced_s, batch_s, SEQUENTIAL),
         bias_bound=steady.bias_bound,
         samples_per_s=_samples_per_batch(steady.windows, conditions) / batch_s if batch_s > 0 else None,
         wait_s=wait_s,
         consume_s=steady.consume_s,
         stall_fraction=wait_s / batch_s if batch_s > 0 else None,
+    )
+
+
+def _with_shares(measurement: Measurement, epochs: Sequence[Burst]) -> Measurement:
+    """Of epochs without a steady pace: what of them is waiting, starts included, and what the consumer's."""
+    taken = max(1, _taken(epochs))
+    wait_s, consume_s = (sum(map(sum, parts)) for parts in zip(*((b.wait_s, b.consume_s) for b in epochs), strict=True))
+    elapsed_s = wait_s + consume_s
+    return replace(
+        measurement,
+        wait_s=wait_s / taken,
+        consume_s=consume_s / taken,
+        stall_fraction=wait_s / elapsed_s if elapsed_s > 0 else None,
     )
 
 
@@ -123,7 +142,7 @@ def _loading_s(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
 
     Nobody makes the workers wait for room then, so it is their pace wherever they are counted.
     """
-    windows = [burst for burst in bursts if burst.kind is BurstKind.LOADING and burst.batches]
+    windows = [b for b in bursts if b.kind is BurstKind.LOADING and b.batches and b.startup_s is None]
     if not windows or windows[-1].ended_epoch:
         return None
     made = _made(windows[-1:], conditions)
@@ -338,7 +357,8 @@ def _growth_bytes(turns: Sequence[Turn]) -> float | None:
     points, taken = [], 0
     for turn in turns:
         taken += _taken(turn.bursts)
-        if turn.after.memory_bytes is not None:
+        loaded = any(burst.kind is not BurstKind.LOADING for burst in turn.bursts)  # else workers were started for it
+        if loaded and turn.after.memory_bytes is not None:
             points.append((float(taken), float(turn.after.memory_bytes)))
     points = points[1:]
     if len(points) < _FEWEST_POINTS_FOR_GROWTH:

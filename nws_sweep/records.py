@@ -422,12 +422,13 @@ class Measurement:
         bias_bound: By how much batch_s may be off, as a share, because the queue was fuller or emptier at the end than
             at the beginning: |batches made - batches taken| / batches taken.
         samples_per_s: Steady samples per second.
-        wait_s: Mean seconds per steady batch blocked in ``next()``.
-        consume_s: Mean seconds per steady batch in the consumer.
+        wait_s: Mean seconds per steady batch blocked in ``next()``; of epochs without a steady pace per batch of them.
+        consume_s: Mean seconds per batch in the consumer, likewise.
         stall_fraction: Sum of waits / sum of waits and consumer: the share of the time that is lost to data.
         epoch_s: Seconds for an epoch, measured or projected (``trial.projected_epoch_s``); None if its length is
             unknown.
-        loading_s: Seconds per batch without the consumer, from one window; None where there is no consumer.
+        loading_s: Seconds per batch without the consumer, from one window; without workers what the consumer leaves of
+            a batch. None where there is no consumer.
         cpu_s: CPU seconds of all processes per batch, user and system.
         memory_bytes: Largest memory of all processes seen after a turn; what they share among them counts once.
         shm_bytes: Largest amount of shared memory, likewise.

@@ -47,6 +47,9 @@ def _about_edge(result: SearchResult, best: Trial | None) -> Iterator[str]:
     evidence, candidates = evidence_of(result, best), result.configuration.search.candidates
     if evidence is None or is_consumer_bound(evidence) or len(candidates) == 1:
         return
+    # Where the CPUs are used up by the batches themselves, more workers have nothing to gain either.
+    if evidence.batch_s <= evidence.floor_s * (1 + result.configuration.search.tolerance):
+        return
     if evidence.best.num_workers == max(candidates):
         yield (
             f"the best stands at the edge of what was tried (num_workers={evidence.best.num_workers}); "

@@ -21,39 +21,51 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     """
     summary = summarise(storage.find(folder))
     comparisons = list(_write_comparison(summary))
-    timelines = list(_write_batch_plots(summary))
+    own = [path for c in summary.configurations for path in (*_write_scaling_plot(c), *_write_batch_plot(c))]
     tables = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
     storage.write_text(report, markdown(summary, [path.relative_to(folder) for path in comparisons]))
-    return summary, [report, *tables, *comparisons, *([] if summary.stored.is_grid else timelines)]
+    return summary, [report, *tables, *comparisons, *([] if summary.stored.is_grid else own)]
 
 
 def _write_comparison(summary: Summary) -> Iterator[Path]:
-    from nws_sweep import plots
+    from nws_sweep import drawing, plots
 
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
     folder.mkdir(exist_ok=True)
     if panels := plots.comparisons(summary):
-        plots.save(plots.draw_comparison(panels, "Time against num_workers"), folder / storage.COMPARISON_PLOT)
+        drawing.save(plots.draw_comparison(panels, "Time against num_workers"), folder / storage.COMPARISON_PLOT)
         yield folder / storage.COMPARISON_PLOT
     if summary.stored.is_grid and (bars := plots.bars(summary)):
-        plots.save(plots.draw_bars(bars, "Best setting per configuration"), folder / storage.BEST_PLOT)
+        drawing.save(plots.draw_bars(bars, "Best setting per configuration"), folder / storage.BEST_PLOT)
         yield folder / storage.BEST_PLOT
 
 
-def _write_batch_plots(summary: Summary) -> Iterator[Path]:
-    """The per-batch times of each configuration, unless the picture is newer than what it shows."""
-    from nws_sweep import plots
+def _write_scaling_plot(configuration: ConfigurationSummary) -> Iterator[Path]:
+    """How a configuration scales with its workers, and what they cost."""
+    from nws_sweep import drawing, scaling_plots
 
-    for configuration in summary.configurations:
-        run_folder = configuration.run.folder
-        picture = run_folder / storage.BATCHES_PLOT
-        if not _is_newer(picture, run_folder / storage.BATCHES):
-            lines = plots.timelines(storage.read_batches(run_folder))
-            if not lines:
-                continue
-            plots.save(plots.draw_timelines(lines, f"Per-batch times, {configuration.label}"), picture)
-        yield picture
+    picture = configuration.run.folder / storage.SCALING_PLOT
+    if not _is_newer(picture, configuration.run.folder / storage.RESULT):
+        scaled, paid = scaling_plots.scaling(configuration), scaling_plots.prices(configuration)
+        if scaled is None and paid is None:
+            return
+        drawing.save(scaling_plots.draw(scaled, paid, configuration.label), picture)
+    yield picture
+
+
+def _write_batch_plot(configuration: ConfigurationSummary) -> Iterator[Path]:
+    """The per-batch times of a configuration, unless the picture is newer than what it shows."""
+    from nws_sweep import drawing, plots
+
+    run_folder = configuration.run.folder
+    picture = run_folder / storage.BATCHES_PLOT
+    if not _is_newer(picture, run_folder / storage.BATCHES):
+        lines = plots.timelines(storage.read_batches(run_folder))
+        if not lines:
+            return
+        drawing.save(plots.draw_timelines(lines, f"Per-batch times, {configuration.label}"), picture)
+    yield picture
 
 
 def _is_newer(path: Path, source: Path) -> bool:
@@ -111,7 +123,6 @@ def _escaped(text: str) -> str:
 def _configuration_section(configuration: ConfigurationSummary, summary: Summary) -> str:
     result = configuration.run.result
     relative = configuration.run.folder.relative_to(summary.stored.folder)
-    picture = relative / storage.BATCHES_PLOT
     parts = [
         f"## {_escaped(configuration.label)}",
         "\n".join(f"- {_escaped(line)}" for line in configuration.explanation),
@@ -120,8 +131,9 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     ]
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")
-    if (configuration.run.folder / storage.BATCHES_PLOT).is_file():
-        parts.append(f"![per-batch times](<{picture.as_posix()}>)")
+    for name, what in ((storage.SCALING_PLOT, "how it scales"), (storage.BATCHES_PLOT, "per-batch times")):
+        if (configuration.run.folder / name).is_file():
+            parts.append(f"![{what}](<{(relative / name).as_posix()}>)")
     return "\n\n".join(part.strip() for part in parts if part)
 
 

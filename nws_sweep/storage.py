@@ -51,6 +51,7 @@ PLOTS = "plots"
 COMPARISON_PLOT = "time_vs_num_workers.png"
 BEST_PLOT = "best_per_configuration.png"
 BATCHES_PLOT = "batch_times.png"
+SCALING_PLOT = "scaling.png"
 
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.

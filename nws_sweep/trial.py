@@ -37,6 +37,13 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     return _warm_up(bursts, conditions, rested) or _window(bursts, conditions)
 
 
+def last_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
+    """As ``next_request``; of whole epochs only the first batch of another one."""
+    if whole_epochs(bursts, conditions):
+        return BurstRequest(kind=BurstKind.STEADY, fresh=True)
+    return next_request(bursts, conditions, rested=rested)
+
+
 def _warm_up(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> BurstRequest | None:
     """What is thrown away before the next window; None for nothing more."""
     if _is_over(bursts, conditions, rested):

@@ -218,7 +218,7 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(nws: Com
     run = only_folder(folder / "outputs" / "runs")
     assert {path.name for path in run.iterdir()} >= {
         "timings.csv", "batches.csv", "result.json", "best.yaml", "report.md", "time_vs_num_workers.png",
-        "batch_times.png", "nws_sweep.log",
+        "scaling.png", "batch_times.png", "nws_sweep.log",
     }  # fmt: skip
     assert yaml.safe_load((run / "best.yaml").read_text())["batch_size"] == 16
     assert nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")

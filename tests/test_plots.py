@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from nws_sweep import plots, storage
+from nws_sweep import drawing, plots, storage
 from nws_sweep.plots import Bar, Comparison, Curve, Point, Timeline
 from nws_sweep.records import BurstKind
 from tests.factories import (
@@ -39,7 +39,7 @@ def timeline(num_workers: int) -> Timeline:
 
 
 def assert_is_drawn(figure: Figure, path: Path) -> None:
-    plots.save(figure, path)
+    drawing.save(figure, path)
     with Image.open(path) as image:
         assert image.format == "PNG"
         assert image.size == pytest.approx(120 * figure.get_size_inches(), abs=1)

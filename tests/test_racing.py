@@ -72,10 +72,9 @@ def test_whoever_is_out_of_the_race_is_ended_at_once_and_its_row_says_so() -> No
     zero = by_workers(result)[0]
     assert zero.state is TrialState.OK
     assert zero.notes[-1] == "out of the race after 1 rounds"
-    # Its window in the race, and the one without the consumer that ends every trial.
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(BurstKind.STEADY) == 1
-    assert kinds[-1] is BurstKind.LOADING
+    assert kinds[-1] is BurstKind.STEADY
 
 
 def test_the_cost_adds_up_to_the_whole_search() -> None:

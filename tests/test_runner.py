@@ -98,10 +98,24 @@ def test_what_fails_without_the_consumer_costs_the_trial_nothing_else() -> None:
     assert trial.measurement.loading_s is None
 
 
-def test_without_a_consumer_or_with_whole_epochs_there_is_no_such_window() -> None:
-    for machine, rules in ((machine_of(), {}), (machine_of(consume_s=0.4, batches=50), {"mode": "epoch"})):
-        run_search(configuration(**rules), machine)  # type: ignore[arg-type]
-        assert all(request.kind is not BurstKind.LOADING for _, request in machine.requests)
+def test_without_a_consumer_there_is_no_such_window() -> None:
+    machine = machine_of()
+    run_search(configuration(), machine)
+    assert all(request.kind is not BurstKind.LOADING for _, request in machine.requests)
+
+
+def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_and_nothing_else() -> None:
+    machine = machine_of(consume_s=0.4, batches=50)
+    result, _ = run_search(configuration(mode="epoch"), machine)
+    looks = [
+        (workers, request.min_batches) for workers, request in machine.requests if request.kind is BurstKind.LOADING
+    ]
+    assert sorted(looks) == [(1, 1), (2, 1), (4, 1)]
+    for trial in result.trials:
+        assert trial.measurement is not None
+        assert [burst.kind for burst in trial.bursts if burst.counts] == [BurstKind.EPOCH]
+        assert (trial.measurement.loading_s is None) == (trial.num_workers > 0)
+        assert trial.measurement.memory_growth_bytes is None
 
 
 def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_the_seed() -> None:

@@ -270,7 +270,8 @@ def test_a_remainder_of_a_clump_is_not_counted() -> None:
 
 def test_an_epoch_of_one_clump_has_no_steady_state() -> None:
     _, found = simulate(4, batches=4, end_s=0.5)
-    assert (found.batch_s, found.samples_per_s, found.stall_fraction) == (None, None, None)
+    assert (found.batch_s, found.samples_per_s, found.loading_s) == (None, None, None)
+    assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, its start included
     assert found.epoch_s == pytest.approx(1.0)
 
 

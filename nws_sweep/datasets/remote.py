@@ -31,7 +31,8 @@ class Remote(Dataset[Any]):
             only if all have the same length.
         storage_options: What the protocol's file system is made with: ``{"anon": true}``.
         retries: How often a read that failed is tried again, after a growing pause.
-        timeout_s: Seconds after which a read has failed; not for protocols without asynchronous reading, such as hdfs.
+        timeout_s: Seconds after which a read, or listing the names, has failed; not for protocols without asynchronous
+            reading, such as hdfs.
         names: How the names are kept: ``array`` (NumPy's fixed-width strings, which all workers share) or ``list`` (a
             Python list, which each worker comes to copy).
 
@@ -70,7 +71,10 @@ class Remote(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         content = self._read(str(self._names[index]))
-        return self._transform(content) if self._transform else torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        # By way of NumPy: torch.frombuffer refuses an empty object.
+        return (
+            self._transform(content) if self._transform else torch.from_numpy(np.frombuffer(content, np.uint8).copy())
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_file_systems": {}}
@@ -86,7 +90,7 @@ class Remote(Dataset[Any]):
     def _find(self, pattern: str) -> list[str]:
         where = f"{self._url.rstrip('/')}/{pattern}"
         try:
-            found = sorted(map(str, self._tried(lambda: self._file_system.glob(where))))
+            found = sorted(map(str, self._tried(lambda: self._timed("glob", where))))
         except Exception as error:  # each protocol has its own
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise DatasetError(f"dataset.url={self._url}: it cannot be read ({reason})") from error
@@ -95,16 +99,14 @@ class Remote(Dataset[Any]):
         return found
 
     def _read(self, name: str) -> bytes:
+        return bytes(self._tried(lambda: self._timed("cat_file", name)))
+
+    def _timed(self, method: str, name: str) -> Any:
+        """What a method of the file system gives, in no more than the time for one read where that can be limited."""
         system = self._file_system
-
-        def read() -> bytes:
-            if isinstance(system, AsyncFileSystem):
-                content: bytes = sync(system.loop, system._cat_file, name, timeout=self._timeout_s)
-                return content
-            return bytes(system.cat_file(name))
-
-        content: bytes = self._tried(read)
-        return content
+        if isinstance(system, AsyncFileSystem):
+            return sync(system.loop, getattr(system, f"_{method}"), name, timeout=self._timeout_s)
+        return getattr(system, method)(name)
 
     def _tried(self, read: Callable[[], Any]) -> Any:
         """The outcome of a read, tried again if it fails; the last failure is raised."""

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from nws_sweep import drawing, scaling_plots
+from nws_sweep.analysis import ConfigurationSummary
+from nws_sweep.records import Estimate, SearchResult, Trial
+from nws_sweep.scaling_plots import Price, Prices, Rate, Scaling
+from tests.factories import failed_trial, measurement, search_result, summary_of_run, trial
+
+MB = 2**20
+
+
+def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **changes: Any) -> Trial:
+    """A trial whose epoch is 128 batches of 64 samples, known within a tenth."""
+    batch = Estimate(value=batch_s, low=0.9 * batch_s, high=1.1 * batch_s, n=5)
+    found = measurement(128 * batch_s, batch_s=batch, memory_bytes=memory_bytes, **changes)
+    return trial(num_workers, 128 * batch_s, measurement=found)
+
+
+def summary(*trials: Trial) -> ConfigurationSummary:
+    result: SearchResult = search_result(*trials)
+    (only,) = summary_of_run(result).configurations
+    return only
+
+
+def waiting(**changes: Any) -> ConfigurationSummary:
+    """Workers that share 0.8 s of waiting without loss."""
+    return summary(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001, **changes) for n in (0, 1, 2, 4)))
+
+
+def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round() -> None:
+    found = scaling_plots.scaling(waiting())
+    assert found is not None
+    assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
+    fastest = found.measured[-1]
+    assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
+    assert found.best == 4
+
+
+def test_the_law_goes_through_the_points_from_the_first_worker_to_the_last_candidate() -> None:
+    found = scaling_plots.scaling(waiting())
+    assert found is not None
+    first, *_, last = found.law
+    assert (first.num_workers, last.num_workers) == (1, 4)
+    assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
+    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.law)
+
+
+@pytest.mark.parametrize(
+    ("changes", "ceiling", "whose"),
+    [({"consume_s": 0.1, "cpu_s": 0.2}, 640.0, "consumer"), ({"consume_s": 0.01, "cpu_s": 1.6}, 320.0, "CPUs")],
+)
+def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceiling: float, whose: str) -> None:
+    found = scaling_plots.scaling(summary(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2))))
+    assert found is not None
+    assert found.ceiling == pytest.approx(ceiling)  # 64 samples; 8 CPUs
+    assert found.ceiling_of == whose
+
+
+def test_a_single_candidate_is_no_comparison() -> None:
+    alone = summary(paced(0, 0.1), failed_trial(2))
+    assert scaling_plots.scaling(alone) is None
+    assert scaling_plots.prices(alone) is None
+
+
+def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
+    found = scaling_plots.prices(
+        summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
+    )
+    assert found is not None
+    assert [(price.num_workers, price.memory_bytes) for price in found.candidates] == [
+        (0, 100 * MB),
+        (2, 300 * MB),
+        (4, 900 * MB),
+    ]
+    assert (found.unit, found.best, found.leaner) == ("epoch", 4, 2)
+
+
+def test_without_an_epochs_length_a_batch_is_what_costs() -> None:
+    found = scaling_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
+    assert found is not None
+    assert found.unit == "batch"
+    assert found.candidates[-1].seconds == 0.5
+
+
+def rates(*numbers: float) -> tuple[Rate, ...]:
+    return tuple(Rate(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
+
+
+SCALING = Scaling(measured=rates(0, 1, 2, 4), law=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
+PRICES = Prices(
+    candidates=tuple(Price(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
+    unit="epoch",
+    best=4,
+    leaner=1,
+)
+
+
+@pytest.mark.parametrize(("scaled", "paid", "panels"), [(SCALING, PRICES, 2), (SCALING, None, 1), (None, PRICES, 1)])
+def test_there_is_a_panel_for_each_value(
+    tmp_path: Path, scaled: Scaling | None, paid: Prices | None, panels: int
+) -> None:
+    figure = scaling_plots.draw(scaled, paid, "dataset=photos $x$")
+    assert len(figure.axes) == panels
+    assert_has_a_picture(figure, tmp_path / "scaling.png")
+
+
+def test_what_is_shown_says_what_it_is() -> None:
+    left, right = scaling_plots.draw(SCALING, PRICES, "photos").axes
+    legend = left.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "law of scaling, 95 %",
+        "the CPUs allow no more",
+        "measured",
+    ]
+    assert left.get_ylabel() == "samples per second"
+    assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
+    assert right.get_xlabel() == "memory of all processes, GB"
+
+
+def test_a_ceiling_far_above_all_points_is_left_out() -> None:
+    far = Scaling(measured=SCALING.measured, law=(), ceiling=5000.0, ceiling_of="CPUs", best=4)
+    (axes,) = scaling_plots.draw(far, None, "photos").axes
+    assert axes.get_ylim()[1] < 1000
+
+
+def assert_has_a_picture(figure: Figure, path: Path) -> None:
+    drawing.save(figure, path)
+    with Image.open(path) as image:
+        assert image.size == pytest.approx(120 * figure.get_size_inches(), abs=1)
+        assert image.convert("L").getextrema() == (0, 255)
