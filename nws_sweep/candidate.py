@@ -22,6 +22,7 @@ from nws_sweep.quantities import (
     came_from_disk,
     costs_by_round,
     least_cpu_s,
+    slowest_batch_s,
     stopwatch_batch_s,
     summarise,
 )
@@ -409,7 +410,13 @@ class Candidate:
     def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
         found, cpu_s = summarise(self._turns, self._conditions), least_cpu_s(self._turns, self._conditions)
-        doubt = roofline.violation(found, cpu_s, self._conditions, stopwatch_s=stopwatch_batch_s(self._turns))
+        doubt = roofline.violation(
+            found,
+            cpu_s,
+            self._conditions,
+            stopwatch_s=stopwatch_batch_s(self._turns),
+            slowest_s=slowest_batch_s(self._turns, self._conditions),
+        )
         if doubt and self._doubts:
             raise TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:

@@ -276,6 +276,12 @@ def projected_epoch_s(begun: Sequence[Burst], batch_s: float, conditions: Condit
     return _amortised(lengths_s, conditions)
 
 
+def slowest_batch_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
+    """Seconds per batch of the slowest window; None if there is none."""
+    steady = _steady(all_bursts(turns), conditions)
+    return max(steady.paced_s) if steady else None
+
+
 def stopwatch_batch_s(turns: Sequence[Turn]) -> float | None:
     """Seconds per batch of the epochs that were measured whole, start and end of the workers included; None if none."""
     epochs = [epoch for epoch in epoch_bursts(all_bursts(turns)) if epoch.batches]

@@ -11,7 +11,12 @@ _MARGIN = 1.05
 
 
 def violation(
-    found: Measurement, cpu_s: float | None, conditions: Conditions, *, stopwatch_s: float | None = None
+    found: Measurement,
+    cpu_s: float | None,
+    conditions: Conditions,
+    *,
+    stopwatch_s: float | None = None,
+    slowest_s: float | None = None,
 ) -> str:
     """Why the measurement cannot be true, with the figures; empty if it can.
 
@@ -21,8 +26,10 @@ def violation(
         conditions: What it was measured under.
         stopwatch_s: Seconds per batch of whole epochs, from the workers' start to their end; None where windows were
             measured. The CPU time of whole epochs includes start and end.
+        slowest_s: Seconds per batch of the slowest window, which is what is believed where there is no interval: the
+            CPU time may be that of this window alone.
     """
-    pace_s = _longest_believed_s(found) if stopwatch_s is None else stopwatch_s
+    pace_s = _longest_believed_s(found, slowest_s) if stopwatch_s is None else stopwatch_s
     if pace_s is None:
         return ""
     claim = f"{units.seconds(pace_s)} a batch cannot be"
@@ -35,8 +42,8 @@ def violation(
     return ""
 
 
-def _longest_believed_s(found: Measurement) -> float | None:
+def _longest_believed_s(found: Measurement, slowest_s: float | None) -> float | None:
     """The longest time per batch that the measurement allows: the upper end of its interval."""
     if found.batch_s is None:
         return None
-    return found.batch_s.value if found.batch_s.high is None else found.batch_s.high
+    return found.batch_s.high or max(found.batch_s.value, slowest_s or 0.0)

@@ -21,6 +21,7 @@ from typing import Any
 from nws_sweep.errors import ConfigurationError, NotARunError, one_line
 from nws_sweep.records import (
     Burst,
+    BurstKind,
     Configuration,
     DatasetFacts,
     Estimate,
@@ -166,6 +167,8 @@ def _batch_rows(result: SearchResult) -> Iterator[dict[str, Any]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, burst in enumerate(trial.bursts):
+            if burst.kind is BurstKind.LOADING:  # a look at something else than what was measured
+                continue
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
                 values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier, settings)

@@ -14,8 +14,14 @@ from nws_sweep import __version__, config, storage
 from tests.conftest import ROOT
 from tests.factories import search_result, store_grid, trial
 from tests.one_process import SharedProcess
+from tests.real_files import write_cifar10, write_mnist
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
@@ -27,15 +33,21 @@ def commands() -> list[str]:
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
 
+EXPERIMENTS = {
+    "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"],
+    "experiment=full_search": ["paths.data_dir=data"],
+    "experiment=mnist_training": ["paths.data_dir=data"],
+}
+
+
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command with little to measure; only values that the document leaves open are given."""
     text = " ".join(arguments)
     if (arguments[:1] and arguments[0] in ("report", "best")) or "--" in text:
         return arguments
-    if "experiment=batch_timeline" in text:
-        return [*arguments, "dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"]
     if "experiment=remote_store" in text:
         arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002"]
+    arguments = [*arguments, *EXPERIMENTS.get(arguments[0] if arguments else "", ())]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     small = {
         "measure": "quick",
@@ -59,6 +71,8 @@ def project(tmp_path: Path) -> Path:
         folder = tmp_path / "images" / "train" / name
         folder.mkdir(parents=True)
         Image.new("RGB", (64, 48)).save(folder / "1.jpg")
+    write_cifar10(tmp_path / "data")
+    write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
     store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0))).rename(tmp_path / "DIR")

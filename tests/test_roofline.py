@@ -55,3 +55,13 @@ def test_whole_epochs_are_compared_as_a_whole_since_their_cpu_time_includes_star
 def test_what_was_not_measured_is_not_doubted() -> None:
     assert violation(Measurement(startup_s=1.0), 9.0, TWO_CORES) == ""
     assert violation(found(1.0), None, TWO_CORES) == ""
+
+
+def test_without_an_interval_the_slowest_window_is_believed() -> None:
+    """Of two windows of 5 and 17 ms the CPU time may be that of the second alone."""
+    two = Measurement(startup_s=1.0, batch_s=Estimate(value=1.0, low=None, high=None, n=2))
+    assert violation(two, 3.0, TWO_CORES)
+    assert violation(two, 3.0, TWO_CORES, slowest_s=1.5) == ""
+    assert violation(two, 3.4, TWO_CORES, slowest_s=1.5)
+    three = Measurement(startup_s=1.0, batch_s=Estimate(value=1.0, low=0.9, high=1.1, n=3))
+    assert violation(three, 3.0, TWO_CORES, slowest_s=1.5)
