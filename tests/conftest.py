@@ -59,6 +59,16 @@ def shared_process() -> Iterator[SharedProcess]:
 
 
 @pytest.fixture
+def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: SharedProcess) -> Command:
+    """The same in the shared process, which has imported torch already."""
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        return shared_process.run([str(argument) for argument in arguments], cwd, environment)
+
+    return run
+
+
+@pytest.fixture
 def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fails if the test leaves a process of an arm or a shared-memory segment behind.
 

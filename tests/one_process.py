@@ -43,6 +43,8 @@ class SharedProcess:
         self._process.stdin.flush()
         status = json.loads(self._process.stdout.readline())
         printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
+        for name in _FILES:
+            (folder / name).unlink()
         return subprocess.CompletedProcess(list(arguments), status, printed, complaints)
 
     def close(self) -> None:

@@ -77,9 +77,9 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(
     ],
 )
 def test_a_dataset_without_anything_to_load_starts_nothing(
-    nws: Command, tmp_path: Path, arguments: list[str], line: str
+    shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
 ) -> None:
-    done = nws(*arguments)
+    done = shared_nws(*arguments)
     assert done.returncode == 2
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
@@ -110,8 +110,8 @@ def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_grid_is_announced_measured_and_reported(nws: Command, tmp_path: Path) -> None:
-    done = nws("-m", *PLAIN, *QUICK, "batch_size=4,8,16", "pin_memory=true,false")
+def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws("-m", *PLAIN, *QUICK, "batch_size=4,8,16", "pin_memory=true,false")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("6 configurations, up to 2 candidates each (num_workers 0, 1), at most about ")
     assert "[6/6]" in done.stdout
@@ -127,7 +127,7 @@ def test_a_grid_is_announced_measured_and_reported(nws: Command, tmp_path: Path)
         assert f"wrote {grid / name}" in done.stdout
     _check_tables(grid)
     _check_folders(grid)
-    _check_formats(nws, grid)
+    _check_formats(shared_nws, grid)
 
 
 def _check_tables(grid: Path) -> None:
@@ -188,8 +188,8 @@ def _check_formats(nws: Command, grid: Path) -> None:
     assert "Best settings" in again.stdout
 
 
-def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(nws: Command, tmp_path: Path) -> None:
-    done = nws(
+def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws(
         "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
         "+dataset.num_workers=1,99", *QUICK[:-1], "search=exhaustive", "search.max_workers=2",
     )  # fmt: skip
@@ -209,10 +209,12 @@ def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(nws: Command, tmp_pat
     assert pd.read_csv(grid / "best.csv")["num_workers"].notna().all()
 
 
-def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(nws: Command, tmp_path: Path) -> None:
+def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_nws: Command, tmp_path: Path) -> None:
     folder = tmp_path / "my 'runs'"
     folder.mkdir()
-    done = nws("dataset.count=96", "batch_size=16", *QUICK, "hydra.job.chdir=true", "axis/batch_size=wide", cwd=folder)
+    done = shared_nws(
+        "dataset.count=96", "batch_size=16", *QUICK, "hydra.job.chdir=true", "axis/batch_size=wide", cwd=folder
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "presets of axes are swept only with -m" in done.stdout
     run = only_folder(folder / "outputs" / "runs")
@@ -221,13 +223,13 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(nws: Com
         "scaling.png", "batch_times.png", "nws_sweep.log",
     }  # fmt: skip
     assert yaml.safe_load((run / "best.yaml").read_text())["batch_size"] == 16
-    assert nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
+    assert shared_nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
 
 
-def test_relative_paths_begin_where_the_command_was_started(nws: Command, tmp_path: Path) -> None:
+def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x" * 64)
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
-    done = nws(*dataset, *QUICK, "hydra.job.chdir=true")
+    done = shared_nws(*dataset, *QUICK, "hydra.job.chdir=true")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -277,9 +279,9 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_without_the_callback_failures_are_reported_all_the_same(nws: Command, tmp_path: Path) -> None:
+def test_without_the_callback_failures_are_reported_all_the_same(shared_nws: Command, tmp_path: Path) -> None:
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.Raises")
-    done = nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
+    done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
     assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
 
@@ -334,8 +336,10 @@ def results(grid: Path) -> list[Any]:
     return sorted(found, key=lambda result: str(result["started_at"]))
 
 
-def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learns(nws: Command, tmp_path: Path) -> None:
-    done = nws("-m", *LATENCY, "prefetch_factor=2,4,2")
+def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learns(
+    shared_nws: Command, tmp_path: Path
+) -> None:
+    done = shared_nws("-m", *LATENCY, "prefetch_factor=2,4,2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("search took ") == 2
     first, second = results(only_folder(tmp_path / "outputs" / "sweeps"))
@@ -351,8 +355,8 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     assert "(measured once, as dataset=sleep" in done.stdout  # the third is the first once more
 
 
-def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(nws: Command, tmp_path: Path) -> None:
-    done = nws(*LATENCY, "search.time_budget_s=0.5")
+def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws(*LATENCY, "search.time_budget_s=0.5")
     assert (done.returncode, done.stderr) == (0, "")
     assert "stopped: search.time_budget_s=0.5 was spent" in done.stdout
     assert "the search was ended by its time budget; this is the best so far" in done.stdout
@@ -360,8 +364,8 @@ def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(nws: C
     assert result["verdict"]["provisional"]
 
 
-def test_other_settings_are_searched_after_the_workers_and_shown(nws: Command, tmp_path: Path) -> None:
-    done = nws(*LATENCY, "search.candidates=[0,2]", "search.also=[in_order,prefetch_factor]")
+def test_other_settings_are_searched_after_the_workers_and_shown(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws(*LATENCY, "search.candidates=[0,2]", "search.also=[in_order,prefetch_factor]")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no other in_order is faster beyond noise" in done.stdout or "in_order=false takes " in done.stdout
     timings = pd.read_csv(only_folder(tmp_path / "outputs" / "runs") / "timings.csv")
