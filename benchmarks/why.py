@@ -24,7 +24,8 @@ from nws_sweep.surroundings import Surroundings
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
 Workloads into which a cause was put on purpose, searched with the default rules, and what was said of them. "Right" is
-one whose first limit is the one that was put in, and which names the others that were.
+one whose first limit is the one that was put in, and which names the others that were. Rules were mended on these very
+cases (the first run had 8 of 14 right), so their share says less about others.
 """
 
 
