@@ -57,6 +57,7 @@ class ArmServer:
         self._spec = spec
         self._connection = connection
         self._dataset: Any = kept._dataset if kept else None
+        self._shares_memory = kept is not None
         self._objects: tuple[ObjectStore, ...] = kept._objects if kept else ()
         self._consumer: Any = None
         self._collate_fn: Any = None
@@ -121,6 +122,8 @@ class ArmServer:
 
     def open(self, settings: LoaderSettings) -> int | None:
         """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
+        if self._shares_memory and self._objects and not settings.num_workers:  # workers are forked in any case
+            sharing.own_memory()
         counter = Counter(settings.num_workers) if settings.num_workers else None
         loader = loaders.build(
             self._dataset,

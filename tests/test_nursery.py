@@ -72,7 +72,7 @@ def test_arms_that_live_at_the_same_time_have_the_dataset_that_was_made_once(nur
     assert times_made(makings) == 1
 
 
-@pytest.mark.parametrize("leaves", ["thread", "file", "process"])
+@pytest.mark.parametrize("leaves", ["thread", "file", "process", "lock", "counter", "tensor"])
 def test_what_a_fork_would_break_is_made_for_each_arm(nursery: Nursery, makings: Path, leaves: str) -> None:
     chosen = spec("NotesItsMaking", path=str(makings), leaves=leaves)
     for times in (1, 2, 3):
@@ -169,6 +169,17 @@ def test_memory_that_runs_out_is_taken_from_arms_first(nursery: Nursery, makings
     with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
         scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (_pid(arm), keeper_pid(makings))]
     assert scores[0] > scores[1]
+
+
+def test_without_workers_python_objects_are_the_arms_own_as_in_a_program_that_made_them(nursery: Nursery) -> None:
+    """Or each page would be copied when one of its objects is first read, which takes longer than the reading."""
+    shared = []
+    for num_workers in (0, 1):
+        with nursery.start(spec("Words", length=200_000)) as arm:
+            arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
+            lines = Path(f"/proc/{_pid(arm)}/smaps_rollup").read_text().splitlines()
+        shared.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shared_Dirty:")))
+    assert shared[0] < shared[1] - 15 * MB  # the strings are 16 MB
 
 
 def _epochs_without_end(arm: Arm) -> None:

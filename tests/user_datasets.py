@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -257,4 +258,21 @@ class NotesItsMaking(Plain):
             self.file = Path(path).open()  # noqa: SIM115 - left open on purpose
         elif leaves == "process":
             self.process = subprocess.Popen(["sleep", "60"])
+        elif leaves == "lock":
+            self.lock = multiprocessing.Lock()
+        elif leaves == "counter":
+            self.counter = multiprocessing.Value("i")
+        elif leaves == "tensor":
+            self.tensor = torch.zeros(10).share_memory_()
         warnings.warn("made with a warning", stacklevel=1)
+
+
+class Words(Plain):
+    """A list of strings."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.words = [f"the word of number {index}" for index in range(length)]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(len(self.words[index]))
