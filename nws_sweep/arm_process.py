@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import types
 import warnings
@@ -42,6 +43,7 @@ _EXPECTED_WARNINGS = (
     r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; our own watching thread
 )
 _MOST_WARNINGS = 5
+_SETTLES_WITHIN_S, _SETTLE_POLL_S = 5.0, 0.005
 
 
 class ArmServer:
@@ -62,6 +64,8 @@ class ArmServer:
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
+        self._settings: LoaderSettings | None = None
+        self._batches: int | None = None
         self._forked: dict[int, BaseProcess] = {}
         self._warnings: dict[str, None] = dict(kept._warnings) if kept else {}
 
@@ -140,13 +144,23 @@ class ArmServer:
             produced=counter or (lambda: None),
             drain=settings.persistent_workers,
         )
-        return loaders.length(loader)
+        self._settings, self._batches = settings, loaders.length(loader)
+        return self._batches
 
     def burst(self, request: BurstRequest) -> Burst:
         """Takes a burst from the opened loader."""
         if self._session is None:
             raise RuntimeError("burst before open")
         return self._session.burst(request)
+
+    def settle(self) -> None:
+        """Waits until the workers have nothing left to do, a few seconds at most."""
+        give_up_at = time.monotonic() + _SETTLES_WITHIN_S
+        session, settings = self._session, self._settings
+        if session is None or settings is None:
+            return
+        while not session.is_settled(settings.queued_batches, self._batches) and time.monotonic() < give_up_at:
+            time.sleep(_SETTLE_POLL_S)
 
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name, absolute."""

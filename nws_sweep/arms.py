@@ -36,6 +36,8 @@ _PRELOADED, _FREEZE = ("nws_sweep.arm_process", "hydra.utils"), "nws_sweep.prelo
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.training")
 HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
+# A burst that takes longer may wait for a lock that another candidate held when it was stopped.
+STALL_S = 10.0
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 
@@ -65,6 +67,8 @@ class Arm:
         self._memory_budget_bytes = memory_budget_bytes
         self._kernel_kills = processes.out_of_memory_kills()
         self._leaves_semaphores = False
+        self._on_stall: Callable[[], None] = lambda: None
+        self._stall_at = math.inf
         self.batches_per_epoch: int | None = None
 
     def keep(self) -> str:
@@ -122,8 +126,20 @@ class Arm:
         Raises:
             TrialError: If loading failed, the process died, or all commands together took longer than the time limit.
         """
-        burst: Burst = self._timed("burst", request)
+        self._stall_at = time.monotonic() + STALL_S
+        try:
+            burst: Burst = self._timed("burst", request)
+        finally:
+            self._stall_at = math.inf
         return burst
+
+    def watch(self, on_stall: Callable[[], None]) -> None:
+        """Sets what is called when a burst takes longer than ``STALL_S``."""
+        self._on_stall = on_stall
+
+    def settle(self) -> None:
+        """Waits until the workers have nothing left to do, since the queue is full; a few seconds at most."""
+        self._timed("settle")
 
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings that were issued in the arm."""
@@ -192,6 +208,9 @@ class Arm:
             if remaining == 0:
                 raise TrialTimeout(f"not done within measure.timeout_s={self._timeout_s:g} s; the candidate was killed")
             self._check_memory()
+            if time.monotonic() >= self._stall_at:
+                self._stall_at = math.inf
+                self._on_stall()
 
     def _check_memory(self) -> None:
         """Ends a candidate that holds more than it may before the kernel chooses somebody to kill."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from nws_sweep import noise, roofline, units
@@ -66,11 +66,13 @@ class Candidate:
         configuration: What is held fixed.
         surroundings: Arms, clock and machine.
         deadline: Moment on the surroundings' clock after which no burst begins; None for none.
+        on_stall: Called when a burst does not come forward, with the candidate.
 
     Attributes:
         facts: What the dataset said of itself; None before it was made.
         files: Files and folders that its attributes name, looked for where they will be dropped from the page cache.
         done: Whether its trial has its state; turns that it takes after that only make it more precise.
+        settles: Whether its workers must be idle before they are stopped, since they may hold a lock else.
         came_from_disk: Whether the files of its latest turn were not in the page cache.
     """
 
@@ -80,12 +82,16 @@ class Candidate:
         configuration: Configuration,
         surroundings: Surroundings,
         deadline: float | None = None,
+        on_stall: Callable[[Candidate], None] = lambda candidate: None,
     ) -> None:
         self.settings = settings
         self.facts: DatasetFacts | None = None
         self.files: tuple[str, ...] = ()
         self.done = False
+        self.settles = False
         self.came_from_disk = False
+        self._on_stall = on_stall
+        self._stalled = self._has_stalled = False
         self._configuration = configuration
         self._surroundings = surroundings
         self._stack = ExitStack()
@@ -235,8 +241,35 @@ class Candidate:
                 self._turns = kept
                 self.close()
                 return
-            if not self.done:
+            if self._is_disturbed():
+                self._turns = kept
+            elif not self.done:
                 self._judge()
+
+    def _is_disturbed(self) -> bool:
+        """Whether it did not come forward, and others had to go on meanwhile; only once is that not its own pace."""
+        stalled, self._stalled = self._stalled, False
+        if not stalled or self._has_stalled:
+            return False
+        self._has_stalled = True
+        self._notes += ("it did not come forward while others stood still: they may have held a lock that it needed",)
+        return True
+
+    def _notice_stall(self) -> None:
+        self._stalled = True
+        self._on_stall(self)
+
+    def go_on(self) -> None:
+        """Lets its processes go on though it is not its turn."""
+        if self._arm is not None:
+            self._arm.resume()
+
+    def stand_still(self) -> None:
+        """Stops them again, when they have nothing left to do."""
+        if self._arm is not None:
+            with suppress(TrialError):  # its next turn says what has become of it
+                self._arm.settle()
+            self._arm.pause()
 
     def begin_anew(self) -> None:
         """Lets its next turn start with a new arm; what was measured so far does not count."""
@@ -305,6 +338,7 @@ class Candidate:
         began = self._surroundings.clock()
         arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
         self.facts = arm.facts
+        arm.watch(self._notice_stall)
         arm.open(self.settings)
         self._length = arm.batches_per_epoch
         rules = self._configuration.measure
@@ -355,6 +389,9 @@ class Candidate:
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
         finally:
+            if self.settles:
+                with suppress(TrialError):  # the next turn says what has become of it
+                    arm.settle()
             arm.pause()
             elapsed_s = self._surroundings.clock() - began
             machine = self._surroundings.machine_time().since(machine_before)

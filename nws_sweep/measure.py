@@ -64,6 +64,21 @@ class LoaderSession:
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
         return self._take(replace(request, min_batches=least), fresh)
 
+    def is_settled(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
+        """Whether the workers have made all that they were asked for, and stand idle.
+
+        Args:
+            queued_batches: What the queue holds when it is full.
+            batches_per_epoch: None if unknown.
+        """
+        produced = self._produced()
+        if self._iterator is None or produced is None:
+            return True
+        if batches_per_epoch is not None and batches_per_epoch - self._taken <= queued_batches:
+            return self._taken + self._buffered_batches() >= batches_per_epoch  # the last one is shorter
+        # To the last sample: a batch that is nearly made has a worker at it.
+        return produced - self._produced_before >= (self._taken + queued_batches) * self._default_batch_length
+
     def _take(self, request: BurstRequest, fresh: bool) -> Burst:
         waits: list[float] = []
         consumes: list[float] = []

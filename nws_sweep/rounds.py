@@ -63,6 +63,8 @@ class Rounds:
         self._wrong_length = ""
         self._arms = ExitStack()
         self._round = 0
+        self._locks = False
+        self._going_on: list[Candidate] = []
         self.candidates: list[Candidate] = []
 
     def __enter__(self) -> Rounds:
@@ -157,13 +159,31 @@ class Rounds:
             self._watcher.candidate_done(candidate)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        return Candidate(settings, self._configuration, self._surroundings, self._deadline)
+        return Candidate(settings, self._configuration, self._surroundings, self._deadline, self._let_others_go_on)
+
+    def _let_others_go_on(self, stalled: Candidate) -> None:
+        """One does not come forward: it may wait for a lock that another held when it was stopped.
+
+        The others fill their queues and are idle then, and hold nothing. From now on nobody is stopped before that.
+        """
+        self._locks = True
+        self._going_on = [other for other in self.candidates if other.alive and other is not stalled]
+        for candidate in self.candidates:
+            candidate.settles = True
+        for candidate in self._going_on:
+            candidate.go_on()
+
+    def _stop_others(self) -> None:
+        going_on, self._going_on = self._going_on, []
+        for candidate in going_on:
+            candidate.stand_still()
 
     def _check_time(self) -> None:
         if self._deadline is not None and self._surroundings.clock() >= self._deadline:
             raise TimeBudgetSpent
 
     def _admit(self, candidate: Candidate) -> None:
+        candidate.settles = self._locks
         self.candidates.append(candidate)
         self._arms.callback(candidate.close)
 
@@ -174,6 +194,7 @@ class Rounds:
             self._watcher.turn_began(candidate)
             self._drop_files()
             candidate.open(self._memory_left())
+            self._stop_others()
             self._learn(candidate)
         if candidate.done:
             self._watcher.candidate_done(candidate)
@@ -202,6 +223,7 @@ class Rounds:
             self._drop_files()
             self._warmer.go_ahead_of(candidate, self._memory_left())
             candidate.turn(self._allowance(candidate), self._round, window_s)
+            self._stop_others()
             self._learn(candidate)
         else:  # it was begun before anything was known of a batch
             candidate.skip(reason)

@@ -39,6 +39,12 @@ class TrialArm(Protocol):
     def allow(self, memory_bytes: int | None) -> None:
         """Sets what its processes may hold from now on; None for no limit."""
 
+    def watch(self, on_stall: Callable[[], None]) -> None:
+        """Sets what is called when a burst does not come forward for long."""
+
+    def settle(self) -> None:
+        """Waits until the workers have nothing left to do, since the queue is full."""
+
     def pause(self) -> None:
         """Stops its processes where they are; nothing may be asked of it until it is resumed."""
 

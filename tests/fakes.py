@@ -167,6 +167,7 @@ class FakeArm:
         self.batches_per_epoch: int | None = None
         self.cpu_s = 0.0
         self.disk_bytes = 0
+        self._stalled = False
 
     def open(self, settings: LoaderSettings) -> None:
         machine = self._machine
@@ -183,7 +184,7 @@ class FakeArm:
 
     def burst(self, request: BurstRequest) -> Burst:
         machine = self._machine
-        assert machine.running == {self}, "another candidate's workers are at work"
+        assert self._stalled or machine.running == {self}, "another candidate's workers are at work"
         machine.requests.append((self.settings.num_workers, request))
         burst = machine.distort(self._session.burst(request))
         self.cpu_s += machine.cpu_s * burst.batches
@@ -198,6 +199,18 @@ class FakeArm:
         assert self in self._machine.running, "a paused process cannot answer"
         return ()
 
+    def watch(self, on_stall: Callable[[], None]) -> None:
+        self._on_stall = on_stall
+
+    def stall(self) -> None:
+        """Does as if it took too long; until it is paused others may be at work."""
+        self._stalled = True
+        self._on_stall()
+
+    def settle(self) -> None:
+        assert self in self._machine.running, "a paused process cannot answer"
+        self._machine.settled += 1
+
     def files(self) -> tuple[str, ...]:
         assert self in self._machine.running, "a paused process cannot answer"
         return self._machine.files
@@ -206,6 +219,7 @@ class FakeArm:
         self._machine.allowed.append((self.settings.num_workers, memory_bytes))
 
     def pause(self) -> None:
+        self._stalled = False
         self._machine.running.discard(self)
         self._loader.pause()
 
@@ -250,6 +264,7 @@ class FakeMachine:
         self.running: set[FakeArm] = set()
         self.alive: list[FakeArm] = []
         self.most_alive = 0
+        self.settled = 0
         self.distort: Callable[[Burst], Burst] = lambda burst: burst
         self.read: Callable[[int], int] = lambda batches: 0
         self.files: tuple[str, ...] = ()

@@ -206,3 +206,12 @@ def test_shared_memory_that_proves_too_small_is_the_reason() -> None:
     found = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")
     assert found[8].startswith("failed ")
     assert "/dev/shm" in found[8] or "shared memory" in found[8]
+
+
+def test_a_lock_that_a_stopped_candidate_holds_does_not_hold_up_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arms, "STALL_S", 0.5)
+    trials = searched("Locks", (0, 3, 4), path=str(tmp_path / "lock"), length=2000)
+    assert [trial.reason for trial in trials.values()] == [""] * 3
+    assert any("held a lock" in note for trial in trials.values() for note in trial.notes)

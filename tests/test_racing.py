@@ -238,3 +238,26 @@ def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave
     assert result.complete
     assert result.verdict is not None
     assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_before_it_is_idle() -> None:
+    """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
+    machine = sleeping()
+    stalls: list[int] = []
+    distort = machine.distort
+
+    def stall_once(burst: Burst) -> Burst:
+        workers = machine.requests[-1][0]
+        if workers and not stalls:
+            stalls.append(workers)
+            (arm,) = machine.running
+            arm.stall()
+            assert len(machine.running) == len(machine.alive), "all go on"
+        return distort(burst)
+
+    machine.distort = stall_once
+    result, _ = run_search(configuration(), machine)
+    trials = by_workers(result)
+    assert trials[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
+    assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
+    assert all(trial.state is TrialState.OK for trial in result.trials)

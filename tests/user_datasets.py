@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -276,3 +277,17 @@ class Words(Plain):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.tensor(len(self.words[index]))
+
+
+class Locks(Plain):
+    """Samples are made one at a time, whoever wants one."""
+
+    def __init__(self, path: str, length: int) -> None:
+        super().__init__(length)
+        self.path = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with Path(self.path).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(0.002)
+        return super().__getitem__(index)
