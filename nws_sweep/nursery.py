@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from nws_sweep import arms, processes
+from nws_sweep import arms, processes, sharing
 from nws_sweep.arms import Arm
 from nws_sweep.records import ArmSpec
 
@@ -22,7 +22,7 @@ class Nursery:
     """Starts arms. Keeps the latest dataset until another one is asked for, or the context is left."""
 
     def __init__(self) -> None:
-        self._can_fork = arms.HAS_FORK_SERVER and processes.can_have_grandchildren()
+        self._can_fork = arms.HAS_FORK_SERVER and processes.can_have_grandchildren() and sharing.can_be_told()
         self._stack = contextlib.ExitStack()
         self._keeper: Arm | None = None
         self._kept: tuple[object, ...] = ()

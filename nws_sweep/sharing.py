@@ -45,11 +45,20 @@ class Footprint:
         return ", ".join(what for what, is_new in found.items() if is_new)
 
 
+def can_be_told() -> bool:
+    """Whether this system tells what ``footprint`` asks."""
+    try:
+        footprint()
+    except OSError:  # no /proc, or one without the children of a process
+        return False
+    return True
+
+
 def footprint() -> Footprint:
     """That of this process, from /proc.
 
     Raises:
-        OSError: Where there is no /proc.
+        OSError: Where there is no /proc, or not all of it.
     """
     threads = [Path(task.path) for task in os.scandir("/proc/self/task")]
     children = [pid for task in threads for pid in (task / "children").read_text().split()]

@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from nws_sweep import processes
+from nws_sweep import processes, sharing
 from nws_sweep.arms import Arm
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.nursery import Nursery
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+from nws_sweep.sharing import Footprint
 
 pytestmark = [
     pytest.mark.usefixtures("no_leftovers"),
@@ -79,6 +80,20 @@ def test_what_a_fork_would_break_is_made_for_each_arm(nursery: Nursery, makings:
         with nursery.start(chosen, timeout_s=60.0) as arm:
             assert one_epoch(arm, 1) == 64
         assert times_made(makings) == times
+
+
+def test_where_the_system_cannot_tell_what_a_fork_would_break_each_arm_makes_its_own(
+    monkeypatch: pytest.MonkeyPatch, makings: Path
+) -> None:
+    def unknown() -> Footprint:
+        raise FileNotFoundError("/proc/self/task/1/children")
+
+    monkeypatch.setattr(sharing, "footprint", unknown)
+    with Nursery() as nursery:
+        for times in (1, 2):
+            with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
+                assert one_epoch(arm) == 64
+            assert times_made(makings) == times
 
 
 def test_another_dataset_takes_the_place_of_the_one_before(nursery: Nursery, makings: Path) -> None:
