@@ -43,7 +43,7 @@ _EXPECTED_WARNINGS = (
     r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; our own watching thread
 )
 _MOST_WARNINGS = 5
-_SETTLES_WITHIN_S, _SETTLE_POLL_S = 5.0, 0.005
+_SETTLES_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 
 class ArmServer:
@@ -160,7 +160,7 @@ class ArmServer:
         if session is None or settings is None:
             return
         while not session.is_settled(settings.queued_batches, self._batches) and time.monotonic() < give_up_at:
-            time.sleep(_SETTLE_POLL_S)
+            time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name, absolute."""
@@ -252,7 +252,7 @@ def _answer(server: ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any
     except Exception as error:
         deaths.mute()
         traceback.print_exc()
-        return "error", describe_exception(error)
+        return "error", describe_exception(deaths.behind(error))
 
 
 class _WorkerDeaths:
@@ -274,6 +274,21 @@ class _WorkerDeaths:
             if current is not _do_nothing:
                 self._handler = current
             return
+
+    def behind(self, error: Exception) -> Exception:
+        """The death of a worker, if that is why a connection to it was lost; else the error itself.
+
+        Whoever is killed loses its connections a moment before it is dead.
+        """
+        give_up_at = time.monotonic() + _DEAD_WITHIN_S
+        lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
+        while lost and time.monotonic() < give_up_at:
+            try:
+                self._handler(signal.SIGCHLD, None)
+            except RuntimeError as death:
+                return death
+            time.sleep(_POLL_S)
+        return error
 
     def hear(self) -> None:
         """Puts it in its place again, and asks it for whoever has died meanwhile."""
@@ -338,11 +353,17 @@ def _objects_of(dataset: Any) -> tuple[ObjectStore, ...]:
 
 
 def _make_consumer(config: Mapping[str, Any]) -> Any:
-    consumer = _make("consumer", config, ConfigurationError)
+    hint = "a function that takes a batch needs ++consumer._partial_=true"
+    try:
+        consumer = _make("consumer", config, ConfigurationError)
+    except ConfigurationError as error:
+        if "missing" in str(error) and "argument" in str(error) and not config.get("_partial_"):
+            raise ConfigurationError(f"{error}; {hint}") from None
+        raise
     if not callable(consumer):
         raise ConfigurationError(
             f"consumer {config.get('_target_')}: got {type(consumer).__name__}, which cannot be called with a batch; "
-            "a function needs ++consumer._partial_=true"
+            f"{hint}"
         )
     return consumer
 

@@ -183,13 +183,14 @@ def test_a_consumer_that_cannot_be_made_is_told_before_anything_is_measured() ->
         pass
 
 
-def test_a_consumer_that_cannot_be_called_is_told_with_the_remedy() -> None:
-    consumer = {"_target_": "builtins.dict"}
+@pytest.mark.parametrize(
+    ("target", "trouble"),
+    [("builtins.dict", "got dict, which cannot be called"), ("tests.user_datasets.step", "missing 1 required")],
+)
+def test_a_consumer_that_cannot_be_called_or_made_is_told_with_the_remedy(target: str, trouble: str) -> None:
     with (
-        pytest.raises(
-            ConfigurationError, match=r"consumer builtins.dict: got dict, .* needs \+\+consumer._partial_=true"
-        ),
-        arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer=consumer)),
+        pytest.raises(ConfigurationError, match=rf"consumer {target}: .*{trouble}.* needs \+\+consumer._partial_=true"),
+        arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer={"_target_": target})),
     ):
         pass
 

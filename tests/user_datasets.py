@@ -135,6 +135,10 @@ def broken_collate(samples: list[Any]) -> Any:
     raise KeyError("label")
 
 
+def step(batch: Any) -> None:
+    """A training step, as a function."""
+
+
 class RaisesAtLength(Plain):
     """The message has several lines, as many of torch's own have."""
 
