@@ -16,7 +16,7 @@ from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
 from benchmarks.script import Script, play
 from nws_sweep.analysis import recommend
 from nws_sweep.errors import one_line
-from nws_sweep.records import SearchResult, SearchRules, Trial, TrialState
+from nws_sweep.records import SearchRecord, SearchRules, Trial, TrialState
 
 ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
 _OURS: Mapping[str, SearchRules] = {
@@ -150,7 +150,7 @@ def _of_peer(turn: Turn, machine: Machine) -> Answer:
     )
 
 
-def answer_of(result: SearchResult) -> Answer:
+def answer_of(result: SearchRecord) -> Answer:
     """What a search by nws_sweep says."""
     return Answer(
         pick=_pick(result),
@@ -168,7 +168,7 @@ def answer_of(result: SearchResult) -> Answer:
     )
 
 
-def _pick(result: SearchResult) -> int | None:
+def _pick(result: SearchRecord) -> int | None:
     if result.verdict is not None:
         return result.verdict.recommended.num_workers
     best, _ = recommend(result.trials, result.configuration.search.tolerance)

@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.catalogue import PREFETCH_FACTOR, Workload
 from benchmarks.figures import OURS, Figure
 from nws_sweep import arms, host
+from nws_sweep.arms import Supervision
 from nws_sweep.nursery import Nursery
 from nws_sweep.records import (
     ArmSpec,
@@ -19,7 +20,7 @@ from nws_sweep.records import (
     Estimate,
     LoaderSettings,
     MeasureRules,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
 )
@@ -44,7 +45,7 @@ def measure(
     return [_figure(workload, trial, number) for trial in result.trials]
 
 
-def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say: Callable[[str], None]) -> SearchResult:
+def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say: Callable[[str], None]) -> SearchRecord:
     """Searches.
 
     Args:
@@ -54,7 +55,7 @@ def find(workload: Workload, rules: SearchRules, seed: int, log_path: Path, say:
         log_path: File that what the arms print is appended to.
         say: Called with a line when a trial is finished.
     """
-    start = SearchResult(
+    start = SearchRecord(
         configuration=_configuration(workload, rules, seed),
         host=host.describe(),
         started_at=datetime.now().astimezone().isoformat(),
@@ -89,7 +90,8 @@ def arm_factory(
             working_folder=os.getcwd(),  # noqa: PTH109 - a string is wanted
             log_path=str(log_path.absolute()),
         )
-        return nursery.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
+        supervision = Supervision(timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
+        return nursery.start(spec, supervision)
 
     return open_arm
 
@@ -137,14 +139,14 @@ class Teller:
     def turn_started(self, num_workers: int) -> None:
         """Not told."""
 
-    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
-    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Not told."""
 
-    def interrupted(self, result: SearchResult) -> None:
+    def interrupted(self, result: SearchRecord) -> None:
         """Not told."""
 
-    def search_finished(self, result: SearchResult) -> None:
+    def search_finished(self, result: SearchRecord) -> None:
         """Not told."""

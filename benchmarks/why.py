@@ -17,7 +17,7 @@ from nws_sweep import advice, host, hostlock
 from nws_sweep.analysis import best_and_fastest
 from nws_sweep.diagnosis import Diagnosis, diagnose
 from nws_sweep.nursery import Nursery
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchResult, SearchRules
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 
@@ -77,7 +77,7 @@ def _found(case: Case, number: int) -> Finding:
     return Finding(case=case, diagnosis=diagnose(result, best), best=best.num_workers if best else None)
 
 
-def _searched(case: Case, number: int, log_path: Path) -> SearchResult:
+def _searched(case: Case, number: int, log_path: Path) -> SearchRecord:
     target, given = case.dataset
     configuration = Configuration(
         columns={"dataset": case.name},
@@ -88,7 +88,7 @@ def _searched(case: Case, number: int, log_path: Path) -> SearchResult:
         search=SearchRules(strategy="adaptive", candidates=tuple(range(case.most + 1))),
         seed=number,
     )
-    start = SearchResult(
+    start = SearchRecord(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
     )
     with Nursery() as nursery:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nws_sweep import advice, memory, remarks
 from nws_sweep.diagnosis import Diagnosis, diagnose
-from nws_sweep.records import Configuration, Host, SearchResult, Trial, TrialState, varying_columns
+from nws_sweep.records import Configuration, Host, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
 
 
@@ -144,7 +144,7 @@ def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, 
     return min(good, key=lambda trial: trial.num_workers), fastest
 
 
-def best_and_fastest(result: SearchResult) -> tuple[Trial | None, Trial | None]:
+def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
     """The recommended and the fastest trial: by the search's own verdict, or by the times of one that did not end."""
     if result.verdict is None:
         return recommend(result.trials, result.configuration.search.tolerance)
@@ -168,7 +168,7 @@ def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSumma
     )
 
 
-def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> float | None:
+def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> float | None:
     same = (t for t in result.trials if t.num_workers == num_workers and not result.configuration.differing(t.settings))
     other = next(same, None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
@@ -176,7 +176,7 @@ def _gain(result: SearchResult, best: Trial | None, num_workers: int | None) -> 
     return other.objective_s / best.objective_s
 
 
-def _failures(result: SearchResult, varying: Sequence[str]) -> Iterable[str]:
+def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
     label = result.configuration.label_of(varying)
     if result.error:
         yield f"{label}: {result.error}"

@@ -28,10 +28,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from nws_sweep import arms, config, grid, host, hostlock, learning, storage
+from nws_sweep.arms import Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.nursery import Nursery
-from nws_sweep.records import ArmSpec, Configuration, SearchCost, SearchResult, Trial
+from nws_sweep.records import ArmSpec, Configuration, SearchCost, SearchRecord, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import ArmFactory, Surroundings
 
@@ -53,7 +54,7 @@ class Invocation:
 
     def __init__(self) -> None:
         # What its searches have found, without single batches; a launcher's worker processes have one each.
-        self.results: list[SearchResult] = []
+        self.results: list[SearchRecord] = []
         self.nursery = Nursery()
 
     @functools.cached_property
@@ -169,7 +170,7 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
         view.status(f"preparing dataset {name}")
         try:
             spec = _spec(configuration, str(Path.cwd()))
-            with _services(configuration), current.nursery.start(spec, on_progress=view.status):
+            with _services(configuration), current.nursery.start(spec, Supervision(on_progress=view.status)):
                 pass
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
@@ -203,7 +204,7 @@ def task(composed: DictConfig) -> None:
 
 def measure(
     configuration: Configuration, folder: Path, working_folder: str, current: Invocation, lock_file: str | None = None
-) -> SearchResult:
+) -> SearchRecord:
     """Searches one configuration; its files are written as it goes, its failure is part of them.
 
     Args:
@@ -228,7 +229,7 @@ def measure(
         return _record_failure(observer.latest or start, error, free, current.view)
 
 
-def _repeat(known: SearchResult, folder: Path, free: Path, view: View) -> SearchResult:
+def _repeat(known: SearchRecord, folder: Path, free: Path, view: View) -> SearchRecord:
     """A configuration that was searched before under another name, or is in the grid twice: then it has its files."""
     if free == folder:
         storage.save(folder, known)
@@ -237,13 +238,13 @@ def _repeat(known: SearchResult, folder: Path, free: Path, view: View) -> Search
 
 
 def _search(
-    start: SearchResult,
+    start: SearchRecord,
     folder: Path,
     working_folder: str,
     current: Invocation,
     observer: _Recorder,
     lock_file: str | None,
-) -> SearchResult:
+) -> SearchRecord:
     view, asked_at = current.view, time.monotonic()
     with hostlock.held(lock_file, str(folder), view.status):
         start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
@@ -255,7 +256,7 @@ def _search(
     return result
 
 
-def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> SearchResult:
+def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
     """The result to begin with: what the same grid has measured already is not measured again."""
     started_at = datetime.now().astimezone().isoformat()
     if same := learning.same_search(configuration, earlier):
@@ -270,7 +271,7 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> 
         )
     known = learning.same_trials(configuration, earlier)
     facts = next((r.facts for r in earlier if known and r.configuration.dataset == configuration.dataset), None)
-    return SearchResult(
+    return SearchRecord(
         configuration=configuration, host=host.describe(), started_at=started_at, trials=known, facts=facts
     )
 
@@ -278,12 +279,17 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchResult]) -> 
 def _arm_factory(folder: Path, working_folder: str, current: Invocation) -> ArmFactory:
     def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
         spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
-        return current.nursery.start(spec, configuration.measure.timeout_s, current.view.status, memory_bytes)
+        supervision = Supervision(
+            timeout_s=configuration.measure.timeout_s,
+            memory_budget_bytes=memory_bytes,
+            on_progress=current.view.status,
+        )
+        return current.nursery.start(spec, supervision)
 
     return open_arm
 
 
-def _record_failure(result: SearchResult, error: Exception, folder: Path, view: View) -> SearchResult:
+def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: View) -> SearchRecord:
     reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
     failed = replace(result, error=reason)
     view.failed(reason)
@@ -315,27 +321,27 @@ class _Recorder:
         self._view = view
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
-        self.latest: SearchResult | None = None
+        self.latest: SearchRecord | None = None
 
     def turn_started(self, num_workers: int) -> None:
         self._view.turn_started(num_workers)
 
-    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._save(result)
         self._view.trial_finished(trial, result.configuration)
 
-    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):
             self._save(result_so_far())
 
-    def interrupted(self, result: SearchResult) -> None:
+    def interrupted(self, result: SearchRecord) -> None:
         self._save(result)
 
-    def search_finished(self, result: SearchResult) -> None:
+    def search_finished(self, result: SearchRecord) -> None:
         self._save(result)
         self._view.search_finished(result)
 
-    def _save(self, result: SearchResult) -> None:
+    def _save(self, result: SearchRecord) -> None:
         self.latest = result
         began = time.monotonic()
         storage.save(self._folder, result)

@@ -19,6 +19,7 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
@@ -41,6 +42,24 @@ STALL_S = 10.0
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """What the parent of an arm watches over while a command runs.
+
+    Attributes:
+        timeout_s: Seconds that all commands may take together, making the dataset included; None for no limit.
+        memory_budget_bytes: What its processes may hold; None for no limit.
+        on_progress: Called with a line of text while a dataset is being made.
+    """
+
+    timeout_s: float | None = None
+    memory_budget_bytes: int | None = None
+    on_progress: Callable[[str], None] = lambda text: None
+
+
+UNLIMITED = Supervision()
+
+
 class Arm:
     """The parent's handle of an arm. ``launch`` and ``fork`` make it and end it with its whole process group.
 
@@ -55,16 +74,13 @@ class Arm:
         self,
         process: Child,
         connection: Connection,
-        timeout_s: float | None = None,
-        on_progress: Callable[[str], None] = lambda text: None,
-        memory_budget_bytes: int | None = None,
+        supervision: Supervision = UNLIMITED,
     ) -> None:
         self._process = process
         self._connection = connection
-        self._timeout_s = timeout_s
-        self._left_s = timeout_s
-        self._on_progress = on_progress
-        self._memory_budget_bytes = memory_budget_bytes
+        self._supervision = supervision
+        self._left_s = supervision.timeout_s
+        self._memory_budget_bytes = supervision.memory_budget_bytes
         self._kernel_kills = processes.out_of_memory_kills()
         self._leaves_semaphores = False
         self._on_stall: Callable[[], None] = lambda: None
@@ -185,7 +201,7 @@ class Arm:
             while True:
                 kind, value = self._receive(deadline)
                 if kind == "progress":
-                    self._on_progress(value)
+                    self._supervision.on_progress(value)
                     continue
                 break
         except (EOFError, OSError):  # its end, or half a message
@@ -206,7 +222,8 @@ class Arm:
             if ready:
                 raise EOFError
             if remaining == 0:
-                raise TrialTimeout(f"not done within measure.timeout_s={self._timeout_s:g} s; the candidate was killed")
+                limit = f"measure.timeout_s={self._supervision.timeout_s:g} s"
+                raise TrialTimeout(f"not done within {limit}; the candidate was killed")
             self._check_memory()
             if time.monotonic() >= self._stall_at:
                 self._stall_at = math.inf
@@ -263,37 +280,25 @@ class Arm:
 
 
 @contextlib.contextmanager
-def start(
-    spec: ArmSpec,
-    timeout_s: float | None = None,
-    on_progress: Callable[[str], None] = lambda text: None,
-    memory_budget_bytes: int | None = None,
-) -> Iterator[Arm]:
+def start(spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
     """Starts an arm with a dataset of its own, and kills it in the end.
 
     Args:
         spec: What it is made of.
-        timeout_s: Seconds that all commands may take together, making the dataset included; None for no limit.
-        on_progress: Called with a line of text while a dataset is being made.
-        memory_budget_bytes: What its processes may hold while a command runs; None for no limit.
+        supervision: What it may take, and who is told how it comes on.
 
     Raises:
         DatasetError: If the dataset cannot be made.
         ConfigurationError: If the consumer or the collate_fn cannot be made.
         TrialError: If the process died while making them.
     """
-    with launch(spec, timeout_s, on_progress, memory_budget_bytes) as arm:
+    with launch(spec, supervision) as arm:
         arm.prepare()
         yield arm
 
 
 @contextlib.contextmanager
-def launch(
-    spec: ArmSpec,
-    timeout_s: float | None = None,
-    on_progress: Callable[[str], None] = lambda text: None,
-    memory_budget_bytes: int | None = None,
-) -> Iterator[Arm]:
+def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
     """As ``start``, but nothing is made yet."""
     preload([spec.dataset, spec.consumer])
     context: Any = multiprocessing.get_context("forkserver" if HAS_FORK_SERVER else "spawn")
@@ -304,33 +309,20 @@ def launch(
             process.start()  # type: ignore[attr-defined]
         return process
 
-    with _begun(begin, timeout_s, on_progress, memory_budget_bytes) as arm:
+    with _begun(begin, supervision) as arm:
         yield arm
 
 
 @contextlib.contextmanager
-def fork(
-    keeper: Arm,
-    spec: ArmSpec,
-    timeout_s: float | None = None,
-    on_progress: Callable[[str], None] = lambda text: None,
-    memory_budget_bytes: int | None = None,
-) -> Iterator[Arm]:
+def fork(keeper: Arm, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
     """As ``start``, with the dataset that another arm keeps."""
-    with _begun(
-        lambda theirs, folder: keeper.forked(spec, theirs, folder), timeout_s, on_progress, memory_budget_bytes
-    ) as arm:
+    with _begun(lambda theirs, folder: keeper.forked(spec, theirs, folder), supervision) as arm:
         arm.prepare()
         yield arm
 
 
 @contextlib.contextmanager
-def _begun(
-    begin: Callable[[Connection, str], Child],
-    timeout_s: float | None,
-    on_progress: Callable[[str], None],
-    memory_budget_bytes: int | None,
-) -> Iterator[Arm]:
+def _begun(begin: Callable[[Connection, str], Child], supervision: Supervision) -> Iterator[Arm]:
     """An arm whose process is begun with its end of the connection, and its folder for temporary files."""
     with contextlib.ExitStack() as stack:
         # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
@@ -340,7 +332,7 @@ def _begun(
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)
             with theirs:
-                arm = Arm(begin(theirs, folder), ours, timeout_s, on_progress, memory_budget_bytes)
+                arm = Arm(begin(theirs, folder), ours, supervision)
             stack.callback(arm.close)
         yield arm
 

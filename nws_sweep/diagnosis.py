@@ -13,7 +13,7 @@ from enum import Enum
 
 from nws_sweep.bottleneck import Profile
 from nws_sweep.quantities import LEAST_CONSUMER
-from nws_sweep.records import Measurement, Noise, SearchResult, Trial, TrialState
+from nws_sweep.records import Measurement, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.scaling import Law, law_of, point_of
 from nws_sweep.settling import half_width
 
@@ -173,7 +173,7 @@ class Diagnosis:
         return max(0.0, min(self.law.most_gain(best, num_workers), to_floor))
 
 
-def diagnose(result: SearchResult, best: Trial | None) -> Diagnosis | None:
+def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     """What limits a configuration; None if nothing was measured.
 
     Args:
@@ -189,7 +189,7 @@ def diagnose(result: SearchResult, best: Trial | None) -> Diagnosis | None:
     return Diagnosis(limits=limits, evidence=evidence, law=_law(result, evidence))
 
 
-def evidence_of(result: SearchResult, best: Trial | None) -> Evidence | None:
+def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
     """The figures of a search; None if nothing was measured."""
     if best is None or best.measurement is None:
         return None
@@ -220,7 +220,7 @@ def evidence_of(result: SearchResult, best: Trial | None) -> Evidence | None:
 _NO_ROOM = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 
 
-def _of_the_search(result: SearchResult) -> list[Trial]:
+def _of_the_search(result: SearchRecord) -> list[Trial]:
     """The trials of the search of num_workers, without the settings that were searched after it."""
     return [trial for trial in result.trials if not result.configuration.differing(trial.settings)]
 
@@ -247,7 +247,7 @@ def _handover_s(trials: Sequence[Trial]) -> float | None:
     return max(0.0, min(ahead)) if ahead else None
 
 
-def _law(result: SearchResult, evidence: Evidence) -> Law | None:
+def _law(result: SearchRecord, evidence: Evidence) -> Law | None:
     points = [
         point_of(trial.num_workers, trial.measurement.batch_s)
         for trial in _of_the_search(result)

@@ -10,7 +10,7 @@ import yaml
 
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
-from nws_sweep.records import SearchResult, shown
+from nws_sweep.records import SearchRecord, shown
 
 # Parts of the cost below this are not told.
 _NEGLIGIBLE_S = 0.05
@@ -106,7 +106,7 @@ def _searched_besides(summary: Summary) -> bool:
     return any(configuration.configuration.search.also for configuration in summary.configurations)
 
 
-def cost_line(result: SearchResult) -> str:
+def cost_line(result: SearchRecord) -> str:
     """What the search cost, and on what: ``search took 6.80 s, 1.5 epochs at the best setting (profile ...)``."""
     best, _ = best_and_fastest(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
-from nws_sweep.records import Configuration, SearchResult, Trial, TrialState
+from nws_sweep.records import Configuration, SearchRecord, Trial, TrialState
 
 
-def first_guess(configuration: Configuration, earlier: Iterable[SearchResult]) -> int | None:
+def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
     """The best number of workers of the most similar configuration of the same dataset; None if there is none.
 
     Args:
@@ -22,13 +22,13 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchResult]) -
     return nearest.verdict.recommended.num_workers if nearest.verdict else None
 
 
-def same_search(configuration: Configuration, earlier: Iterable[SearchResult]) -> SearchResult | None:
+def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
     """A complete result of a search that differs in nothing but its name; None if there is none."""
     plain = replace(configuration, columns={})
     return next((r for r in earlier if r.complete and replace(r.configuration, columns={}) == plain), None)
 
 
-def same_trials(configuration: Configuration, earlier: Iterable[SearchResult]) -> tuple[Trial, ...]:
+def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:
     """Trials that would be measured once more: num_workers=0 under another prefetch_factor, say.
 
     Each has a note that says where it was measured.
@@ -60,6 +60,6 @@ def _equal_settings(one: Configuration, other: Configuration) -> int:
     return sum(mine[name] == theirs[name] for name in mine)
 
 
-def without_bursts(results: Sequence[SearchResult]) -> list[SearchResult]:
+def without_bursts(results: Sequence[SearchRecord]) -> list[SearchRecord]:
     """The results without their single batches, to be kept in memory."""
     return [replace(r, trials=tuple(replace(trial, bursts=()) for trial in r.trials)) for r in results]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nws_sweep import units
-from nws_sweep.records import ObjectStore, SearchResult, Trial
+from nws_sweep.records import ObjectStore, SearchRecord, Trial
 
 # Speed that a leaner candidate may lose, and memory that it must save, as shares of the best's.
 _MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
-def leaner(result: SearchResult, best: Trial | None) -> Trial | None:
+def leaner(result: SearchRecord, best: Trial | None) -> Trial | None:
     """The candidate with the least memory that has 95 % of the best's speed and saves a tenth; None if there is none.
 
     Args:
@@ -56,7 +56,7 @@ def _named(other: Trial, best: Trial) -> str:
     return f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
 
 
-def about_objects(result: SearchResult) -> Iterator[str]:
+def about_objects(result: SearchRecord) -> Iterator[str]:
     """A line for each attribute of the dataset that holds many Python objects; none where workers are not forked."""
     workers = [trial for trial in result.trials if trial.num_workers and trial.measurement]
     if result.facts is None or not workers:

@@ -7,12 +7,13 @@ and where the system is not Linux, every arm makes a dataset of its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 
 from nws_sweep import arms, processes, sharing
-from nws_sweep.arms import Arm
+from nws_sweep.arms import UNLIMITED, Arm, Supervision
 from nws_sweep.records import ArmSpec
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ class Nursery:
     """Starts arms. Keeps the latest dataset until another one is asked for, or the context is left."""
 
     def __init__(self) -> None:
-        self._can_fork = arms.HAS_FORK_SERVER and processes.can_have_grandchildren() and sharing.can_be_told()
         self._stack = contextlib.ExitStack()
         self._keeper: Arm | None = None
         self._kept: tuple[object, ...] = ()
@@ -41,35 +41,30 @@ class Nursery:
         self._keeper, self._kept = None, ()
         self._stack.close()
 
+    @functools.cached_property
+    def _can_fork(self) -> bool:
+        return arms.HAS_FORK_SERVER and processes.can_have_grandchildren() and sharing.can_be_told()
+
     @contextlib.contextmanager
-    def start(
-        self,
-        spec: ArmSpec,
-        timeout_s: float | None = None,
-        on_progress: Callable[[str], None] = lambda text: None,
-        memory_budget_bytes: int | None = None,
-    ) -> Iterator[Arm]:
+    def start(self, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
         """Starts an arm with its dataset made, and kills it in the end.
 
         Args:
             spec: What it is made of.
-            timeout_s: Seconds that all commands may take together, and making the dataset may; None for no limit.
-            on_progress: Called with a line of text while a dataset is being made.
-            memory_budget_bytes: What its processes may hold while a command runs; None for no limit.
+            supervision: What it may take, and who is told how it comes on.
 
         Raises:
             DatasetError: If the dataset cannot be made.
             ConfigurationError: If the consumer or the collate_fn cannot be made.
             TrialError: If the process died while making them.
         """
-        limits = (timeout_s, on_progress, memory_budget_bytes)
         if not self._can_fork or _dataset_of(spec) in self._unfit:
-            starting = arms.start(spec, *limits)
+            starting = arms.start(spec, supervision)
         elif self._keeps(spec):
             assert self._keeper is not None
-            starting = arms.fork(self._keeper, spec, *limits)
+            starting = arms.fork(self._keeper, spec, supervision)
         else:
-            starting = self._first(spec, *limits)
+            starting = self._first(spec, supervision)
         with starting as arm:
             yield arm
 
@@ -77,18 +72,11 @@ class Nursery:
         return self._keeper is not None and self._kept == _dataset_of(spec) and self._keeper.alive
 
     @contextlib.contextmanager
-    def _first(
-        self,
-        spec: ArmSpec,
-        timeout_s: float | None,
-        on_progress: Callable[[str], None],
-        memory_budget_bytes: int | None,
-    ) -> Iterator[Arm]:
+    def _first(self, spec: ArmSpec, supervision: Supervision) -> Iterator[Arm]:
         """The first arm of a dataset: forked from the one that makes it, or that one itself if it is no keeper."""
-        limits = (timeout_s, on_progress, memory_budget_bytes)
         self.close()
         with contextlib.ExitStack() as making:
-            arm = making.enter_context(arms.launch(spec, *limits))
+            arm = making.enter_context(arms.launch(spec, supervision))
             if obstacle := arm.keep():
                 logger.debug("each arm makes the dataset: making it leaves %s behind", obstacle)
                 self._unfit.append(_dataset_of(spec))
@@ -97,7 +85,7 @@ class Nursery:
                 return
             self._keeper, self._kept = arm, _dataset_of(spec)
             self._stack.push(making.pop_all())
-        with arms.fork(arm, spec, *limits) as forked:
+        with arms.fork(arm, spec, supervision) as forked:
             yield forked
 
 

@@ -572,7 +572,7 @@ class SearchCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchRecord:
     """The outcome of the search of one configuration, complete or as far as it got.
 
     Attributes:

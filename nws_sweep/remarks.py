@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nws_sweep import memory, units
 from nws_sweep.diagnosis import evidence_of, is_consumer_bound
-from nws_sweep.records import SearchResult, Trial, Verdict
+from nws_sweep.records import SearchRecord, Trial, Verdict
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
 _MOST_OTHER_CPUS = 0.2
@@ -14,7 +14,7 @@ _MOST_STEAL = 0.05
 _MOST_THROTTLED = 0.02
 
 
-def on(result: SearchResult, best: Trial | None) -> Iterator[str]:
+def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     """Lines that put the answer of a search into question, or help to a better one.
 
     Args:
@@ -42,7 +42,7 @@ def on(result: SearchResult, best: Trial | None) -> Iterator[str]:
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
 
 
-def _about_edge(result: SearchResult, best: Trial | None) -> Iterator[str]:
+def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     """That more workers may be better, unless the consumer cannot take more."""
     evidence, candidates = evidence_of(result, best), result.configuration.search.candidates
     if evidence is None or is_consumer_bound(evidence) or len(candidates) == 1:
@@ -57,7 +57,7 @@ def _about_edge(result: SearchResult, best: Trial | None) -> Iterator[str]:
         )
 
 
-def _about_verdict(result: SearchResult) -> Iterator[str]:
+def _about_verdict(result: SearchRecord) -> Iterator[str]:
     """What keeps the answer from being certain."""
     verdict = result.verdict
     if verdict is None:
@@ -77,7 +77,7 @@ def about_tie(verdict: Verdict) -> str:
     )
 
 
-def _about_ranking(result: SearchResult, best: Trial) -> Iterator[str]:
+def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
     """Where the candidate that loads fastest is not the one that trains fastest."""
     loading = [
         (trial.measurement.loading_s, trial.num_workers, trial)
@@ -121,7 +121,7 @@ def _of(trial: Trial) -> str:
     return f"num_workers={trial.num_workers}"
 
 
-def on_all(results: Sequence[SearchResult]) -> list[str]:
+def on_all(results: Sequence[SearchRecord]) -> list[str]:
     """Lines that concern all configurations of a grid."""
     lines = []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nws_sweep.candidate import Candidate
 from nws_sweep.errors import TimeBudgetSpent
-from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchResult, SearchRules, Trial
+from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, SearchRules, Trial
 from nws_sweep.rounds import Rounds
 from nws_sweep.strategies import Measure, Observation, Race, Strategy, make, with_workers
 from nws_sweep.surroundings import Surroundings
@@ -20,22 +20,22 @@ class Observer(Protocol):
     def turn_started(self, num_workers: int) -> None:
         """A candidate is about to be measured, or measured on."""
 
-    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """A trial is done; ``result`` has it and all others, also those that are not finished."""
 
-    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Every candidate that is being measured had a turn; the result is made only if it is asked for."""
 
-    def interrupted(self, result: SearchResult) -> None:
+    def interrupted(self, result: SearchRecord) -> None:
         """The search is given up; this is what there is of it."""
 
-    def search_finished(self, result: SearchResult) -> None:
+    def search_finished(self, result: SearchRecord) -> None:
         """The search came to its own end."""
 
 
 def search(
-    start: SearchResult, surroundings: Surroundings, observer: Observer, guess: int | None = None
-) -> SearchResult:
+    start: SearchRecord, surroundings: Surroundings, observer: Observer, guess: int | None = None
+) -> SearchRecord:
     """Searches num_workers for one configuration.
 
     Args:
@@ -84,7 +84,7 @@ def _follow(strategy: Strategy, rounds: Rounds, progress: _Progress) -> str:
         return spent
 
 
-def _with_reference(decision: Measure, result: SearchResult) -> tuple[LoaderSettings, ...]:
+def _with_reference(decision: Measure, result: SearchRecord) -> tuple[LoaderSettings, ...]:
     """The reference is measured with the first candidates, to tell the gain over it wherever the search stops."""
     reference = result.configuration.search.reference
     known = {trial.num_workers for trial in result.trials} | {s.num_workers for s in decision.candidates}
@@ -116,7 +116,7 @@ def _batches(trial: Trial, facts: DatasetFacts | None) -> int | None:
     return trial.settings.batches_of(facts.samples)
 
 
-def _about_reference(result: SearchResult) -> str:
+def _about_reference(result: SearchRecord) -> str:
     """What the reference says about a strategy that stopped before it had come so far."""
     rules: SearchRules = result.configuration.search
     if rules.strategy != "patience":  # the others look for themselves
@@ -137,7 +137,7 @@ def _about_reference(result: SearchResult) -> str:
 class _Progress:
     """Makes results of what the rounds tell."""
 
-    def __init__(self, start: SearchResult, surroundings: Surroundings, observer: Observer) -> None:
+    def __init__(self, start: SearchRecord, surroundings: Surroundings, observer: Observer) -> None:
         kept = tuple(trial for trial in start.trials if trial.finished)
         self._start = replace(start, trials=kept)
         self._clock = surroundings.clock
@@ -152,7 +152,7 @@ class _Progress:
         return self.rounds.candidates if self.rounds else []
 
     @property
-    def result(self) -> SearchResult:
+    def result(self) -> SearchRecord:
         """All trials, those that are done in the order of their ends."""
         facts = next((c.facts for c in self._candidates if c.facts is not None), self._start.facts)
         trials = (*self._start.trials, *(candidate.trial for candidate in self._candidates))
@@ -170,7 +170,7 @@ class _Progress:
         if self._profile is None:
             self._profile = replace(self._costs(), profile_s=self._clock() - self._began)
 
-    def concluded(self, reason: str, strategy: Strategy) -> SearchResult:
+    def concluded(self, reason: str, strategy: Strategy) -> SearchRecord:
         """The result of a search that is over."""
         result = self.result
         if self.provisional:  # those who had no time for anything

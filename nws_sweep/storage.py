@@ -32,7 +32,7 @@ from nws_sweep.records import (
     Noise,
     ObjectStore,
     SearchCost,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -76,7 +76,7 @@ class StoredRun:
     """One configuration's result and where it lies."""
 
     folder: Path
-    result: SearchResult
+    result: SearchRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _lower_literal(override: str) -> str:
     return f"{key}={value.lower()}" if value in ("True", "False", "None") else f"{key}{equals}{value}"
 
 
-def save(folder: Path, result: SearchResult) -> None:
+def save(folder: Path, result: SearchRecord) -> None:
     """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
     rows = (timing_row(trial, result.configuration) for trial in result.trials)
     write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, rows))
@@ -163,7 +163,7 @@ def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
     }
 
 
-def _batch_rows(result: SearchResult) -> Iterator[dict[str, Any]]:
+def _batch_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, burst in enumerate(trial.bursts):
@@ -287,7 +287,7 @@ def read_batches(folder: Path) -> list[BatchTime]:
         ]
 
 
-def _to_json(result: SearchResult) -> dict[str, Any]:
+def _to_json(result: SearchRecord) -> dict[str, Any]:
     data = asdict(result)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
     for trial, stored in zip(result.trials, data["trials"], strict=True):
@@ -309,10 +309,10 @@ def _burst_summary(burst: Burst) -> dict[str, Any]:
     }
 
 
-def _from_json(data: Mapping[str, Any]) -> SearchResult:
+def _from_json(data: Mapping[str, Any]) -> SearchRecord:
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
-    return SearchResult(
+    return SearchRecord(
         configuration=_configuration(data["configuration"]),
         host=Host(**data["host"]),
         facts=_facts(data["facts"]) if data["facts"] else None,

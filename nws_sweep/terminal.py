@@ -14,7 +14,7 @@ from rich.text import Text
 from nws_sweep import formats, units
 from nws_sweep.analysis import Summary, best_and_fastest
 from nws_sweep.grid import Plan
-from nws_sweep.records import Configuration, SearchResult, Trial
+from nws_sweep.records import Configuration, SearchRecord, Trial
 
 # Wide enough for the table of best settings where no terminal sets a limit.
 _PLAIN_WIDTH = 160
@@ -86,7 +86,7 @@ class View:
         self._progress.advance(self._task)
         self._print(f"  {_trial_line(trial, configuration.differing(trial.settings))}")
 
-    def search_finished(self, result: SearchResult) -> None:
+    def search_finished(self, result: SearchRecord) -> None:
         """A line for the configuration just searched."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
         best, _ = best_and_fastest(result)

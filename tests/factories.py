@@ -24,7 +24,7 @@ from nws_sweep.records import (
     Measurement,
     MeasureRules,
     Noise,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -136,7 +136,7 @@ def failed_trial(num_workers: int, reason: str = "it broke", state: TrialState =
     return Trial(settings=loader_settings(num_workers), state=state, reason=reason, cost_s=0.5)
 
 
-def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchResult:
+def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchRecord:
     """A search that finished, of the given trials."""
     defaults: dict[str, Any] = {
         "configuration": configuration(columns),
@@ -147,28 +147,28 @@ def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **ch
         "started_at": "2024-05-01T12:00:00+00:00",
         "cost_s": 8.0,
     }
-    return SearchResult(**{**defaults, **changes})
+    return SearchRecord(**{**defaults, **changes})
 
 
-def summary_of_run(result: SearchResult) -> Summary:
+def summary_of_run(result: SearchRecord) -> Summary:
     folder = Path("runs/one")
     return summarise(Stored(folder=folder, is_grid=False, runs=(StoredRun(folder=folder, result=result),)))
 
 
-def summary_of_grid(*results: SearchResult, unreadable: tuple[str, ...] = ()) -> Summary:
+def summary_of_grid(*results: SearchRecord, unreadable: tuple[str, ...] = ()) -> Summary:
     folder = Path("sweeps/all")
     runs = tuple(StoredRun(folder=folder / str(index), result=result) for index, result in enumerate(results))
     return summarise(Stored(folder=folder, is_grid=True, runs=runs, unreadable=unreadable))
 
 
-def store_run(parent: Path, result: SearchResult, name: str = "run") -> Path:
+def store_run(parent: Path, result: SearchRecord, name: str = "run") -> Path:
     folder = parent / name
     folder.mkdir(parents=True)
     storage.save(folder, result)
     return folder
 
 
-def store_grid(parent: Path, *results: SearchResult) -> Path:
+def store_grid(parent: Path, *results: SearchRecord) -> Path:
     """Stores the results as configurations of one grid, measured in their order, and gives its folder."""
     for index, result in enumerate(results):
         overrides = [f"{name}={value}" for name, value in result.configuration.columns.items()]

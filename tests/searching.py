@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nws_sweep.records import Configuration, LoaderSettings, SearchResult, Trial
+from nws_sweep.records import Configuration, LoaderSettings, SearchRecord, Trial
 from nws_sweep.runner import search
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
@@ -15,23 +15,23 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.results: list[SearchResult] = []
+        self.results: list[SearchRecord] = []
 
     def turn_started(self, num_workers: int) -> None:
         self.events.append(f"turn {num_workers}")
 
-    def trial_finished(self, result: SearchResult, trial: Trial) -> None:
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         assert trial in result.trials
         self.events.append(f"done {trial.num_workers}")
 
-    def round_finished(self, result_so_far: Callable[[], SearchResult]) -> None:
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         self.results.append(result_so_far())
 
-    def interrupted(self, result: SearchResult) -> None:
+    def interrupted(self, result: SearchRecord) -> None:
         self.events.append("interrupted")
         self.results.append(result)
 
-    def search_finished(self, result: SearchResult) -> None:
+    def search_finished(self, result: SearchRecord) -> None:
         self.events.append("finished")
 
     @property
@@ -63,13 +63,13 @@ def machine_of(
     return FakeMachine(make_loader, batches, clock, consume_s)
 
 
-def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchResult, Recorder]:
+def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecord, Recorder]:
     recorder = Recorder()
-    start = SearchResult(configuration=chosen, host=factories.HOST)
+    start = SearchRecord(configuration=chosen, host=factories.HOST)
     result = search(start, machine.surroundings(), recorder)
     assert not machine.alive, "an arm is left"
     return result, recorder
 
 
-def by_workers(result: SearchResult) -> dict[int, Trial]:
+def by_workers(result: SearchRecord) -> dict[int, Trial]:
     return {trial.num_workers: trial for trial in result.trials}

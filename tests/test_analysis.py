@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis import best_settings, recommend
-from nws_sweep.records import Noise, SearchResult, Trial, TrialState, Verdict
+from nws_sweep.records import Noise, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
     HOST,
@@ -32,11 +32,11 @@ def recommended(epochs: Mapping[int, float], tolerance: float = 0.0) -> tuple[in
     return best.num_workers, fastest.num_workers
 
 
-def warnings_of(result: SearchResult) -> tuple[str, ...]:
+def warnings_of(result: SearchRecord) -> tuple[str, ...]:
     return summary_of_run(result).configurations[0].warnings
 
 
-def pinned(accelerator: str | None) -> SearchResult:
+def pinned(accelerator: str | None) -> SearchRecord:
     setting = configuration(loader=loader_settings(pin_memory=True))
     return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator=accelerator))
 

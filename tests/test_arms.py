@@ -40,7 +40,7 @@ def settings(num_workers: int, **changes: Any) -> LoaderSettings:
 
 
 def one_epoch(chosen: ArmSpec, used: LoaderSettings, timeout_s: float | None = 60.0) -> Any:
-    with arms.start(chosen, timeout_s) as arm:
+    with arms.start(chosen, arms.Supervision(timeout_s=timeout_s)) as arm:
         arm.open(used)
         return arm.burst(WHOLE_EPOCH)
 
@@ -247,7 +247,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
             dataset={"_target_": "nws_sweep.datasets.tensor.tensor", "length": 6000},
             consumer={"_target_": "nws_sweep.consumers.Nothing"},
         )
-        with arms.start(spec, timeout_s=60) as arm:
+        with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
             arm.open(LoaderSettings(batch_size=3000, num_workers=1))
             print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples)
         """)
@@ -345,7 +345,7 @@ def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> No
 
 
 def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_same() -> None:
-    with contextlib.suppress(KeyboardInterrupt), arms.start(spec("Hangs"), timeout_s=30.0) as arm:
+    with contextlib.suppress(KeyboardInterrupt), arms.start(spec("Hangs"), arms.Supervision(timeout_s=30)) as arm:
         arm.open(settings(1, multiprocessing_context="spawn"))
         arm._connection.send(("burst", WHOLE_EPOCH))
         pid = arm._process.pid

@@ -11,7 +11,7 @@ from nws_sweep import remarks
 from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
-from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchResult, Trial, TrialState
+from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.scaling import Law
 from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
 from tests.factories import search_result as result_of
@@ -60,7 +60,7 @@ class Workload:
         )
 
     @property
-    def result(self) -> SearchResult:
+    def result(self) -> SearchRecord:
         trials = [self.trial(n) for n in self.tried]
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
         return result_of(

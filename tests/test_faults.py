@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from nws_sweep import arms
+from nws_sweep.arms import Supervision
 from nws_sweep.nursery import Nursery
 from nws_sweep.records import (
     ArmSpec,
     Configuration,
     LoaderSettings,
     MeasureRules,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -44,7 +45,8 @@ def opener(nursery: Nursery, log: Path | None = None) -> ArmFactory:
             collate_fn=configuration.collate_fn,
             log_path=str(log) if log else None,
         )
-        with nursery.start(spec, configuration.measure.timeout_s, memory_budget_bytes=memory_bytes) as arm:
+        supervision = Supervision(timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
+        with nursery.start(spec, supervision) as arm:
             yield arm
 
     return open_arm
@@ -67,7 +69,7 @@ def searched(
         measure=MeasureRules(**{**MEASURE, **(measure or {})}),
         search=SearchRules(strategy="exhaustive", candidates=candidates),
     )
-    start = SearchResult(configuration=configuration, host=factories.HOST)
+    start = SearchRecord(configuration=configuration, host=factories.HOST)
     with Nursery() as nursery:
         result = search(start, Surroundings(open_arm=opener(nursery)), Recorder())
     assert result.complete

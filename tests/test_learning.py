@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nws_sweep.learning import first_guess, same_search, same_trials
-from nws_sweep.records import Configuration, SearchResult, TrialState, Verdict
+from nws_sweep.records import Configuration, SearchRecord, TrialState, Verdict
 from tests import factories
 
 
@@ -13,7 +13,7 @@ def configuration(prefetch_factor: int = 2, batch_size: int = 64, **changes: obj
     return factories.configuration(columns, loader=loader, **changes)
 
 
-def found(chosen: Configuration, best: int = 4, workers: tuple[int, ...] = (0, 4)) -> SearchResult:
+def found(chosen: Configuration, best: int = 4, workers: tuple[int, ...] = (0, 4)) -> SearchRecord:
     """A search of that configuration that ended."""
     trials = [factories.trial(n, 8.0, settings=replace(chosen.loader, num_workers=n).canonical()) for n in workers]
     settings = replace(chosen.loader, num_workers=best).canonical()

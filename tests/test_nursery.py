@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from nws_sweep import processes, sharing
-from nws_sweep.arms import Arm
+from nws_sweep.arms import Arm, Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.nursery import Nursery
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
@@ -77,7 +77,7 @@ def test_arms_that_live_at_the_same_time_have_the_dataset_that_was_made_once(nur
 def test_what_a_fork_would_break_is_made_for_each_arm(nursery: Nursery, makings: Path, leaves: str) -> None:
     chosen = spec("NotesItsMaking", path=str(makings), leaves=leaves)
     for times in (1, 2, 3):
-        with nursery.start(chosen, timeout_s=60.0) as arm:
+        with nursery.start(chosen, Supervision(timeout_s=60.0)) as arm:
             assert one_epoch(arm, 1) == 64
         assert times_made(makings) == times
 
@@ -123,7 +123,10 @@ def test_how_an_arm_ended_is_told_and_the_dataset_stays(nursery: Nursery, name: 
 def test_a_hanging_arm_is_ended_at_its_time_limit(nursery: Nursery) -> None:
     began = time.monotonic()
     for num_workers in (0, 2):
-        with pytest.raises(TrialTimeout, match=r"measure\.timeout_s=0\.5 s"), nursery.start(spec("Hangs"), 0.5) as arm:
+        with (
+            pytest.raises(TrialTimeout, match=r"measure\.timeout_s=0\.5 s"),
+            nursery.start(spec("Hangs"), Supervision(timeout_s=0.5)) as arm,
+        ):
             one_epoch(arm, num_workers)
     assert time.monotonic() - began < 20
 
@@ -132,7 +135,7 @@ def test_an_arm_whose_dataset_was_killed_says_so_and_the_next_one_makes_it_anew(
     nursery: Nursery, makings: Path
 ) -> None:
     chosen = spec("NotesItsMaking", path=str(makings))
-    with nursery.start(chosen, timeout_s=30.0) as arm:
+    with nursery.start(chosen, Supervision(timeout_s=30.0)) as arm:
         os.kill(keeper_pid(makings), signal.SIGKILL)
         with pytest.raises(TrialError, match="killed with the one that held the dataset"):
             _epochs_without_end(arm)

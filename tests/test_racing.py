@@ -14,7 +14,7 @@ from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     MeasureRules,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -38,7 +38,7 @@ def sleeping(batch_s: float = 0.32, consume_s: float = 0.04, batches: int | None
     return machine_of(lambda workers: batch_s, batches, consume_s, start_s=0.01)
 
 
-def recommended(result: SearchResult) -> LoaderSettings:
+def recommended(result: SearchRecord) -> LoaderSettings:
     assert result.verdict is not None
     return result.verdict.recommended
 
@@ -134,7 +134,7 @@ def test_when_everything_crashes_patience_ends_the_search() -> None:
 
 
 def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
-    start = SearchResult(configuration=configuration(), host=factories.HOST)
+    start = SearchRecord(configuration=configuration(), host=factories.HOST)
     machine = sleeping()
     result = search(start, machine.surroundings(), Recorder(), guess=3)
     assert 3 in by_workers(result)
@@ -194,7 +194,7 @@ def quicker(better: Callable[[LoaderSettings], bool], factor: float = 0.7) -> Fa
     return machine
 
 
-def also(*names: str, machine: FakeMachine) -> tuple[SearchResult, dict[LoaderSettings, Trial]]:
+def also(*names: str, machine: FakeMachine) -> tuple[SearchRecord, dict[LoaderSettings, Trial]]:
     result, _ = run_search(configuration(also=names), machine)
     return result, {trial.settings: trial for trial in result.trials}
 

@@ -16,7 +16,7 @@ from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     MeasureRules,
-    SearchResult,
+    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -542,7 +542,7 @@ def test_an_interruption_ends_all_arms_and_tells_what_there_is() -> None:
 
     machine.distort = distort
     recorder = Recorder()
-    start = SearchResult(configuration=configuration(), host=factories.HOST)
+    start = SearchRecord(configuration=configuration(), host=factories.HOST)
     with pytest.raises(KeyboardInterrupt):
         search(start, machine.surroundings(), recorder)
     assert not machine.alive
@@ -566,7 +566,7 @@ def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
 
     surroundings = replace(machine.surroundings(), open_arm=open_arm)
     with pytest.raises(KeyboardInterrupt):
-        search(SearchResult(configuration=configuration(), host=factories.HOST), surroundings, Recorder())
+        search(SearchRecord(configuration=configuration(), host=factories.HOST), surroundings, Recorder())
     assert not machine.alive
     assert len(ended) == 4
 

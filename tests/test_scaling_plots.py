@@ -9,7 +9,7 @@ from PIL import Image
 
 from nws_sweep import drawing, scaling_plots
 from nws_sweep.analysis import ConfigurationSummary
-from nws_sweep.records import Estimate, SearchResult, Trial
+from nws_sweep.records import Estimate, SearchRecord, Trial
 from nws_sweep.scaling_plots import Price, Prices, Rate, Scaling
 from tests.factories import failed_trial, measurement, search_result, summary_of_run, trial
 
@@ -24,7 +24,7 @@ def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **cha
 
 
 def summary(*trials: Trial) -> ConfigurationSummary:
-    result: SearchResult = search_result(*trials)
+    result: SearchRecord = search_result(*trials)
     (only,) = summary_of_run(result).configurations
     return only
 

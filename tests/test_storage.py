@@ -11,7 +11,7 @@ import pytest
 
 from nws_sweep import storage
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.records import BurstKind, SearchCost, SearchResult, TrialState, Verdict
+from nws_sweep.records import BurstKind, SearchCost, SearchRecord, TrialState, Verdict
 from nws_sweep.storage import BatchTime, StoredRun
 from tests.factories import (
     FACTS,
@@ -29,7 +29,7 @@ from tests.factories import (
 )
 
 
-def without_bursts(result: SearchResult) -> SearchResult:
+def without_bursts(result: SearchRecord) -> SearchRecord:
     return replace(result, trials=tuple(replace(each, bursts=()) for each in result.trials))
 
 
