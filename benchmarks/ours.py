@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 
 from benchmarks.catalogue import PREFETCH_FACTOR, Workload
 from benchmarks.figures import OURS, Figure
-from nws_sweep import arms, host
-from nws_sweep.arms import Supervision
-from nws_sweep.nursery import Nursery
+from nws_sweep import host
+from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import (
-    ArmSpec,
     Configuration,
     Estimate,
     LoaderSettings,
@@ -25,7 +20,7 @@ from nws_sweep.records import (
     Trial,
 )
 from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.surroundings import ArmFactory, Surroundings
 
 
 def measure(
@@ -76,24 +71,11 @@ def _configuration(workload: Workload, rules: SearchRules, seed: int) -> Configu
     )
 
 
-def arm_factory(
-    nursery: Nursery, log_path: Path
-) -> Callable[[Configuration, int | None], AbstractContextManager[arms.Arm]]:
+def arm_factory(nursery: Nursery, log_path: Path) -> ArmFactory:
     """Starts arms in a nursery; what they print is appended to the log."""
 
-    def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
-        spec = ArmSpec(
-            dataset=configuration.dataset,
-            consumer=configuration.consumer,
-            seed=configuration.seed,
-            start_method=multiprocessing.get_start_method(allow_none=True),
-            working_folder=os.getcwd(),  # noqa: PTH109 - a string is wanted
-            log_path=str(log_path.absolute()),
-        )
-        supervision = Supervision(timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
-        return nursery.start(spec, supervision)
-
-    return open_arm
+    log, folder = str(log_path.absolute()), str(Path.cwd())
+    return nursery.factory(lambda configuration: spec_of(configuration, folder, log))
 
 
 def _figure(workload: Workload, trial: Trial, number: int) -> Figure:

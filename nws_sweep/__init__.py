@@ -1,8 +1,40 @@
 """nws_sweep finds the best PyTorch DataLoader settings by measuring them.
 
-Run ``python -m nws_sweep --help``, or read README.md.
+On the command line: ``python -m nws_sweep --help``. In a program::
+
+    result = nws_sweep.search(dataset, batch_size=64)
+    loader = nws_sweep.tune(loader)
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nws_sweep.api import search as search
+    from nws_sweep.api import tune as tune
+    from nws_sweep.errors import ConfigurationError as ConfigurationError
+    from nws_sweep.errors import DatasetError as DatasetError
+    from nws_sweep.errors import NwsSweepError as NwsSweepError
+    from nws_sweep.outcome import SearchResult as SearchResult
+    from nws_sweep.records import MeasureRules as MeasureRules
+
 __version__ = "0.1.0"
+
+# Imported when first used: the command line must answer quickly, and the API needs torch.
+_HOMES = {
+    "search": "api", "tune": "api", "SearchResult": "outcome", "MeasureRules": "records", "NwsSweepError": "errors",
+    "ConfigurationError": "errors", "DatasetError": "errors",
+}  # fmt: skip
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - they are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import functools
 import logging
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -31,10 +30,10 @@ from nws_sweep import arms, config, grid, host, hostlock, learning, storage
 from nws_sweep.arms import Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
-from nws_sweep.nursery import Nursery
-from nws_sweep.records import ArmSpec, Configuration, SearchCost, SearchRecord, Trial
+from nws_sweep.nursery import Nursery, spec_of
+from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
 from nws_sweep.runner import search
-from nws_sweep.surroundings import ArmFactory, Surroundings
+from nws_sweep.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from nws_sweep.terminal import View
@@ -169,7 +168,7 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")
         try:
-            spec = _spec(configuration, str(Path.cwd()))
+            spec = spec_of(configuration, str(Path.cwd()))
             with _services(configuration), current.nursery.start(spec, Supervision(on_progress=view.status)):
                 pass
         except TrialError as error:
@@ -248,7 +247,9 @@ def _search(
     view, asked_at = current.view, time.monotonic()
     with hostlock.held(lock_file, str(folder), view.status):
         start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
-        surroundings = Surroundings(open_arm=_arm_factory(folder, working_folder, current))
+        log = str(folder / storage.ARM_LOG)
+        open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
+        surroundings = Surroundings(open_arm=open_arm)
         guess = learning.first_guess(start.configuration, current.results)
         with _services(start.configuration):
             result = search(start, surroundings, observer, guess)
@@ -276,19 +277,6 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> 
     )
 
 
-def _arm_factory(folder: Path, working_folder: str, current: Invocation) -> ArmFactory:
-    def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[arms.Arm]:
-        spec = _spec(configuration, working_folder, str(folder / storage.ARM_LOG))
-        supervision = Supervision(
-            timeout_s=configuration.measure.timeout_s,
-            memory_budget_bytes=memory_bytes,
-            on_progress=current.view.status,
-        )
-        return current.nursery.start(spec, supervision)
-
-    return open_arm
-
-
 def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: View) -> SearchRecord:
     reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
     failed = replace(result, error=reason)
@@ -299,18 +287,6 @@ def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: 
     except OSError as unwritable:  # a full disk, say: the other configurations may still find room
         logger.error("the failure could not be written: %s", unwritable)
     return failed
-
-
-def _spec(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
-    return ArmSpec(
-        dataset=configuration.dataset,
-        consumer=configuration.consumer,
-        collate_fn=configuration.collate_fn,
-        seed=configuration.seed,
-        start_method=multiprocessing.get_start_method(allow_none=True),
-        working_folder=working_folder,
-        log_path=log_path,
-    )
 
 
 class _Recorder:

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from hydra.errors import HydraException
 from hydra.utils import instantiate
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep import accelerator, loaders, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
@@ -35,6 +35,7 @@ from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, on
 from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore
+from nws_sweep.sources import DatasetSource, LoaderSource, Source
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -58,7 +59,7 @@ class ArmServer:
     def __init__(self, spec: ArmSpec, connection: Connection, kept: ArmServer | None = None) -> None:
         self._spec = spec
         self._connection = connection
-        self._dataset: Any = kept._dataset if kept else None
+        self._source: Source | None = kept._source if kept else None
         self._shares_memory = kept is not None
         self._objects: tuple[ObjectStore, ...] = kept._objects if kept else ()
         self._consumer: Any = None
@@ -76,7 +77,7 @@ class ArmServer:
             DatasetError: If the dataset cannot be made, is none, or is empty.
         """
         before = sharing.footprint()
-        self._make_dataset()
+        self._make_source()
         return sharing.footprint().obstacle(before)
 
     def fork(self, spec: ArmSpec, temporary_folder: str) -> int:
@@ -106,42 +107,44 @@ class ArmServer:
             DatasetError: If the dataset cannot be made, is none, or is empty.
             ConfigurationError: If one of the others cannot be made.
         """
-        if self._dataset is None:
-            self._make_dataset()
+        source = self._source or self._make_source()
         torch.manual_seed(self._spec.seed)
         self._consumer = _make_consumer(self._spec.consumer)
         self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
-            type=f"{type(self._dataset).__module__}.{type(self._dataset).__qualname__}",
-            iterable=isinstance(self._dataset, IterableDataset),
-            samples=loaders.length(self._dataset),
+            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
+            iterable=isinstance(source.dataset, IterableDataset),
+            samples=source.samples,
             accelerator=accelerator.available(),
             objects=self._objects,
+            loader=source.settings,
         )
 
-    def _make_dataset(self) -> None:
+    def _make_source(self) -> Source:
         torch.manual_seed(self._spec.seed)
-        self._dataset = _make_dataset(self._spec.dataset)
-        self._objects = _objects_of(self._dataset)
+        self._source = source = _make_source(self._spec.dataset, self._spec.seed)
+        self._objects = _objects_of(source.dataset)
+        return source
+
+    @property
+    def _made(self) -> Source:
+        if self._source is None:
+            raise RuntimeError("open or files before prepare")
+        return self._source
 
     def open(self, settings: LoaderSettings) -> int | None:
         """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
         if self._shares_memory and self._objects and not settings.num_workers:  # workers are forked in any case
             sharing.own_memory()
         counter = Counter(settings.num_workers) if settings.num_workers else None
-        loader = loaders.build(
-            self._dataset,
-            settings,
-            self._collate_fn,
-            worker_init_fn=WorkerStart(counter, threads=settings.threads_per_worker) if counter else None,
-            # Of its own, so that all candidates meet the same samples in the same order.
-            generator=torch.Generator().manual_seed(self._spec.seed),
-        )
+        start = WorkerStart(counter, threads=settings.threads_per_worker) if counter else None
+        loader = self._made.loader(settings, self._collate_fn, start)
         self._session = LoaderSession(
             loader,
             self._consumer,
-            default_batch_length=settings.batch_size,
-            produced=counter or (lambda: None),
+            default_batch_length=settings.batch_size or 1,
+            # Samples can be told from batches only where the DataLoader makes the batches.
+            produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
         )
         self._settings, self._batches = settings, loaders.length(loader)
@@ -164,7 +167,7 @@ class ArmServer:
 
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name, absolute."""
-        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._dataset))  # noqa: PTH100 - a million
+        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._made.dataset))  # noqa: PTH100 - a million
 
     def let_go(self) -> None:
         """Closes what a fork of this arm has inherited and must not hold."""
@@ -331,16 +334,15 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
 
 
-def _make_dataset(config: Mapping[str, Any]) -> Any:
+def _make_source(config: Mapping[str, Any], seed: int) -> Source:
     target = config.get("_target_")
-    dataset = _make("dataset", config, DatasetError)
-    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        raise DatasetError(
-            f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
-        )
-    if loaders.length(dataset) == 0:
+    made = _make("dataset", config, DatasetError)
+    if not (hasattr(made, "__getitem__") or hasattr(made, "__iter__")):
+        raise DatasetError(f"dataset {target}: got {type(made).__name__}, which has neither __getitem__ nor __iter__")
+    source: Source = LoaderSource(made) if isinstance(made, DataLoader) else DatasetSource(made, seed)
+    if source.samples == 0:
         raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-    return dataset
+    return source
 
 
 def _objects_of(dataset: Any) -> tuple[ObjectStore, ...]:

@@ -412,9 +412,8 @@ class Candidate:
         if burst.batches or not burst.ended_epoch or not (request.fresh or request.kind is BurstKind.EPOCH):
             return
         if not steady_bursts(self.bursts):
-            raise TrialError(
-                f"the loader gave no batch of {self.settings.batch_size} (drop_last={self.settings.drop_last})"
-            )
+            of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
+            raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
         self._exhausted = True
 
     def _judge(self) -> None:

@@ -24,6 +24,11 @@ class Conditions:
     cores: float = 1.0
 
     @property
+    def batch_length(self) -> int:
+        """Samples of a batch; a batch counts as one where its length is not the DataLoader's to decide."""
+        return self.settings.batch_size or 1
+
+    @property
     def clump(self) -> int:
         """Batches that arrive together: one of each worker."""
         return max(1, self.settings.num_workers)

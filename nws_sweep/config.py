@@ -229,6 +229,22 @@ def check(config: DictConfig) -> None:
             raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")
 
 
+def require(name: str, value: Any, key: str | None = None) -> None:
+    """Checks one value that a program has given.
+
+    Args:
+        name: What the program calls it.
+        value: The value.
+        key: Its key in the configuration, dotted; None if that is the name.
+
+    Raises:
+        ConfigurationError: With one line that names it, the value and what is allowed.
+    """
+    permitted = dict(ranges())[key or name]
+    if not _passes(permitted, value):
+        raise ConfigurationError(f"{name}={value!r}: allowed is {permitted.text}")
+
+
 def _passes(permitted: Allowed, value: Any) -> bool:
     try:
         return permitted.test(value)

@@ -58,7 +58,7 @@ class WorkerStart:
         self, counter: Counter, user_function: Callable[[int], Any] | None = None, threads: int | None = None
     ) -> None:
         self._counter = counter
-        self._user_function = user_function
+        self.user_function = user_function
         self._threads = threads
 
     def __call__(self, worker_id: int) -> None:
@@ -66,8 +66,8 @@ class WorkerStart:
         processes.die_with_parent()
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-        if self._user_function is not None:
-            self._user_function(worker_id)
+        if self.user_function is not None:
+            self.user_function(worker_id)
         worker = get_worker_info()
         if worker is not None:
             count_in(worker.dataset, self._counter.slots, worker_id)

@@ -21,6 +21,13 @@ GREY, FAINT = "#BBBBBB", "#DDDDDD"
 DPI = 120
 
 
+class Picture(Figure):
+    """A figure that notebooks show by themselves, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return png(self)
+
+
 def plain(text: str) -> str:
     """The text as it is: between dollar signs matplotlib reads formulas."""
     return text.replace("$", r"\$")
@@ -46,6 +53,11 @@ def tidy(axes: Axes) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Writes the figure as a PNG."""
+    write_bytes(path, png(figure))
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG."""
     content = io.BytesIO()
     figure.savefig(content, format="png")
-    write_bytes(path, content.getvalue())
+    return content.getvalue()

@@ -10,7 +10,7 @@ import yaml
 
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
-from nws_sweep.records import SearchRecord, shown
+from nws_sweep.records import SearchRecord, Trial, shown
 
 # Parts of the cost below this are not told.
 _NEGLIGIBLE_S = 0.05
@@ -128,6 +128,24 @@ def cost_line(result: SearchRecord) -> str:
         ]
     )
     return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def trial_line(trial: Trial, besides: str) -> str:
+    """A candidate that has just been measured, in a line.
+
+    Args:
+        trial: What was measured.
+        besides: What it has otherwise than the others beside num_workers; empty for most.
+    """
+    name = f"num_workers={trial.num_workers:<3}" + (f" {besides}" if besides else "")
+    if trial.measurement is None:
+        return f"{name} {trial.state.value}: {trial.reason}"
+    measurement = trial.measurement
+    return (
+        f"{name} {units.interval(measurement.batch_s):>14} a batch  "
+        f"{units.per_second(measurement.samples_per_s):>8} samples/s  "
+        f"start-up {units.seconds(measurement.startup_s):>8}  epoch {units.seconds(measurement.epoch_s):>8}"
+    )
 
 
 def as_markdown_table(summary: Summary) -> str:

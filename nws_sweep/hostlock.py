@@ -16,6 +16,7 @@ import filelock
 from nws_sweep.errors import ConfigurationError
 
 _POLL_S = 0.2
+DEFAULT = "/tmp/nws_sweep.lock"  # as conf/paths/default.yaml has it
 
 
 @contextlib.contextmanager

@@ -1,14 +1,20 @@
-"""LoaderSettings and a dataset make a DataLoader."""
+"""LoaderSettings and a dataset make a DataLoader; LoaderSettings and a DataLoader make another one like it."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings
+
+AnyLoader = TypeVar("AnyLoader", bound="DataLoader[Any]")
+_USUAL_PREFETCH = 2  # what DataLoader takes for None where there are workers
 
 
 def build(
@@ -45,6 +51,91 @@ def build(
         generator=generator,
         **extra,
     )
+
+
+def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
+    """What a DataLoader was given, or has set itself."""
+    context = loader.multiprocessing_context
+    return LoaderSettings(
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        pin_memory=loader.pin_memory,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+        shuffle=isinstance(loader.sampler, RandomSampler),
+        drop_last=loader.drop_last,
+        multiprocessing_context=None if context is None else context.get_start_method(),
+        timeout=loader.timeout,
+        in_order=getattr(loader, "in_order", True),  # unknown to older versions
+    )
+
+
+def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
+    """Another loader like this one, a subclass too, but with these settings.
+
+    It has the same dataset, sampler, generator, collate_fn and worker_init_fn, the very same objects; whatever a
+    subclass keeps in attributes comes along. Iterators that it keeps (some subclasses do, so that workers stay) are
+    begun anew.
+
+    Args:
+        loader: Is left as it is.
+        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is not looked at: the sampler decides.
+
+    Raises:
+        ConfigurationError: If the batch size should change, but is not this loader's to decide.
+    """
+    other = copy.copy(loader)
+    own = vars(other)  # DataLoader lets some of its attributes be set in __init__ only
+    own.update(_plain_attributes(loader, settings))
+    own["_iterator"] = own["_IterableDataset_len_called"] = None
+    own["_DataLoader__multiprocessing_context"] = None
+    if settings.multiprocessing_context is not None:
+        other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
+    if settings.batch_size != loader.batch_size or settings.drop_last != loader.drop_last:
+        own.update(_batches(loader, settings))
+    for name in [name for name, value in own.items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]:
+        own[name] = other._get_iterator()
+    return other
+
+
+class KeptIterator:
+    """Stands for an iterator that a loader keeps in an attribute, where the loader is not meant to be iterated."""
+
+
+def _plain_attributes(loader: DataLoader[Any], settings: LoaderSettings) -> dict[str, Any]:
+    prefetch_factor = settings.prefetch_factor
+    if settings.num_workers and prefetch_factor is None:
+        prefetch_factor = _USUAL_PREFETCH
+    attributes = {
+        "num_workers": settings.num_workers,
+        "pin_memory": settings.pin_memory,
+        "prefetch_factor": prefetch_factor,
+        "persistent_workers": settings.persistent_workers,
+        "timeout": settings.timeout,
+    }
+    return {**attributes, **({"in_order": settings.in_order} if hasattr(loader, "in_order") else {})}
+
+
+def _batches(loader: DataLoader[Any], settings: LoaderSettings) -> dict[str, Any]:
+    """The attributes of a loader with another batch size."""
+    size = settings.batch_size
+    if size is None or type(loader.batch_sampler) is not BatchSampler:
+        who = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
+        raise ConfigurationError(f"batch_size={size}: {who} decides the batches of this DataLoader; allowed is null")
+    sampler = BatchSampler(loader.sampler, size, settings.drop_last)
+    return {"batch_size": size, "drop_last": settings.drop_last, "batch_sampler": sampler}
+
+
+def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
+    """Samples that an epoch takes; None if that cannot be told."""
+    if isinstance(loader.dataset, IterableDataset):
+        return length(loader.dataset)
+    return length(loader.sampler) if _takes_each_by_itself(loader) else None
+
+
+def _takes_each_by_itself(loader: DataLoader[Any]) -> bool:
+    """Whether the sampler decides about the samples, and no batch_sampler of another kind."""
+    return loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
 
 
 def length(sized: Any) -> int | None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Iterator
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from nws_sweep import arms, processes, sharing
 from nws_sweep.arms import UNLIMITED, Arm, Supervision
-from nws_sweep.records import ArmSpec
+from nws_sweep.records import ArmSpec, Configuration
+from nws_sweep.surroundings import ArmFactory
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,24 @@ class Nursery:
         with starting as arm:
             yield arm
 
+    def factory(
+        self, spec_of: Callable[[Configuration], ArmSpec], on_progress: Callable[[str], None] = lambda text: None
+    ) -> ArmFactory:
+        """How a search starts its arms here.
+
+        Args:
+            spec_of: What the arms of a configuration are made of.
+            on_progress: Called with a line of text while a dataset is being made.
+        """
+
+        def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[Arm]:
+            supervision = Supervision(
+                timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
+            )
+            return self.start(spec_of(configuration), supervision)
+
+        return open_arm
+
     def _keeps(self, spec: ArmSpec) -> bool:
         return self._keeper is not None and self._kept == _dataset_of(spec) and self._keeper.alive
 
@@ -87,6 +108,25 @@ class Nursery:
             self._stack.push(making.pop_all())
         with arms.fork(arm, spec, supervision) as forked:
             yield forked
+
+
+def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
+    """What the arms of a configuration are made of.
+
+    Args:
+        configuration: Whose dataset, consumer and collate_fn can be instantiated anywhere.
+        working_folder: Where relative paths of its dataset begin.
+        log_path: File that what they print is appended to; None to drop it.
+    """
+    return ArmSpec(
+        dataset=configuration.dataset,
+        consumer=configuration.consumer,
+        collate_fn=configuration.collate_fn,
+        seed=configuration.seed,
+        start_method=multiprocessing.get_start_method(allow_none=True),
+        working_folder=working_folder,
+        log_path=log_path,
+    )
 
 
 def _dataset_of(spec: ArmSpec) -> tuple[object, ...]:

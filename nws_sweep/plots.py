@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary, Summary
-from nws_sweep.drawing import COLOURS, DPI, FAINT, GREY, MARKERS, plain, stacked, tidy, titled
+from nws_sweep.drawing import COLOURS, DPI, FAINT, GREY, MARKERS, Picture, plain, stacked, tidy, titled
 from nws_sweep.storage import BatchTime
 
 _MOST_LINES = 14  # more cannot be told apart: the rest is drawn in grey without a name
@@ -136,7 +136,7 @@ def draw_comparison(panels: Sequence[Comparison], title: str) -> Figure:
     """Time against num_workers: one panel per dataset, intervals as bars, the recommended candidate ringed."""
     shown = panels[:_MOST_PANELS]
     names = [curve.label for panel in shown for curve in panel.curves[:_MOST_LINES] if len(panel.curves) > 1]
-    figure = Figure(figsize=(_width(names), 4.4 * max(1, len(shown))), dpi=DPI, layout="constrained")
+    figure = Picture(figsize=(_width(names), 4.4 * max(1, len(shown))), dpi=DPI, layout="constrained")
     left_out = f" (the first {len(shown)} of {len(panels)} datasets)" if len(panels) > len(shown) else ""
     figure.suptitle(titled(title + left_out))
     for axes, panel in zip(stacked(figure, len(shown)), shown, strict=True):
@@ -183,7 +183,7 @@ def _label_workers(axes: Axes, panel: Comparison) -> None:
 def draw_bars(chosen: Sequence[Bar], title: str) -> Figure:
     """The best setting per configuration as bars of samples per second; only the fastest ones if there are many."""
     shown = chosen[:_MOST_BARS]
-    figure = Figure(
+    figure = Picture(
         figsize=(_width([bar.label for bar in shown]), 1.4 + 0.4 * len(shown)), dpi=DPI, layout="constrained"
     )
     axes = figure.subplots()
@@ -208,7 +208,7 @@ def draw_bars(chosen: Sequence[Bar], title: str) -> Figure:
 def draw_timelines(lines: Sequence[Timeline], title: str) -> Figure:
     """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded."""
     shown = lines[:_MOST_PANELS]
-    figure = Figure(figsize=(7.2, 1.0 + 1.35 * max(1, len(shown))), dpi=DPI, layout="constrained")
+    figure = Picture(figsize=(7.2, 1.0 + 1.35 * max(1, len(shown))), dpi=DPI, layout="constrained")
     left_out = f" (the first {len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
     figure.suptitle(titled(title + left_out))
     panels = stacked(figure, len(shown), same_height=True)

@@ -157,12 +157,12 @@ def _made(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
     """Batches that the workers made meanwhile, fractions included; None if they were not counted."""
     if not conditions.settings.num_workers or not counted(bursts):
         return None
-    return sum(burst.produced or 0 for burst in bursts) / conditions.settings.batch_size
+    return sum(burst.produced or 0 for burst in bursts) / conditions.batch_length
 
 
 def _workers_decide(windows: Sequence[Burst], conditions: Conditions) -> bool:
     """Whether the workers' side shows the steady pace; see the module."""
-    gains = [(burst.produced or 0) / conditions.settings.batch_size - burst.batches for burst in windows]
+    gains = [(burst.produced or 0) / conditions.batch_length - burst.batches for burst in windows]
     mean = sum(gains) / len(gains)
     chance = _BEYOND_CHANCE * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
     if abs(mean) > chance:
@@ -172,7 +172,7 @@ def _workers_decide(windows: Sequence[Burst], conditions: Conditions) -> bool:
 
 
 def _paced_s(burst: Burst, conditions: Conditions, by_workers: bool) -> float:
-    made = (burst.produced or 0) / conditions.settings.batch_size
+    made = (burst.produced or 0) / conditions.batch_length
     return burst.elapsed_s / (made if by_workers and made else burst.batches)
 
 
@@ -199,7 +199,7 @@ def _after_first_clump(burst: Burst, clump: int) -> Burst:
 
 def _samples_per_batch(windows: Sequence[Burst], conditions: Conditions) -> float:
     samples = sum(burst.samples for burst in windows)
-    return samples / _taken(windows) if samples else conditions.settings.batch_size
+    return samples / _taken(windows) if samples else conditions.batch_length
 
 
 def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Conditions) -> float | None:

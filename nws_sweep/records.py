@@ -43,7 +43,7 @@ class LoaderSettings:
     """The keywords that a DataLoader is given, under the DataLoader's own names.
 
     Attributes:
-        batch_size: Samples per batch, at least 1.
+        batch_size: Samples per batch, at least 1; None where a batch_sampler or the dataset itself makes the batches.
         num_workers: Worker processes; 0 loads in the process that consumes.
         pin_memory: Copy batches into page-locked memory (needs an accelerator to have an effect).
         prefetch_factor: Batches that each worker prepares ahead; None without workers.
@@ -56,7 +56,7 @@ class LoaderSettings:
         threads_per_worker: Threads of torch's operations in each worker (torch.set_num_threads); None for torch's one.
     """
 
-    batch_size: int
+    batch_size: int | None
     num_workers: int = 0
     pin_memory: bool = False
     prefetch_factor: int | None = None
@@ -87,13 +87,16 @@ class LoaderSettings:
         """How many batches the workers may hold ready or in the making (DataLoader's prefetch_factor defaults to 2)."""
         return self.num_workers * (2 if self.prefetch_factor is None else self.prefetch_factor)
 
-    def batches_of(self, samples: int) -> int:
-        """Batches of an epoch over so many samples."""
+    def batches_of(self, samples: int) -> int | None:
+        """Batches of an epoch over so many samples; None if these settings do not decide it."""
+        if self.batch_size is None:
+            return None
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
     def tuned(self) -> dict[str, Any]:
         """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset."""
-        names = ["batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers"]
+        names = ["batch_size"] if self.batch_size is not None else []
+        names += ["num_workers", "pin_memory", "prefetch_factor", "persistent_workers"]
         names += [name for name, usual in _SELDOM_TUNED.items() if getattr(self, name) != usual]
         return {name: getattr(self, name) for name in names}
 
@@ -249,9 +252,10 @@ class DatasetFacts:
     Attributes:
         type: The class, with its module.
         iterable: Whether it is an IterableDataset.
-        samples: Its length; None if it has none.
+        samples: What an epoch takes of it, its length or that of the sampler; None if that cannot be told.
         accelerator: The accelerator that pinned memory would serve, None if there is none.
         objects: Its attributes that hold many Python objects, the largest first.
+        loader: The settings of the DataLoader that it came in, None if it came by itself.
     """
 
     type: str
@@ -259,6 +263,7 @@ class DatasetFacts:
     samples: int | None
     accelerator: str | None
     objects: tuple[ObjectStore, ...] = ()
+    loader: LoaderSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from nws_sweep import units
 from nws_sweep.analysis import ConfigurationSummary
 from nws_sweep.diagnosis import Diagnosis
-from nws_sweep.drawing import COLOURS, DPI, GREY, tidy, titled
+from nws_sweep.drawing import COLOURS, DPI, GREY, Picture, tidy, titled
 from nws_sweep.records import Trial
 
 _STEPS = 120  # of the curve
@@ -147,7 +147,7 @@ def draw(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
         title: Of the whole.
     """
     count = (scaled is not None) + (paid is not None)
-    figure = Figure(figsize=(0.6 + 5.2 * max(1, count), 4.2), dpi=DPI, layout="constrained")
+    figure = Picture(figsize=(0.6 + 5.2 * max(1, count), 4.2), dpi=DPI, layout="constrained")
     figure.suptitle(titled(title))
     panels = list(figure.subplots(1, count, squeeze=False)[0]) if count else []
     if scaled is not None:

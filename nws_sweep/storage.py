@@ -133,7 +133,21 @@ def save(folder: Path, result: SearchRecord) -> None:
     rows = (timing_row(trial, result.configuration) for trial in result.trials)
     write_text(folder / TIMINGS, _csv_text(TIMING_COLUMNS, rows))
     write_text(folder / BATCHES, _csv_text(BATCH_COLUMNS, _batch_rows(result)))
-    write_text(folder / RESULT, json.dumps(_to_json(result), indent=1, default=str) + "\n")
+    write_text(folder / RESULT, to_text(result))
+
+
+def to_text(result: SearchRecord) -> str:
+    """The content of result.json: everything but the single batches."""
+    return json.dumps(_to_json(result), indent=1, default=str) + "\n"
+
+
+def from_text(text: str) -> SearchRecord:
+    """What ``to_text`` has written, also by an earlier version.
+
+    Raises:
+        ValueError, KeyError, TypeError: If it is none of that.
+    """
+    return _from_json(json.loads(text))
 
 
 def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
@@ -255,7 +269,7 @@ def find(folder: Path) -> Stored:
     runs, unreadable = [], []
     for path in paths:
         try:
-            runs.append(StoredRun(folder=path.parent, result=_from_json(json.loads(path.read_text("utf-8")))))
+            runs.append(StoredRun(folder=path.parent, result=from_text(path.read_text("utf-8"))))
         except (ValueError, KeyError, TypeError, OSError) as error:
             unreadable.append(f"{path}: cannot be read ({one_line(repr(error), 120)})")
     if not runs:
@@ -328,7 +342,8 @@ def _from_json(data: Mapping[str, Any]) -> SearchRecord:
 
 def _facts(data: Mapping[str, Any]) -> DatasetFacts:
     objects = tuple(ObjectStore(**store) for store in data.get("objects", ()))
-    return DatasetFacts(**{**data, "objects": objects})
+    loader = LoaderSettings(**data["loader"]) if data.get("loader") else None
+    return DatasetFacts(**{**data, "objects": objects, "loader": loader})
 
 
 def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:

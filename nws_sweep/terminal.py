@@ -84,7 +84,7 @@ class View:
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
         """A line for the candidate just measured."""
         self._progress.advance(self._task)
-        self._print(f"  {_trial_line(trial, configuration.differing(trial.settings))}")
+        self._print(f"  {formats.trial_line(trial, configuration.differing(trial.settings))}")
 
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the configuration just searched."""
@@ -128,18 +128,6 @@ def _enumerated(candidates: Sequence[int]) -> str:
     if len(candidates) > 3 and list(candidates) == list(range(candidates[0], candidates[-1] + 1)):
         return f"{candidates[0]} to {candidates[-1]}"
     return ", ".join(map(str, candidates))
-
-
-def _trial_line(trial: Trial, besides: str) -> str:
-    name = f"num_workers={trial.num_workers:<3}" + (f" {besides}" if besides else "")
-    if trial.measurement is None:
-        return f"{name} {trial.state.value}: {trial.reason}"
-    measurement = trial.measurement
-    return (
-        f"{name} {units.interval(measurement.batch_s):>14} a batch  "
-        f"{units.per_second(measurement.samples_per_s):>8} samples/s  "
-        f"start-up {units.seconds(measurement.startup_s):>8}  epoch {units.seconds(measurement.epoch_s):>8}"
-    )
 
 
 def _best_table(summary: Summary) -> Table:

@@ -179,7 +179,7 @@ class FakeArm:
         self.batches_per_epoch = machine.batches_per_epoch
         self._loader = machine.make_loader(settings)
         self._session = LoaderSession(
-            self._loader, self._consume, settings.batch_size, machine.clock, produced=self._loader.produced
+            self._loader, self._consume, settings.batch_size or 1, machine.clock, produced=self._loader.produced
         )
 
     def burst(self, request: BurstRequest) -> Burst:

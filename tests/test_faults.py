@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nws_sweep import arms
-from nws_sweep.arms import Supervision
-from nws_sweep.nursery import Nursery
+from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import (
-    ArmSpec,
-    Configuration,
     LoaderSettings,
     MeasureRules,
     SearchRecord,
@@ -37,19 +32,7 @@ MEASURE: dict[str, Any] = {"window_s": 0.02, "bursts": 2, "max_seconds": 0.3, "t
 
 
 def opener(nursery: Nursery, log: Path | None = None) -> ArmFactory:
-    @contextlib.contextmanager
-    def open_arm(configuration: Configuration, memory_bytes: int | None) -> Iterator[arms.Arm]:
-        spec = ArmSpec(
-            dataset=configuration.dataset,
-            consumer=configuration.consumer,
-            collate_fn=configuration.collate_fn,
-            log_path=str(log) if log else None,
-        )
-        supervision = Supervision(timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes)
-        with nursery.start(spec, supervision) as arm:
-            yield arm
-
-    return open_arm
+    return nursery.factory(lambda configuration: spec_of(configuration, ".", str(log) if log else None))
 
 
 def searched(

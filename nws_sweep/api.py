@@ -1,0 +1,250 @@
+"""The ways in from a program: ``search`` and ``tune``. Both measure in processes of their own and leave no trace."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from nws_sweep import config as schema
+from nws_sweep import handover, host, hostlock, loaders, together
+from nws_sweep.cores import usable_cpus
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.fingerprints import fingerprint
+from nws_sweep.loaders import AnyLoader
+from nws_sweep.nursery import Nursery, spec_of
+from nws_sweep.outcome import SearchResult
+from nws_sweep.progress import Narrator, Say, teller
+from nws_sweep.records import Configuration, MeasureRules, SearchRecord, SearchRules
+from nws_sweep.runner import search as run_search
+from nws_sweep.store import ResultStore, default_folder
+from nws_sweep.subjects import DATALOADER_DEFAULTS, Subject, subject_of
+from nws_sweep.surroundings import Surroundings
+
+Consumer = float | Callable[[Any], object] | None
+Progress = bool | Say | None
+
+
+def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
+    dataset: Any,
+    batch_size: int | None = 1,
+    shuffle: bool | None = False,
+    sampler: Iterable[Any] | None = None,
+    batch_sampler: Iterable[Sequence[Any]] | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    pin_memory: bool = False,
+    drop_last: bool = False,
+    timeout: float = 0,
+    worker_init_fn: Callable[[int], Any] | None = None,
+    *,
+    prefetch_factor: int | None = None,
+    persistent_workers: bool = False,
+    multiprocessing_context: str | None = None,
+    generator: Any = None,
+    maximum_patience: int = 3,
+    strategy: str = "adaptive",
+    candidates: Sequence[int] | None = None,
+    max_workers: int | None = None,
+    also: Sequence[str] = (),
+    consumer: Consumer = None,
+    tolerance: float = 0.03,
+    time_budget_s: float | None = None,
+    measure: MeasureRules | None = None,
+    reuse: str = "fresh",
+    progress: Progress = None,
+) -> SearchResult:
+    """Finds the best ``num_workers`` for a dataset by measuring.
+
+    Every candidate is measured in a process of its own that is given a copy of the dataset; the caller's dataset,
+    sampler, generator and random numbers stay as they are. Under torch.distributed rank 0 measures, and all ranks get
+    its answer. A second search of the same thing answers at once.
+
+    Args:
+        dataset: Map-style or iterable; or a function without arguments that makes it, for one that cannot be pickled;
+            or a DataLoader, then without any of the DataLoader's keywords.
+        batch_size: As DataLoader has it; likewise the keywords up to ``generator``.
+        shuffle: As DataLoader has it.
+        sampler: As DataLoader has it.
+        batch_sampler: As DataLoader has it.
+        collate_fn: As DataLoader has it.
+        pin_memory: As DataLoader has it.
+        drop_last: As DataLoader has it.
+        timeout: As DataLoader has it, s.
+        worker_init_fn: As DataLoader has it.
+        prefetch_factor: As DataLoader has it.
+        persistent_workers: As DataLoader has it.
+        multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None.
+        generator: As DataLoader has it.
+        maximum_patience: Candidates without improvement that ``strategy="patience"`` bears, at least 0.
+        strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/searching.md).
+        candidates: Values of num_workers that may be tried; None for 0, 1, 2, ... max_workers.
+        max_workers: The largest one; None for twice the usable CPUs, and at least 32 if the strategy is adaptive.
+        also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
+        consumer: What is done with each batch while it is measured: None, nothing; a number, it sleeps for so many s,
+            as a training step on an accelerator leaves the CPU alone; a function, it is called with the batch.
+        tolerance: A candidate slower by this share of time counts as equally fast, 0 to 1.
+        time_budget_s: The search ends after so much time with the best so far, s.
+        measure: How long a candidate is measured, and under which circumstances; None for the defaults.
+        reuse: Whether an earlier result of the same search on this machine is the answer: ``fresh`` (of the same
+            versions, not older than 30 days), ``always`` or ``never``.
+        progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
+            for silence; None for True on a terminal and in a notebook.
+
+    Returns:
+        The best settings and all that was measured.
+
+    Raises:
+        ConfigurationError: If an argument is wrong, or the dataset cannot be handed to another process.
+        DatasetError: If the dataset is empty or none.
+        NwsSweepError: If no candidate could be measured, with the first one's reason.
+        ValueError: DataLoader's own, if its keywords contradict each other.
+
+    Example:
+        >>> import torch, nws_sweep
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> dataset = TensorDataset(torch.arange(512.0))
+        >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, candidates=[0, 1])
+        >>> loader = DataLoader(dataset, batch_size=64, shuffle=True, **result.loader_kwargs)
+        >>> len(loader)
+        8
+    """
+    keywords = {name: value for name, value in locals().items() if name in DATALOADER_DEFAULTS}
+    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
+    return _answer(subject_of(dataset, keywords), rules, measure or MeasureRules(), consumer, reuse, progress)
+
+
+def tune(  # noqa: PLR0913
+    loader: AnyLoader,
+    *,
+    maximum_patience: int = 3,
+    strategy: str = "adaptive",
+    candidates: Sequence[int] | None = None,
+    max_workers: int | None = None,
+    also: Sequence[str] = (),
+    consumer: Consumer = None,
+    tolerance: float = 0.03,
+    time_budget_s: float | None = None,
+    measure: MeasureRules | None = None,
+    reuse: str = "fresh",
+    progress: Progress = None,
+) -> AnyLoader:
+    """The same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
+
+    All else about it stays: dataset, sampler or batch_sampler, generator, collate_fn, worker_init_fn, batch size,
+    drop_last, pin_memory, its class and attributes, and thus the order of the samples. ``timeout``,
+    ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context`` stay unless the best is to load without
+    workers, where DataLoader refuses them. Settings named in ``also`` are set to the best that was found.
+
+    Args:
+        loader: Is left as it is, its workers (if it keeps any) too.
+
+    Returns:
+        A copy of the loader, which shares its dataset and sampler with it.
+
+    Example:
+        >>> import torch, nws_sweep
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
+        >>> loader = nws_sweep.tune(loader, candidates=[0, 1])
+        >>> sum(len(batch) for (batch,) in loader)
+        512
+    """
+    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
+    if not isinstance(loader, DataLoader):
+        raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
+    subject = subject_of(loader, {})
+    result = _answer(subject, rules, measure or MeasureRules(), consumer, reuse, progress)
+    return loaders.retuned(loader, replace(result.settings, shuffle=subject.settings.shuffle))
+
+
+def _rules(
+    strategy: str,
+    maximum_patience: int,
+    candidates: Sequence[int] | None,
+    max_workers: int | None,
+    tolerance: float,
+    time_budget_s: float | None,
+    also: Sequence[str],
+) -> SearchRules:
+    chosen = None if candidates is None else [*candidates]
+    given = {
+        "strategy": strategy, "maximum_patience": maximum_patience, "tolerance": tolerance, "candidates": chosen,
+        "time_budget_s": time_budget_s, "also": list(also),
+    }  # fmt: skip
+    for name, value in given.items():
+        schema.require(name, value, f"search.{name}")
+    if max_workers is not None:
+        schema.require("max_workers", max_workers, "search.max_workers")
+    if chosen is None:
+        most = schema.most_workers() if strategy == "adaptive" else 2 * usable_cpus()
+        chosen = list(range((most if max_workers is None else max_workers) + 1))
+    return SearchRules(
+        strategy=strategy,
+        candidates=tuple(sorted(chosen)),
+        maximum_patience=maximum_patience,
+        tolerance=tolerance,
+        reference=usable_cpus() if usable_cpus() in chosen else None,
+        time_budget_s=time_budget_s,
+        also=tuple(also),
+    )
+
+
+def _answer(
+    subject: Subject, rules: SearchRules, measure: MeasureRules, consumer: Consumer, reuse: str, progress: Progress
+) -> SearchResult:
+    settings = subject.settings
+    columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
+    configuration = Configuration(
+        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": rules.maximum_patience},
+        dataset=handover.placeholder(subject.name, subject.identity),
+        consumer=_consumer_node(consumer),
+        loader=replace(settings, num_workers=0),
+        measure=measure,
+        search=rules,
+    )
+    return together.agreed(lambda: _find(configuration, subject, consumer, reuse, teller(progress)))
+
+
+def _consumer_node(consumer: Consumer) -> dict[str, Any]:
+    """The consumer in the configuration."""
+    if consumer is None:
+        return {"_target_": "nws_sweep.consumers.Nothing"}
+    if callable(consumer):
+        return handover.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
+    if isinstance(consumer, int | float) and consumer >= 0:
+        return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": float(consumer)}
+    raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
+
+
+def _find(configuration: Configuration, subject: Subject, consumer: Consumer, reuse: str, say: Say) -> SearchResult:
+    store, machine = ResultStore(default_folder()), host.describe()
+    if known := store.find(configuration, machine, reuse):
+        say(f"measured before, at {known.started_at}")
+        return SearchResult(known, reused=True)
+    with hostlock.held(os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT), f"{subject.name} in a program", say):
+        # Somebody else may have searched the same meanwhile: another rank, say, that has joined no process group.
+        if known := store.find(configuration, machine, reuse):
+            return SearchResult(known, reused=True)
+        start = SearchRecord(
+            configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
+        )
+        record = _measured(start, subject, consumer, say)
+    store.keep(record)
+    return SearchResult(record)
+
+
+def _measured(start: SearchRecord, subject: Subject, consumer: Consumer, say: Say) -> SearchRecord:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nws_sweep-")))
+        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
+        if callable(consumer):
+            spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
+        open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, say)
+        return run_search(start, Surroundings(open_arm=open_arm), Narrator(say))

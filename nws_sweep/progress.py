@@ -1,0 +1,92 @@
+"""Tells a program's user how a search comes on: lines on standard error, in a notebook's cell, or to a function."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nws_sweep import formats
+from nws_sweep.analysis import best_and_fastest
+from nws_sweep.records import SearchRecord, Trial
+
+Say = Callable[[str], None]
+
+
+class Narrator:
+    """Turns what happens in a search into lines.
+
+    Args:
+        say: Called with each line.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def turn_started(self, num_workers: int) -> None:
+        """Is told by the trial's own line when it is done."""
+
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
+        """A line for the candidate."""
+        self._say(formats.trial_line(trial, result.configuration.differing(trial.settings)))
+
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
+        """Nothing is done between rounds."""
+
+    def interrupted(self, result: SearchRecord) -> None:
+        """The exception says so."""
+
+    def search_finished(self, result: SearchRecord) -> None:
+        """A line for the answer."""
+        best, _ = best_and_fastest(result)
+        found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
+        self._say(f"{found}; stopped: {result.stop_reason}")
+
+
+def teller(progress: bool | Say | None) -> Say:
+    """Where lines go.
+
+    Args:
+        progress: A function that takes a line; True for standard error, or the cell in a notebook; False for nowhere;
+            None for the same as True where somebody is likely to look: on a terminal and in a notebook.
+    """
+    if callable(progress):
+        return progress
+    if progress is False:
+        return _nowhere
+    if _in_notebook():
+        return _Cell()
+    return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
+
+
+def _nowhere(line: str) -> None:
+    pass
+
+
+def _on_standard_error(line: str) -> None:
+    sys.stderr.write(f"nws_sweep: {line}\n")
+    sys.stderr.flush()
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class _Cell:
+    """One output of the cell, which grows."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._handle: Any = None
+
+    def __call__(self, line: str) -> None:
+        display: Any = sys.modules["IPython"].display  # it is there, since this is a notebook
+        self._lines.append(line)
+        content = display.HTML(f"<pre>{html.escape(chr(10).join(self._lines))}</pre>")
+        if self._handle is None:
+            self._handle = display.display(content, display_id=True)
+        else:
+            self._handle.update(content)

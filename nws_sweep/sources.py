@@ -1,0 +1,106 @@
+"""What an arm takes its DataLoaders from: a dataset, or a DataLoader that somebody else has made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from nws_sweep import loaders
+from nws_sweep.records import LoaderSettings
+
+Collate = Callable[[list[Any]], Any]
+
+
+class WorkerInit(Protocol):
+    """What is called in each worker before its first sample, the user's own function included."""
+
+    user_function: Callable[[int], Any] | None
+
+    def __call__(self, worker_id: int) -> None:
+        """Prepares the worker."""
+
+
+class Source(Protocol):
+    """Makes DataLoaders with given settings over one dataset."""
+
+    @property
+    def dataset(self) -> Any:
+        """What the samples come from."""
+
+    @property
+    def samples(self) -> int | None:
+        """Samples that an epoch takes; None if that cannot be told."""
+
+    @property
+    def settings(self) -> LoaderSettings | None:
+        """Those that it came with; None if it came without."""
+
+    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
+        """A DataLoader with exactly these settings.
+
+        Args:
+            settings: Canonical ones.
+            collate_fn: Makes a batch of a list of samples; None for the source's own.
+            init: Called in each worker; None without workers.
+        """
+        ...
+
+
+class DatasetSource:
+    """A dataset by itself.
+
+    Args:
+        dataset: Map-style or iterable.
+        seed: Decides the order of the samples, so that all candidates meet the same ones in the same order.
+    """
+
+    settings = None
+
+    def __init__(self, dataset: Dataset[Any], seed: int) -> None:
+        self.dataset = dataset
+        self._seed = seed
+
+    @property
+    def samples(self) -> int | None:
+        """The dataset's length."""
+        return loaders.length(self.dataset)
+
+    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
+        """A plain DataLoader."""
+        generator = torch.Generator().manual_seed(self._seed)
+        return loaders.build(self.dataset, settings, collate_fn, worker_init_fn=init, generator=generator)
+
+
+class LoaderSource:
+    """A DataLoader whose sampler, generator, functions and class are kept; only its settings change.
+
+    Args:
+        template: The DataLoader; it is never iterated itself.
+    """
+
+    def __init__(self, template: DataLoader[Any]) -> None:
+        self._template = template
+        self.settings = loaders.settings_of(template)
+
+    @property
+    def dataset(self) -> Any:
+        """The DataLoader's."""
+        return self._template.dataset
+
+    @property
+    def samples(self) -> int | None:
+        """What its sampler takes."""
+        return loaders.samples_per_epoch(self._template)
+
+    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
+        """Another one like the template."""
+        loader = loaders.retuned(self._template, settings)
+        if collate_fn is not None:
+            loader.collate_fn = collate_fn
+        if init is not None:
+            init.user_function = loader.worker_init_fn
+            loader.worker_init_fn = init
+        return loader

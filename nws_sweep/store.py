@@ -1,0 +1,97 @@
+"""What was found before on this machine: a search of the same thing need not be made twice.
+
+Each result lies in a file of its own, named by what was searched and where. The newest of the same search takes the
+place of the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from nws_sweep import storage
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import Configuration, Host, SearchRecord
+
+REUSES = ("never", "fresh", "always")
+FRESH_FOR = timedelta(days=30)
+_SAME_MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")
+_SAME_VERSIONS = ("python", "torch", "torchvision", "nws_sweep")
+
+
+class ResultStore:
+    """Results in a folder.
+
+    Args:
+        folder: Made when the first result is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, record: SearchRecord) -> None:
+        """Remembers a search that came to its own end. One that cannot be written is forgotten, no more."""
+        if not record.complete or record.verdict is None:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            storage.write_text(self._path(record.configuration, record.host), storage.to_text(record))
+        except OSError:  # no home, a full disk: the caller has the result all the same
+            return
+
+    def find(self, configuration: Configuration, host: Host, reuse: str) -> SearchRecord | None:
+        """The result of the same search on the same machine.
+
+        Args:
+            configuration: What is about to be searched; what it is called does not count.
+            host: This machine.
+            reuse: ``never``; ``fresh``, one of the same versions and not older than ``FRESH_FOR``; or ``always``.
+
+        Raises:
+            ConfigurationError: If ``reuse`` is none of these.
+        """
+        if reuse not in REUSES:
+            raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
+        record = None if reuse == "never" else _read(self._path(configuration, host))
+        if record is None or (reuse == "fresh" and staleness(record, host)):
+            return None
+        return replace(record, configuration=configuration)
+
+    def newest(self) -> Iterator[SearchRecord]:
+        """All results that can be read, the newest first."""
+        read = [_read(path) for path in self._folder.glob("*.json")]
+        yield from sorted((one for one in read if one), key=lambda record: record.started_at, reverse=True)
+
+    def _path(self, configuration: Configuration, host: Host) -> Path:
+        nameless = replace(configuration, columns={})
+        machine = [getattr(host, name) for name in _SAME_MACHINE]
+        where = hashlib.sha256(json.dumps(machine).encode()).hexdigest()[:8]
+        return self._folder / f"{nameless.fingerprint}-{where}.json"
+
+
+def default_folder(cache_dir: str | None = None) -> Path:
+    """Where results are remembered: in the cache folder of this user."""
+    cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
+    return Path(os.path.expanduser(cache)) / "results"  # noqa: PTH111 - without a home it stays as it is
+
+
+def staleness(record: SearchRecord, host: Host) -> str:
+    """Why a result says nothing about today's programs on this machine; empty if it does."""
+    for name in (*_SAME_MACHINE, *_SAME_VERSIONS):
+        then, now = getattr(record.host, name), getattr(host, name)
+        if then != now:
+            return f"measured with {name} {then}, this is {now}"
+    age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
+    return f"measured {age.days} days ago" if age > FRESH_FOR else ""
+
+
+def _read(path: Path) -> SearchRecord | None:
+    try:
+        return storage.from_text(path.read_text("utf-8"))
+    except (OSError, ValueError, KeyError, TypeError):  # none, or of another version: measured again
+        return None
