@@ -151,9 +151,10 @@ def _memory(evidence: Evidence) -> str:
 
 
 def _about_noise(evidence: Evidence) -> str:
-    noise = evidence.best.noise or Noise()
+    noise, batch_s = evidence.best.noise or Noise(), evidence.measured.batch_s
+    took = f"a batch took {units.interval(batch_s)}, " if batch_s else ""
     return (
-        f"too much noise to say what limits: a batch took {units.interval(evidence.measured.batch_s)}, other programs "
+        f"too much noise to say what limits: {took}other programs "
         f"used up to {evidence.other_cpus:.1f} CPUs, the hypervisor took {units.share(noise.steal)}; "
         "measure again on a quiet machine, or longer with measure=rigorous"
     )

@@ -31,7 +31,7 @@ from nws_sweep.arms import Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
 from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
+from nws_sweep.records import Configuration, DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 
@@ -55,6 +55,20 @@ class Invocation:
         # What its searches have found, without single batches; a launcher's worker processes have one each.
         self.results: list[SearchRecord] = []
         self.nursery = Nursery()
+        self._facts: dict[str, DatasetFacts] = {}  # of each dataset that was made, by its node
+
+    def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
+        """What a configuration's dataset says of itself; it is made unless that is known.
+
+        Raises:
+            NwsSweepError: If it cannot be made.
+        """
+        key = repr((configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services))
+        if key not in self._facts:
+            spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
+            with _services(configuration), self.nursery.start(spec, supervision) as arm:
+                self._facts[key] = arm.facts
+        return self._facts[key]
 
     @functools.cached_property
     def view(self) -> View:
@@ -168,9 +182,7 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
         name = configuration.columns["dataset"]
         view.status(f"preparing dataset {name}")
         try:
-            spec = spec_of(configuration, str(Path.cwd()))
-            with _services(configuration), current.nursery.start(spec, Supervision(on_progress=view.status)):
-                pass
+            current.facts(configuration, str(Path.cwd()))
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
@@ -193,12 +205,23 @@ def _services(configuration: Configuration) -> Iterator[None]:
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
     hydra_config = cast("DictConfig", HydraConfig.get())
-    configuration = grid.configuration_of(composed, hydra_config)
     folder, current = Path(hydra_config.runtime.output_dir), invocation()
+    configuration = grid.configuration_of(composed, hydra_config)
+    if config.leaves_open(composed):
+        own = _own_settings(configuration, current, hydra_config.runtime.cwd)
+        configuration = grid.configuration_of(composed, hydra_config, own)
     if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
         current.folder = folder
     lock_file = composed.paths.lock_file
     measure(configuration, folder, hydra_config.runtime.cwd, current, lock_file)
+
+
+def _own_settings(configuration: Configuration, current: Invocation, working_folder: str) -> LoaderSettings | None:
+    """Those of the DataLoader that the dataset comes in; None if it comes by itself or cannot be made."""
+    try:
+        return current.facts(configuration, working_folder).loader
+    except NwsSweepError:  # the search will tell
+        return None
 
 
 def measure(

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from hydra.errors import HydraException
 from hydra.utils import instantiate
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from nws_sweep import accelerator, loaders, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
@@ -35,7 +35,7 @@ from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, on
 from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore
-from nws_sweep.sources import DatasetSource, LoaderSource, Source
+from nws_sweep.sources import Source, source_of
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -118,6 +118,7 @@ class ArmServer:
             accelerator=accelerator.available(),
             objects=self._objects,
             loader=source.settings,
+            project=source.project,
         )
 
     def _make_source(self) -> Source:
@@ -336,10 +337,11 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
 
 def _make_source(config: Mapping[str, Any], seed: int) -> Source:
     target = config.get("_target_")
-    made = _make("dataset", config, DatasetError)
-    if not (hasattr(made, "__getitem__") or hasattr(made, "__iter__")):
-        raise DatasetError(f"dataset {target}: got {type(made).__name__}, which has neither __getitem__ nor __iter__")
-    source: Source = LoaderSource(made) if isinstance(made, DataLoader) else DatasetSource(made, seed)
+    source = source_of(_make("dataset", config, DatasetError), seed)
+    if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
+        raise DatasetError(
+            f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"
+        )
     if source.samples == 0:
         raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
     return source

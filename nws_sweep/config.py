@@ -65,20 +65,20 @@ def or_null(text: str, test: Callable[[Any], bool]) -> Any:
 
 
 def yes_or_no() -> Any:
-    """A field that is true or false."""
-    return allowed("true or false")
+    """A field that is true or false; or null, for what the DataLoader has by itself."""
+    return allowed("true, false or null")
 
 
 @dataclass
 class LoaderSchema:
-    """``loader``: the DataLoader's other keywords."""
+    """``loader``: the DataLoader's other keywords; null for those of a DataLoader that the dataset comes in."""
 
-    shuffle: bool = yes_or_no()
-    drop_last: bool = yes_or_no()
-    persistent_workers: bool = yes_or_no()
+    shuffle: bool | None = yes_or_no()
+    drop_last: bool | None = yes_or_no()
+    persistent_workers: bool | None = yes_or_no()
     multiprocessing_context: str | None = one_of("fork", "spawn", "forkserver", None)
-    timeout: float = at_least(0, "seconds, a number")
-    in_order: bool = yes_or_no()
+    timeout: float | None = or_null("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
+    in_order: bool | None = yes_or_no()
     threads_per_worker: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     collate_fn: dict[str, Any] | None = allowed("a _target_ with its arguments, or null")
 
@@ -135,8 +135,8 @@ class PathsSchema:
 class SweepSchema:
     """The whole configuration."""
 
-    batch_size: int = at_least(1)
-    pin_memory: bool = yes_or_no()
+    batch_size: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
+    pin_memory: bool | None = yes_or_no()
     prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     patience: int = at_least(0)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
@@ -173,13 +173,17 @@ def config_path() -> str:
     raise ConfigurationError(f"the configuration is missing: neither the package nws_sweep.conf nor {checkout} exists")
 
 
-def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str] = ()) -> Configuration:
+def configuration(
+    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), own: LoaderSettings | None = None
+) -> Configuration:
     """The plain ``Configuration`` of a composed Hydra configuration.
 
     Args:
         config: Composed by Hydra, without its ``hydra`` node.
         dataset_name: What the dataset is called in tables.
         overrides: The task's overrides, ``key=value``; those that no column shows yet become columns.
+        own: The settings of the DataLoader that the dataset comes in, which stand for null; None if it comes by itself
+            or is not made yet.
 
     Raises:
         ConfigurationError: If a value is out of range or a key unknown.
@@ -188,6 +192,7 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
     _refuse_unknown_keys(config)
     check(config)
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+    _fill_in(plain, own or _USUAL)
     return Configuration(
         columns=_columns(plain, config, dataset_name, overrides),
         dataset=_target(plain, "dataset"),
@@ -199,6 +204,25 @@ def configuration(config: DictConfig, dataset_name: str, overrides: Sequence[str
         services=plain["services"],
         seed=plain["seed"],
     )
+
+
+def leaves_open(config: DictConfig) -> bool:
+    """Whether settings are null that a DataLoader has itself, if the dataset comes in one."""
+    settings = [config[name] for name in AXES[:2]] + [config.loader[name] for name in _OWN]
+    return None in settings
+
+
+# Beside the axes; null in others has a meaning of its own.
+_OWN = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+# What DataLoader does by itself.
+_USUAL = LoaderSettings(batch_size=None)
+
+
+def _fill_in(plain: dict[str, Any], own: LoaderSettings) -> None:
+    """Puts the DataLoader's own settings where there are none."""
+    for node, name in [(plain, name) for name in AXES[:3]] + [(plain["loader"], name) for name in plain["loader"]]:
+        if node[name] is None and name != "collate_fn":
+            node[name] = getattr(own, name)
 
 
 def _refuse_unknown_keys(config: DictConfig) -> None:

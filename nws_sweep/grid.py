@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep import config as schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.explain import explain
-from nws_sweep.records import Configuration, varying_columns
+from nws_sweep.records import Configuration, LoaderSettings, varying_columns
 from nws_sweep.strategies import most_candidates
 
 # Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
@@ -114,15 +114,17 @@ def _compose(config: DictConfig, loader: ConfigLoader, overrides: list[str]) -> 
         raise explain(error, overrides) from error
 
 
-def configuration_of(task: DictConfig, hydra: DictConfig) -> Configuration:
+def configuration_of(task: DictConfig, hydra: DictConfig, own: LoaderSettings | None = None) -> Configuration:
     """The plain configuration of what Hydra composed for one job.
 
     Args:
         task: The job's own configuration.
         hydra: Hydra's node beside it.
+        own: The settings of the DataLoader that the dataset comes in; None if it comes by itself or is not made yet.
     """
     overrides = list(hydra.overrides.task)
-    return schema.configuration(task, dataset_name(hydra.runtime.choices.get("dataset"), overrides, task), overrides)
+    name = dataset_name(hydra.runtime.choices.get("dataset"), overrides, task)
+    return schema.configuration(task, name, overrides, own)
 
 
 def _without_hydra(composed: DictConfig) -> DictConfig:

@@ -246,6 +246,21 @@ class ObjectStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFacts:
+    """Where in the config of a project stands what was measured.
+
+    Attributes:
+        key: Dotted key of the node that makes what is loaded.
+        keys: Dotted key of each setting of the DataLoader that the project's config has, by the setting's name.
+        fingerprint: A short hash of the node without these settings.
+    """
+
+    key: str
+    keys: Mapping[str, str]
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
     """What a dataset says of itself once it is made.
 
@@ -256,6 +271,7 @@ class DatasetFacts:
         accelerator: The accelerator that pinned memory would serve, None if there is none.
         objects: Its attributes that hold many Python objects, the largest first.
         loader: The settings of the DataLoader that it came in, None if it came by itself.
+        project: Where it stands in a project's config, None if it comes from none.
     """
 
     type: str
@@ -264,6 +280,7 @@ class DatasetFacts:
     accelerator: str | None
     objects: tuple[ObjectStore, ...] = ()
     loader: LoaderSettings | None = None
+    project: ProjectFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MADV_POPULATE_WRITE = 23  # <linux/mman.h>, from kernel 5.14 on
+_ALLOCATOR = "jemalloc_bg_thd"  # jemalloc's own, which pyarrow brings along; jemalloc stops it before a fork
 _MOSTLY = 0.5  # a mapping with a smaller share of its pages in use would grow too much
 
 
@@ -23,7 +24,7 @@ class Footprint:
     """What a process has that a fork would not take along, or would share.
 
     Attributes:
-        threads: Threads.
+        threads: Threads, without those that are known to take no harm from a fork.
         files: Open files, sockets and pipes: the number of the descriptor and what it leads to.
         children: Process IDs of its children.
         shared_memory: Mappings that are written to and shared, by their addresses.
@@ -62,12 +63,24 @@ def footprint() -> Footprint:
     """
     threads = [Path(task.path) for task in os.scandir("/proc/self/task")]
     children = [pid for task in threads for pid in (task / "children").read_text().split()]
+    names = [(task / "comm").read_text().strip() for task in threads]
     return Footprint(
-        threads=len(threads),
+        threads=len(threads) - names.count(_ALLOCATOR) - _of_openblas(),
         files=frozenset(_open_files()),
         children=frozenset(children),
         shared_memory=frozenset(_shared_memory()),
     )
+
+
+def _of_openblas() -> int:
+    """Threads of OpenBLAS, which each library that brings it along starts when it is imported.
+
+    It ends them before a fork and starts them again when they are needed (pthread_atfork).
+    """
+    import threadpoolctl
+
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]
+    return sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
 
 
 def _shared_memory() -> Iterator[str]:

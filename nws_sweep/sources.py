@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep import loaders
-from nws_sweep.records import LoaderSettings
+from nws_sweep.records import LoaderSettings, ProjectFacts
 
 Collate = Callable[[list[Any]], Any]
 
@@ -38,6 +39,10 @@ class Source(Protocol):
     def settings(self) -> LoaderSettings | None:
         """Those that it came with; None if it came without."""
 
+    @property
+    def project(self) -> ProjectFacts | None:
+        """Where it stands in a project's config; None if it comes from none."""
+
     def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
         """A DataLoader with exactly these settings.
 
@@ -49,18 +54,40 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What a project loads: its dataset or its DataLoader, and where in its config that stands."""
+
+    made: Any
+    facts: ProjectFacts
+
+
+def source_of(made: Any, seed: int) -> Source:
+    """Takes a dataset, a DataLoader or a project as they are.
+
+    Args:
+        made: What was instantiated.
+        seed: Decides the order of the samples where no sampler does.
+    """
+    project = made.facts if isinstance(made, Project) else None
+    made = made.made if isinstance(made, Project) else made
+    return LoaderSource(made, project) if isinstance(made, DataLoader) else DatasetSource(made, seed, project)
+
+
 class DatasetSource:
     """A dataset by itself.
 
     Args:
         dataset: Map-style or iterable.
         seed: Decides the order of the samples, so that all candidates meet the same ones in the same order.
+        project: Where it stands in a project's config; None if it comes from none.
     """
 
     settings = None
 
-    def __init__(self, dataset: Dataset[Any], seed: int) -> None:
+    def __init__(self, dataset: Dataset[Any], seed: int, project: ProjectFacts | None = None) -> None:
         self.dataset = dataset
+        self.project = project
         self._seed = seed
 
     @property
@@ -79,9 +106,11 @@ class LoaderSource:
 
     Args:
         template: The DataLoader; it is never iterated itself.
+        project: Where it stands in a project's config; None if it comes from none.
     """
 
-    def __init__(self, template: DataLoader[Any]) -> None:
+    def __init__(self, template: DataLoader[Any], project: ProjectFacts | None = None) -> None:
+        self.project = project
         self._template = template
         self.settings = loaders.settings_of(template)
 

@@ -31,6 +31,7 @@ from nws_sweep.records import (
     MeasureRules,
     Noise,
     ObjectStore,
+    ProjectFacts,
     SearchCost,
     SearchRecord,
     SearchRules,
@@ -343,7 +344,8 @@ def _from_json(data: Mapping[str, Any]) -> SearchRecord:
 def _facts(data: Mapping[str, Any]) -> DatasetFacts:
     objects = tuple(ObjectStore(**store) for store in data.get("objects", ()))
     loader = LoaderSettings(**data["loader"]) if data.get("loader") else None
-    return DatasetFacts(**{**data, "objects": objects, "loader": loader})
+    project = ProjectFacts(**data["project"]) if data.get("project") else None
+    return DatasetFacts(**{**data, "objects": objects, "loader": loader, "project": project})
 
 
 def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
