@@ -8,13 +8,17 @@ others by their import path.
 from __future__ import annotations
 
 import ctypes
+import io
+import mmap
 import multiprocessing
+import os
 from collections.abc import Callable, Mapping
 from multiprocessing import sharedctypes, synchronize
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -142,10 +146,40 @@ def _reduce_shared(shared: Any) -> Any:
     return multiprocessing.Value, (type(content), content.value)
 
 
+def _reduce_file(file: Any) -> Any:
+    """By its name: its content may be huge, and a copy in memory would be read in no time."""
+    if not isinstance(file.name, str | bytes) or not file.readable():
+        return NotImplemented
+    text = (file.encoding, file.errors, file.newlines) if isinstance(file, io.TextIOBase) else None
+    return _open_again, (os.fspath(os.path.abspath(file.name)), text, file.tell())  # noqa: PTH100 - a name may be bytes
+
+
+def _open_again(name: str, text: Any, position: int) -> Any:
+    mode, *how = ("rb",) if text is None else ("r", *text[:2])
+    file: Any = open(name, mode, -1, *how)  # noqa: SIM115, PTH123 - whoever has it closes it
+    file.seek(position)
+    return file
+
+
+def _reduce_memmap(array: Any) -> Any:
+    """By the name of its file, likewise."""
+    root = array
+    while isinstance(root.base, np.memmap):
+        root = root.base
+    if not isinstance(root.base, mmap.mmap) or array.filename is None or not array.flags.c_contiguous:
+        return NotImplemented  # a copy of a part, in memory
+    offset = root.offset + array.ctypes.data - root.ctypes.data
+    mode = "r+" if array.mode == "w+" else array.mode
+    return np.memmap, (str(array.filename), array.dtype, mode, offset, array.shape)
+
+
 _REDUCERS: Mapping[type, Callable[[Any], Any]] = {
     _BaseDataLoaderIter: _reduce_iterator,
     torch.Generator: _reduce_generator,
     synchronize.SemLock: _reduce_lock,
     synchronize.Event: _reduce_event,
     sharedctypes.SynchronizedBase: _reduce_shared,
+    io.TextIOWrapper: _reduce_file,
+    io.BufferedReader: _reduce_file,
+    np.memmap: _reduce_memmap,
 }

@@ -1,0 +1,108 @@
+"""A short hash tells whether two objects load the same in the same way."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nws_sweep.fingerprints import fingerprint
+from tests.conftest import ROOT
+
+
+class Files:
+    def __init__(self, names: list[str], size: int = 3) -> None:
+        self.names, self.size = names, size
+
+    def __getitem__(self, index: int) -> str:
+        return self.names[index]
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def numbers(*changed: int) -> list[int]:
+    return [*range(1000), *changed]
+
+
+SAME: list[Any] = [
+    lambda: Files(["a", "b"]),
+    lambda: Slotted(1),
+    lambda: {"a": {1, 2, "x"}},
+    lambda: torch.arange(10_000.0),
+    lambda: np.arange(10_000),
+    lambda: functools.partial(Files, size=4),
+    lambda: (Path("/data"), numbers, Files),
+]
+DIFFERENT = [
+    (Files(["a", "b"]), Files(["a", "c"])),
+    (Files(["a"]), Files(["a"], size=4)),
+    (Slotted(1), Slotted(2)),
+    (torch.zeros(4), torch.zeros(5)),
+    (torch.zeros(4), torch.zeros(4, dtype=torch.int32)),
+    (torch.zeros(4), torch.ones(4)),
+    (numbers(), numbers(1)),
+    (lambda x: x, lambda x: x + 1),
+    (functools.partial(numbers, 1), functools.partial(numbers, 2)),
+    ("a", b"a"),
+    (1, True),
+]
+
+
+@pytest.mark.parametrize("make", SAME)
+def test_equal_things_have_equal_ones(make: Any) -> None:
+    assert fingerprint(make()) == fingerprint(make())
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different_things_have_different_ones(one: Any, other: Any) -> None:
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_what_a_function_closes_over_counts() -> None:
+    def adding(offset: int) -> Any:
+        return lambda x: x + offset
+
+    assert fingerprint(adding(1)) == fingerprint(adding(1)) != fingerprint(adding(2))
+
+
+def test_changed_code_counts() -> None:
+    changed = type("Files", (Files,), {"__getitem__": lambda self, index: time.sleep(1)})
+    same = type("Files", (Files,), {"__getitem__": Files.__getitem__})
+    assert fingerprint(changed(["a"])) != fingerprint(same(["a"]))
+
+
+def test_it_is_the_same_in_another_process() -> None:
+    script = (
+        "from nws_sweep.fingerprints import fingerprint\n"
+        "class Mine:\n    def __getitem__(self, i):\n        return i in {'a', 'b', 'c'} and [j for j in range(i)]\n"
+        "mine = Mine(); mine.kinds = {'cat', 'dog', 'cow'}; mine.me = mine\n"
+        "print(fingerprint(mine))\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True,
+            check=True, timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(found) == 1
+
+
+def test_a_deep_and_wide_thing_takes_no_time() -> None:
+    deep: list[Any] = [{"a": [[[index] * 50] * 50] * 50, "b": {"c": list(range(100))}} for index in range(100_000)]
+    deep.append(deep)
+    began = time.process_time()
+    fingerprint(deep)
+    assert time.process_time() - began < 2.0

@@ -1,0 +1,128 @@
+"""Objects go to another process in a file."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import socket
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from torch.utils.data import DataLoader, TensorDataset
+
+from nws_sweep import handover, loaders
+from nws_sweep.errors import ConfigurationError
+
+
+def handed(value: Any, tmp_path: Path) -> Any:
+    return instantiate(handover.write("it", value, tmp_path / "file"))
+
+
+def test_functions_and_classes_without_an_import_path_go_along(tmp_path: Path) -> None:
+    class Local:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def twice(self) -> int:
+            return 2 * self.value
+
+    offset = 1
+    first, second = handed((Local(4), lambda x: x + offset), tmp_path)
+    assert first.twice() == 8
+    assert second(1) == 2
+
+
+def test_the_state_of_a_generator_goes_along(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(5)
+    torch.rand(3, generator=generator)
+    other = handed(generator, tmp_path)
+    assert torch.equal(torch.rand(4, generator=other), torch.rand(4, generator=generator))
+
+
+def test_locks_and_shared_values_become_others_like_them(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    lock, recursive, event = context.Lock(), context.RLock(), context.Event()
+    number, numbers = context.Value("i", 3), context.Array("d", [1.0, 2.0])
+    event.set()
+    with number.get_lock():
+        found = handed([lock, recursive, event, number, numbers], tmp_path)
+    number.value = 9
+    assert found[0].acquire(block=False)
+    assert lock.acquire(block=False)
+    assert found[1].acquire(block=False)
+    assert found[2].is_set()
+    assert (found[3].value, list(found[4])) == (3, [1.0, 2.0])
+    assert found[3].get_lock().acquire(block=False)
+
+
+def test_a_loader_in_use_goes_along_without_its_workers(tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        TensorDataset(torch.arange(6)), batch_size=2, num_workers=1, persistent_workers=True,
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    next(iter(loader))
+    other = handed(loader, tmp_path)
+    assert not isinstance(other._iterator, torch.utils.data.dataloader._BaseDataLoaderIter)
+    assert len(list(loaders.retuned(other, loaders.settings_of(other)))) == 3
+
+
+def test_a_maker_is_called_where_it_arrives(tmp_path: Path) -> None:
+    node = handover.write_maker("it", functools.partial(dict, a=1), tmp_path / "file")
+    assert instantiate(node) == {"a": 1}
+    assert handover.is_handed_over(node)
+
+
+def test_only_the_user_may_read_the_file(tmp_path: Path) -> None:
+    handover.write("it", 1, tmp_path / "file")
+    with pytest.raises(ConfigurationError, match="FileExists"):  # never somebody else's, put there beforehand
+        handover.write("it", 2, tmp_path / "file")
+
+
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_an_open_file_is_opened_again_where_it_stood(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "data").write_text("first\nsecond\n")
+    with (tmp_path / "data").open(mode) as file:
+        file.readline()
+        other = handed(file, tmp_path)
+    with other:
+        assert other.name == str(tmp_path / "data")
+        assert other.read() in ("second\n", b"second\n")
+    assert b"second" not in (tmp_path / "file").read_bytes()
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(100, 200)])
+def test_a_mapped_array_is_mapped_again(tmp_path: Path, part: slice) -> None:
+    np.arange(50_000, dtype=np.int32).tofile(tmp_path / "data")
+    mapped = np.memmap(tmp_path / "data", dtype=np.int32, mode="r", offset=400)[part]
+    other = handed(mapped, tmp_path)
+    assert isinstance(other, np.memmap)
+    assert np.array_equal(other, mapped)
+    assert (tmp_path / "file").stat().st_size < 2000
+
+
+def test_a_part_of_a_mapped_array_that_is_none_by_itself_is_copied(tmp_path: Path) -> None:
+    np.arange(100, dtype=np.int32).tofile(tmp_path / "data")
+    mapped = np.memmap(tmp_path / "data", dtype=np.int32, mode="r")
+    assert np.array_equal(handed(mapped[::2], tmp_path), mapped[::2])
+
+
+def test_what_cannot_go_along_is_told_with_the_way_out(tmp_path: Path) -> None:
+    message = r"the dataset of type socket cannot be handed .*cannot pickle.*search\(lambda: MyDataset"
+    with socket.socket() as held, pytest.raises(ConfigurationError, match=message):
+        handover.write("the dataset", held, tmp_path / "file")
+
+
+def test_a_class_that_cannot_be_imported_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("only_here")
+    exec("class Mine: pass", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    handover.write("it", module.Mine(), tmp_path / "file")
+    monkeypatch.delitem(sys.modules, "only_here")
+    with pytest.raises(ConfigurationError, match="ModuleNotFoundError: No module named 'only_here'"):
+        handover.load(str(tmp_path / "file"))

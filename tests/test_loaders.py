@@ -1,0 +1,146 @@
+"""Another DataLoader like one that is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
+
+from nws_sweep import loaders
+from nws_sweep.errors import ConfigurationError
+
+DATA = TensorDataset(torch.arange(40))
+
+
+def collate(samples: list[Any]) -> list[int]:
+    return [int(value) for (value,) in samples]
+
+
+def start(worker_id: int) -> None:
+    pass
+
+
+class Named(DataLoader[Any]):
+    def __init__(self, *arguments: Any, name: str, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.name = name
+
+
+class Endless(DataLoader[Any]):
+    """Keeps one iterator, as loaders do that want to keep their workers."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.iterator = super().__iter__()
+
+    def __iter__(self) -> Any:
+        for _ in range(2):
+            yield next(self.iterator)
+
+
+def full(**changed: Any) -> DataLoader[Any]:
+    keywords: dict[str, Any] = {
+        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 5,
+        "worker_init_fn": start, "generator": torch.Generator().manual_seed(3), "prefetch_factor": 3,
+        "persistent_workers": True, "multiprocessing_context": "fork", "pin_memory": False,
+    }  # fmt: skip
+    return DataLoader(DATA, **{**keywords, **changed})
+
+
+def attributes(loader: DataLoader[Any]) -> dict[str, Any]:
+    return {name: value for name, value in vars(loader).items() if "multiprocessing" not in name}
+
+
+def test_all_but_the_settings_is_the_same_object() -> None:
+    loader = full()
+    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1, prefetch_factor=7))
+    changed = {name for name, value in attributes(other).items() if value is not attributes(loader)[name]}
+    assert changed == {"num_workers", "prefetch_factor"}
+    assert other.multiprocessing_context.get_start_method() == "fork"
+
+
+def test_the_loader_itself_stays_as_it_was() -> None:
+    loader = full()
+    before = dict(vars(loader))
+    loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=0, batch_size=2).canonical())
+    assert vars(loader) == before
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_the_samples_come_in_the_same_order(num_workers: int) -> None:
+    loader = full(persistent_workers=False)
+    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=num_workers).canonical())
+    found = list(other)
+    loader.generator.manual_seed(3)
+    assert found == list(loader)
+    assert len(found) == 10
+
+
+def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with_them() -> None:
+    loader = full()
+    settings = loaders.settings_of(loader)
+    without = loaders.retuned(loader, replace(settings, num_workers=0).canonical())
+    assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
+    assert without.multiprocessing_context is None
+    assert loaders.settings_of(loaders.retuned(without, settings)) == settings
+
+
+def test_a_subclass_stays_one_with_its_attributes() -> None:
+    loader = Named(DATA, batch_size=8, name="mine")
+    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1))
+    assert type(other) is Named
+    assert other.name == "mine"
+    assert sum(len(batch) for (batch,) in other) == 40
+
+
+def test_an_iterator_that_a_loader_keeps_is_begun_anew() -> None:
+    loader = Endless(DATA, batch_size=8)
+    next(loader.iterator)
+    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1))
+    assert other.iterator is not loader.iterator
+    assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
+    assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
+
+
+def test_the_batch_size_changes_with_the_sampler_kept() -> None:
+    loader = full()
+    other = loaders.retuned(loader, replace(loaders.settings_of(loader), batch_size=3, num_workers=0).canonical())
+    assert other.sampler is loader.sampler
+    assert (len(other), other.batch_size, other.drop_last) == (13, 3, True)
+    assert {len(batch) for batch in other} == {3}
+
+
+class Grouped(BatchSampler):
+    """Any batch_sampler that is not the DataLoader's own."""
+
+
+GROUPED = Grouped(SequentialSampler(DATA), 5, False)
+
+
+@pytest.mark.parametrize("keywords", [{"batch_sampler": GROUPED}, {"batch_size": None}])
+def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: dict[str, Any]) -> None:
+    loader: DataLoader[Any] = DataLoader(DATA, **keywords)
+    settings = loaders.settings_of(loader)
+    assert settings.batch_size is None
+    assert len(loaders.retuned(loader, replace(settings, num_workers=1))) == len(loader)
+    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* decides the batches"):
+        loaders.retuned(loader, replace(settings, batch_size=8))
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+def test_what_an_epoch_takes() -> None:
+    some = torch.utils.data.SubsetRandomSampler(range(7))
+    grouped: DataLoader[Any] = DataLoader(DATA, batch_sampler=GROUPED)
+    assert loaders.samples_per_epoch(full()) == 40
+    assert loaders.samples_per_epoch(DataLoader(DATA, sampler=some)) == 7
+    assert loaders.samples_per_epoch(DataLoader(DATA, batch_size=None)) == 40
+    assert loaders.samples_per_epoch(grouped) is None
+    assert loaders.samples_per_epoch(DataLoader(Stream())) is None

@@ -1,0 +1,117 @@
+"""Results are remembered per machine, and are stale when that or the versions have changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import SearchRecord, Verdict
+from nws_sweep.store import FRESH_FOR, ResultStore, default_folder, staleness
+from tests.factories import search_result, trial
+
+
+def record(**changed: Any) -> SearchRecord:
+    found = search_result(trial(0, 4.0), trial(2, 2.0))
+    best = found.trials[1].settings
+    verdict = Verdict(recommended=best, fastest=best)
+    now = datetime.now().astimezone().isoformat()
+    return replace(found, stop_reason="done", verdict=verdict, started_at=now, **changed)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "results")
+
+
+def test_what_was_kept_is_found_again(store: ResultStore) -> None:
+    kept = record()
+    store.keep(kept)
+    found = store.find(kept.configuration, kept.host, "fresh")
+    assert found is not None
+    assert found.verdict == kept.verdict
+    assert [t.num_workers for t in found.trials] == [0, 2]
+    assert store.find(kept.configuration, kept.host, "never") is None
+
+
+def test_the_name_does_not_count_but_the_search_does(store: ResultStore) -> None:
+    kept = record()
+    store.keep(kept)
+    renamed = replace(kept.configuration, columns={"dataset": "another name"})
+    found = store.find(renamed, kept.host, "fresh")
+    assert found is not None
+    assert found.configuration == renamed
+    assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh") is None
+
+
+@pytest.mark.parametrize("name", ["python", "torch", "torchvision", "nws_sweep"])
+def test_other_versions_are_stale(store: ResultStore, name: str) -> None:
+    kept = record()
+    store.keep(kept)
+    changed: dict[str, Any] = {name: "0.0"}
+    other = replace(kept.host, **changed)
+    assert store.find(kept.configuration, other, "fresh") is None
+    assert store.find(kept.configuration, other, "always") is not None
+    assert staleness(kept, other) == f"measured with {name} {getattr(kept.host, name)}, this is 0.0"
+
+
+@pytest.mark.parametrize("change", [{"hostname": "other"}, {"cpu_model": "other"}, {"usable_cpus": 99}])
+def test_another_machine_has_results_of_its_own(store: ResultStore, change: dict[str, Any]) -> None:
+    kept = record()
+    store.keep(kept)
+    assert store.find(kept.configuration, replace(kept.host, **change), "always") is None
+
+
+def test_an_old_result_is_stale(store: ResultStore) -> None:
+    old = datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)
+    kept = replace(record(), started_at=old.isoformat())
+    store.keep(kept)
+    assert store.find(kept.configuration, kept.host, "fresh") is None
+    assert store.find(kept.configuration, kept.host, "always") is not None
+    assert staleness(kept, kept.host) == "measured 32 days ago"
+
+
+@pytest.mark.parametrize("unfinished", [{"verdict": None}, {"error": "broken"}])
+def test_only_searches_that_came_to_an_end_are_kept(store: ResultStore, unfinished: dict[str, Any]) -> None:
+    kept = replace(record(), **unfinished)
+    store.keep(kept)
+    assert store.find(kept.configuration, kept.host, "always") is None
+
+
+def test_the_newest_comes_first(store: ResultStore) -> None:
+    first = replace(record(), started_at="2026-01-01T00:00:00+00:00")
+    second = replace(record(), started_at="2026-02-01T00:00:00+00:00")
+    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+    store.keep(first)
+    assert [one.started_at for one in store.newest()] == [second.started_at, first.started_at]
+
+
+def test_a_file_that_cannot_be_read_is_as_none(store: ResultStore, tmp_path: Path) -> None:
+    kept = record()
+    store.keep(kept)
+    (file,) = (tmp_path / "results").iterdir()
+    file.write_text("{")
+    assert store.find(kept.configuration, kept.host, "always") is None
+    assert list(store.newest()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store, kept = ResultStore(tmp_path / "file" / "results"), record()
+    store.keep(kept)
+    assert store.find(kept.configuration, kept.host, "always") is None
+
+
+def test_a_wrong_word_is_refused(store: ResultStore) -> None:
+    with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
+        store.find(record().configuration, record().host, "sometimes")
+
+
+def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", "/somewhere")
+    assert default_folder() == Path("/somewhere/results")
+    assert default_folder("/else") == Path("/else/results")
