@@ -95,6 +95,12 @@ class Summary:
         return self.stored.runs[0].result.host
 
     @property
+    def distinguishing(self) -> tuple[str, ...]:
+        """Those of the varying columns that tell the configurations apart: without a dataset that all of them have."""
+        names = {str(c.configuration.columns.get("dataset")) for c in self.configurations}
+        return tuple(name for name in self.varying if name != "dataset" or len(names) > 1)
+
+    @property
     def all_warnings(self) -> tuple[str, ...]:
         """Those that concern all configurations, then each configuration's own with its label."""
         return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))

@@ -15,6 +15,17 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
+_FORMAT_HELP = (
+    "table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning (LightningCLI's, "
+    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json"
+)
+_KEY_HELP = (
+    "where the settings belong in the configuration that takes them: data makes the overrides ++data.num_workers=4, "
+    "of LightningCLI's arguments --data.num_workers=4 (as without it), and of the YAML a config that Hydra composes "
+    "under data"
+)
+_WHERE_HELP = "only the configurations with this value, such as batch_size=64; may be given several times"
+
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
@@ -83,14 +94,16 @@ def best(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
     parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print it (default: %(default)s)")
-    parser.add_argument("--key", default="", help="prefix of the overrides: data makes ++data.num_workers=4")
+    parser.add_argument("--format", choices=FORMATS, default="table", help=_FORMAT_HELP)
+    parser.add_argument("--key", help=_KEY_HELP)
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
     from nws_sweep import storage
     from nws_sweep.analysis import summarise
     from nws_sweep.formats import render
+    from nws_sweep.selection import select
 
-    summary = summarise(storage.find(options.folder))
+    summary = summarise(select(storage.find(options.folder), options.where))
     print(render(summary, options.format, options.key), end="")
     return 0 if all(configuration.best for configuration in summary.configurations) else 1
 

@@ -1,52 +1,144 @@
-"""The best setting per configuration, ready to paste: command-line overrides, Python keywords, YAML, JSON."""
+"""The best setting per configuration, ready to paste: command-line arguments, Python keywords, YAML, JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
-from nws_sweep import units
+from nws_sweep import storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
+from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import SearchRecord, Trial, shown
 
 # Parts of the cost below this are not told.
 _NEGLIGIBLE_S = 0.05
 
-FORMATS = ("table", "overrides", "kwargs", "yaml", "json")
+FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
+
+# What transformers.TrainingArguments call them, in every version and in newer ones only.
+_TRAINING_ARGUMENTS = {
+    "batch_size": "per_device_train_batch_size",
+    "num_workers": "dataloader_num_workers",
+    "pin_memory": "dataloader_pin_memory",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "persistent_workers": "dataloader_persistent_workers",
+}
+_NEWER_TRAINING_ARGUMENTS = {
+    "multiprocessing_context": "dataloader_multiprocessing_context",
+    "in_order": "dataloader_in_order",
+}
+_NEWER_TRANSFORMERS = "5.15"
+
+Settings = Mapping[str, Any]
 
 
-def render(summary: Summary, format_name: str, key: str = "") -> str:
+def render(summary: Summary, format_name: str, key: str | None = None) -> str:
     """The best settings in one of ``FORMATS``.
 
     Args:
         summary: What was found.
         format_name: ``table`` for people; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
+            ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
             ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid.
-        key: Prefix of the overrides, such as ``data`` for ``++data.num_workers=4``.
+        key: Where the settings belong in the configuration that is given them, such as ``data`` for
+            ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and makes of ``yaml`` a config that
+            Hydra composes there. None if it was not given: LightningCLI's own ``data``, for the others no prefix.
+
+    Raises:
+        ConfigurationError: If the key is none, or ``yaml`` with a key is to hold several configurations.
     """
+    _check_key(key)
     if format_name == "table":
         return as_markdown_table(summary)
-    if format_name == "overrides":
-        return _lines(summary, lambda settings: overrides(settings, key))
-    if format_name == "kwargs":
-        return _lines(summary, kwargs)
     if format_name == "yaml":
-        return as_yaml(documents(summary))
-    return json.dumps(documents(summary), indent=2) + "\n"
+        return as_yaml(documents(summary)) if key is None else _composable(summary, key)
+    if format_name == "json":
+        return json.dumps(documents(summary), indent=2) + "\n"
+    forms: dict[str, Callable[[Settings], str]] = {
+        "overrides": lambda settings: overrides(settings, key or ""),
+        "kwargs": kwargs,
+        "lightning": lambda settings: lightning(settings, "data" if key is None else key),
+        "transformers": transformers,
+    }
+    return _lines(summary, forms[format_name])
 
 
-def overrides(settings: Mapping[str, Any], key: str = "") -> str:
+def _check_key(key: str | None) -> None:
+    if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
+        raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+
+
+def overrides(settings: Settings, key: str = "") -> str:
     """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists."""
-    prefix = f"{key}." if key else ""
-    return " ".join(f"++{prefix}{name}={shown(value)}" for name, value in settings.items())
+    return _arguments(settings, "++", key)
 
 
-def kwargs(settings: Mapping[str, Any]) -> str:
+def lightning(settings: Settings, key: str = "data") -> str:
+    """``--data.num_workers=4 ...``, as LightningCLI takes the arguments of a LightningDataModule; null is None."""
+    return _arguments(settings, "--", key)
+
+
+def _arguments(settings: Settings, mark: str, key: str) -> str:
+    prefix = f"{mark}{key}." if key else mark
+    return " ".join(f"{prefix}{name}={shown(value)}" for name, value in settings.items())
+
+
+def kwargs(settings: Settings) -> str:
     """``batch_size=64, num_workers=4, ...`` as Python writes it."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def transformers(settings: Settings) -> str:
+    """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
+
+    Those that not every version takes, or none, are named in comment lines before. A prefetch_factor of None is left
+    out: so it is by default, and without workers any other is refused.
+    """
+    told = {name: value for name, value in settings.items() if name != "prefetch_factor" or value is not None}
+    newer = {_NEWER_TRAINING_ARGUMENTS[name]: told.pop(name) for name in _NEWER_TRAINING_ARGUMENTS if name in told}
+    known = {_TRAINING_ARGUMENTS[name]: told.pop(name) for name in _TRAINING_ARGUMENTS if name in told}
+    comments = [
+        *([f"# taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"] if newer else []),
+        *([f"# TrainingArguments cannot be told: {kwargs(told)}"] if told else []),
+    ]
+    return "\n".join([*comments, kwargs(known)])
+
+
+def options(summary: Summary) -> dict[str, str]:
+    """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
+
+    A program composes one under its own key, as by ``+best@data=batch_size-64``. There is none for a configuration of
+    which nothing could be measured.
+    """
+    names = storage.option_names([_distinguished(summary, each) for each in summary.configurations])
+    found = [(name, c.label, best_settings(c)) for name, c in zip(names, summary.configurations, strict=True)]
+    return {name: f"# {one_line(label)}\n{as_yaml(settings)}" for name, label, settings in found if settings}
+
+
+def _distinguished(summary: Summary, configuration: ConfigurationSummary) -> dict[str, Any]:
+    """What tells the configuration from the others of its grid; of one by itself in a grid its dataset."""
+    if not summary.stored.is_grid:
+        return {}
+    columns = configuration.configuration.columns
+    return {name: columns[name] for name in summary.distinguishing or ("dataset",) if name in columns}
+
+
+def _composable(summary: Summary, key: str) -> str:
+    """A config that Hydra puts under the key wherever it is composed; an empty key is the top level."""
+    if len(summary.configurations) > 1:
+        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+        raise ConfigurationError(
+            f"--format yaml --key {key}: holds one configuration, but there are {len(summary.configurations)}; "
+            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
+        )
+    configuration = summary.configurations[0]
+    settings = best_settings(configuration)
+    body = as_yaml(settings) if settings else _nothing_for(configuration) + "\n"
+    return f"# @package {key or '_global_'}\n{body}"
 
 
 def as_yaml(document: Any) -> str:
@@ -63,14 +155,18 @@ def documents(summary: Summary) -> Any:
     ]
 
 
-def _lines(summary: Summary, form: Any) -> str:
+def _lines(summary: Summary, form: Callable[[Settings], str]) -> str:
     lines = []
     for configuration in summary.configurations:
         settings = best_settings(configuration)
         if summary.stored.is_grid:
             lines.append(f"# {configuration.label}")
-        lines.append(form(settings) if settings else f"# nothing could be measured for {configuration.label}")
+        lines.append(form(settings) if settings else _nothing_for(configuration))
     return "\n".join(lines) + "\n"
+
+
+def _nothing_for(configuration: ConfigurationSummary) -> str:
+    return f"# nothing could be measured for {configuration.label}"
 
 
 def best_header(summary: Summary) -> list[str]:

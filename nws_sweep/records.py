@@ -94,11 +94,14 @@ class LoaderSettings:
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
     def tuned(self) -> dict[str, Any]:
-        """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset."""
-        names = ["batch_size"] if self.batch_size is not None else []
-        names += ["num_workers", "pin_memory", "prefetch_factor", "persistent_workers"]
+        """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset.
+
+        There is no ``batch_size`` among them where it is None: something else decides it.
+        """
+        names = ["batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers"]
         names += [name for name, usual in _SELDOM_TUNED.items() if getattr(self, name) != usual]
-        return {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in settings.items() if name != "batch_size" or value is not None}
 
     def differing(self, other: LoaderSettings) -> str:
         """What differs from the other's beside num_workers, as ``key=value``; empty if nothing does."""

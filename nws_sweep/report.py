@@ -14,7 +14,8 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
 
     Returns:
-        What was found, and the files written, the report first; of a grid without those of single configurations.
+        What was found, and the files written, the report first; of a grid without those of single configurations. A
+        folder stands for all files in it.
 
     Raises:
         NotARunError: If the folder is neither.
@@ -90,6 +91,10 @@ def _write_best(summary: Summary) -> Iterator[Path]:
     path = summary.stored.folder / storage.BEST
     storage.write_text(path, formats.as_yaml(formats.documents(summary)))
     yield path
+    options, group = formats.options(summary), summary.stored.folder / storage.BEST_GROUP
+    storage.write_options(group, options)
+    if options:
+        yield group
     if summary.stored.is_grid:
         for configuration in summary.configurations:
             text = formats.as_yaml(best_settings(configuration))

@@ -38,12 +38,14 @@ from nws_sweep.records import (
     Trial,
     TrialState,
     Verdict,
+    shown,
 )
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
 BEST = "best.yaml"
+BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
 ARM_LOG = "arms.log"
 CLAIM = ".nws_sweep"  # made when a program takes the folder for itself
 GRID_RESULTS = "results.csv"
@@ -67,7 +69,10 @@ TIMING_COLUMNS = (
     "reason", "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip
-_LONGEST_FOLDER_NAME = 120  # bytes; file systems allow 255, the hash included
+_LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
+_OPTION_SUFFIX = ".yaml"
+_OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
+_RUN_OPTION = "run"  # the only option of a run that is no grid
 
 BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 
@@ -116,11 +121,41 @@ def folder_name(overrides: Sequence[str]) -> str:
     name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
     """
     plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
-    name = ",".join(plain) or "default"
-    safe = re.sub(r"[^\w=.,+~@\[\]-]", "_", name).encode()[:_LONGEST_FOLDER_NAME].decode(errors="ignore").lstrip(".")
-    if safe == name:
-        return name
-    return f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return _safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
+
+
+def _safe_name(name: str, refused: str) -> str:
+    """The name without the characters that the pattern matches, and with a hash if this or its length changes it."""
+    safe = re.sub(refused, "_", name).encode()[:_LONGEST_NAME].decode(errors="ignore").lstrip(".")
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
+
+    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
+
+    Args:
+        points: The values that tell each configuration from the others; none for the only one.
+    """
+    names: list[str] = []
+    taken: set[str] = set()  # as file systems see them that know no case
+    for point in points:
+        name = next(name for name in _numbered(_option_name(point)) if name.casefold() not in taken)
+        names.append(name)
+        taken.add(name.casefold())
+    return names
+
+
+def _option_name(point: Mapping[str, Any]) -> str:
+    # Never a number or null, which Hydra does not take for a name: each part has its key. Nor may it end like a file.
+    name = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or _RUN_OPTION
+    return _safe_name(name, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name itself, then the same with 2, 3, ... behind."""
+    return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
 
 
 def _lower_literal(override: str) -> str:
@@ -222,6 +257,23 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def write_options(group: Path, options: Mapping[str, str]) -> None:
+    """Writes a config group, and removes the options that an earlier report wrote and that are no more.
+
+    Args:
+        group: The folder, made if there is anything to write.
+        options: The YAML of each, by name.
+    """
+    if options:
+        group.mkdir(parents=True, exist_ok=True)
+    for name, text in options.items():
+        write_text(group / f"{name}{_OPTION_SUFFIX}", _OPTION_MARK + text)
+    kept = {name.casefold() for name in options}
+    for path in group.glob(f"*{_OPTION_SUFFIX}"):
+        if path.stem.casefold() not in kept and path.read_bytes().startswith(_OPTION_MARK.encode()):
+            path.unlink()
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -247,8 +299,8 @@ def claim(folder: Path) -> Path:
 
 def free_folder(folder: Path) -> Path:
     """The folder, or one beside it with a number if it holds another configuration's result already."""
-    names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in itertools.count(1))
-    return next(name for name in names if not (name / RESULT).exists())
+    folders = (folder.with_name(name) for name in _numbered(folder.name))
+    return next(each for each in folders if not (each / RESULT).exists())
 
 
 def holds_results(folder: Path) -> bool:

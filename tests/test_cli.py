@@ -123,8 +123,8 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
         if path.suffix == ".png":
             with Image.open(path) as image:
                 image.verify()
-    for name in ("results.csv", "best.csv", "best.yaml", "report.md"):
-        assert f"wrote {grid / name}" in done.stdout
+    for name in ("results.csv", "best.csv", "best.yaml", "best", "report.md"):
+        assert f"wrote {grid / name}\n" in done.stdout
     _check_tables(grid)
     _check_folders(grid)
     _check_formats(shared_nws, grid)
@@ -180,12 +180,28 @@ def _check_formats(nws: Command, grid: Path) -> None:
     assert [eval(f"dict({line})")["batch_size"] for line in kwargs] == [4, 4, 8, 8, 16, 16]
     assert len(yaml.safe_load(nws("best", grid, "--format", "yaml").stdout)) == 6
     assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 6
+    _check_choice(nws, grid)
     for name in ("report.md", "best.csv"):
         (grid / name).unlink()
     again = nws("report", grid)
     assert again.returncode == 0
     assert (grid / "report.md").is_file()
     assert "Best settings" in again.stdout
+
+
+def _check_choice(nws: Command, grid: Path) -> None:
+    one = ("--where", "batch_size=8", "--where", "pin_memory=false")
+    assert len(json.loads(nws("best", grid, "--format", "json", *one[:2]).stdout)) == 2
+    assert json.loads(nws("best", grid, "--format", "json", *one).stdout)["batch_size"] == 8
+    composed = nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
+    assert composed.startswith("# @package data\nbatch_size: 8\n")
+    assert "--data.num_workers=" in nws("best", grid, *one, "--format", "lightning").stdout
+    assert "dataloader_num_workers=" in nws("best", grid, *one, "--format", "transformers").stdout
+    sizes = sorted(yaml.safe_load(path.read_text())["batch_size"] for path in (grid / "best").iterdir())
+    assert sizes == [4, 4, 8, 8, 16, 16]
+    for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "yaml", "--key", "data"]):
+        done = nws("best", grid, *wrong)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(shared_nws: Command, tmp_path: Path) -> None:

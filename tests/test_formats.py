@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
-from nws_sweep import formats
-from nws_sweep.analysis import Summary
+from nws_sweep import formats, storage
+from nws_sweep.analysis import Summary, summarise
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import SearchCost, Verdict
+from nws_sweep.selection import select
 from tests.factories import (
     COLUMNS,
+    FACTS,
     configuration,
     failed_trial,
     loader_settings,
@@ -60,7 +69,60 @@ def test_keywords_are_python_that_gives_the_same_settings() -> None:
     assert eval(f"dict({formats.kwargs(ZERO)})") == ZERO
 
 
-@pytest.mark.parametrize("form", ["overrides", "kwargs"])
+def test_lightning_takes_options_under_its_own_key_or_the_given_one() -> None:
+    assert formats.render(run(), "lightning") == (
+        "--data.batch_size=64 --data.num_workers=4 --data.pin_memory=true --data.prefetch_factor=2 "
+        "--data.persistent_workers=true\n"
+    )
+    assert formats.lightning({"prefetch_factor": None}) == "--data.prefetch_factor=null"
+    assert formats.render(run(), "lightning", "data.loader").startswith("--data.loader.batch_size=64 --data.loader.")
+    assert formats.render(run(), "lightning", "").startswith("--batch_size=64 --num_workers=4 ")
+
+
+def test_transformers_gets_keywords_of_its_training_arguments() -> None:
+    assert formats.render(run(), "transformers") == (
+        "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
+        "dataloader_prefetch_factor=2, dataloader_persistent_workers=True\n"
+    )
+
+
+def test_transformers_gets_no_prefetch_factor_where_there_is_none_since_it_refuses_any_without_workers() -> None:
+    assert formats.transformers(ZERO) == (
+        "per_device_train_batch_size=64, dataloader_num_workers=0, dataloader_pin_memory=False, "
+        "dataloader_persistent_workers=False"
+    )
+
+
+def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
+    settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
+    *comments, keywords = formats.transformers(settings).splitlines()
+    assert comments == [
+        "# taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
+        "dataloader_in_order=False",
+        "# TrainingArguments cannot be told: sampler=None",
+    ]
+    assert keywords == "dataloader_num_workers=2"
+
+
+SETTINGS_FORMATS = [name for name in formats.FORMATS if name != "table"]
+
+
+@pytest.mark.parametrize("form", SETTINGS_FORMATS)
+def test_a_batch_size_that_something_else_decides_is_in_no_format(form: str) -> None:
+    undecided = loader_settings(4, batch_size=cast("int", None))
+    endless = replace(FACTS, samples=None)
+    text = formats.render(summary_of_run(search_result(trial(4, 16.0, settings=undecided), facts=endless)), form)
+    assert "batch_size" not in text
+    assert "num_workers" in text
+
+
+@pytest.mark.parametrize("key", ["data.", ".data", "a..b", "a b", "a=b", "$x", "data\n"])
+def test_a_key_that_is_none_is_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--key .*: allowed are names joined by dots"):
+        formats.render(run(), "overrides", key)
+
+
+@pytest.mark.parametrize("form", ["overrides", "kwargs", "lightning", "transformers"])
 def test_lines_of_a_grid_name_each_configuration_in_a_comment(form: str) -> None:
     lines = formats.render(grid(), form).splitlines()
     assert lines[0::2] == [
@@ -68,7 +130,7 @@ def test_lines_of_a_grid_name_each_configuration_in_a_comment(form: str) -> None
         "# dataset=photos pin_memory=false",
         "# dataset=photos pin_memory=x",
     ]
-    write = formats.overrides if form == "overrides" else formats.kwargs
+    write = getattr(formats, form)
     assert lines[1::2] == [write(BEST), write(ZERO), "# nothing could be measured for dataset=photos pin_memory=x"]
 
 
@@ -85,6 +147,83 @@ def test_yaml_and_json_of_a_grid_name_each_configuration(form: str, read: Any) -
         {"configuration": {**COLUMNS, "pin_memory": False}, "loader": ZERO},
         {"configuration": {**COLUMNS, "pin_memory": "x"}, "loader": None},
     ]
+
+
+@pytest.mark.parametrize("form", SETTINGS_FORMATS)
+def test_the_only_configuration_that_is_left_of_a_grid_is_printed_like_a_run(form: str) -> None:
+    left = summarise(select(grid().stored, ["pin_memory=true"]))
+    assert formats.render(left, form) == formats.render(run(), form)
+
+
+def test_yaml_with_a_key_says_where_hydra_is_to_put_it() -> None:
+    text = formats.render(run(), "yaml", "data.loader")
+    assert text == "# @package data.loader\n" + formats.render(run(), "yaml")
+    assert formats.render(run(), "yaml", "").startswith("# @package _global_\nbatch_size: 64\n")
+
+
+def test_yaml_with_a_key_of_what_could_not_be_measured_sets_nothing() -> None:
+    text = formats.render(summary_of_run(search_result(failed_trial(0))), "yaml", "data")
+    assert text == "# @package data\n# nothing could be measured for dataset=photos\n"
+
+
+def test_yaml_with_a_key_holds_one_configuration_and_says_how_to_pick_it() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        formats.render(grid(), "yaml", "data")
+    assert str(caught.value) == (
+        "--format yaml --key data: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
+        "(pin_memory), or give its own folder"
+    )
+
+
+def test_options_of_a_run_and_a_grid_are_named_by_what_tells_the_configurations_apart() -> None:
+    assert yaml.safe_load(formats.options(run())["run"]) == BEST
+    assert {name: yaml.safe_load(text) for name, text in formats.options(grid()).items()} == {
+        "pin_memory-true": BEST,
+        "pin_memory-false": ZERO,
+    }
+    assert list(formats.options(summary_of_grid(search_result(trial(0, 8.0))))) == ["dataset-photos"]
+    datasets = summary_of_grid(*(search_result(trial(0, 8.0), columns={"dataset": name}) for name in "ab"))
+    assert list(formats.options(datasets)) == ["dataset-a", "dataset-b"]
+
+
+# What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.
+DIFFICULT = (1e-05, -0.5, None, "null", "64", "", "a b", "a=b,{c}", "größe", "'q'", "x.yaml", "x.yml", "$(x)", "../up")
+
+
+def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Path) -> None:
+    results = [search_result(trial(0, 8.0), columns={"dataset.root": value}) for value in DIFFICULT]
+    options = formats.options(summary_of_grid(*results))
+    storage.write_options(tmp_path / "best", options)
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
+    assert [OmegaConf.to_container(each) for each in composed] == [{"data": ZERO}] * len(DIFFICULT)
+
+
+HOST_PROGRAM = """
+import hydra, json
+from omegaconf import OmegaConf
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(config):
+    print(json.dumps(OmegaConf.to_container(config)))
+
+main()
+"""
+
+
+def test_a_program_of_hydras_composes_what_is_written_and_what_is_printed(tmp_path: Path) -> None:
+    chosen = formats.render(summarise(select(grid().stored, ["pin_memory=true"])), "yaml", "data.loader")
+    storage.write_options(tmp_path / "DIR" / "best", formats.options(summary_of_run(search_result(trial(0, 8.0)))))
+    (tmp_path / "conf" / "best").mkdir(parents=True)
+    (tmp_path / "conf" / "best" / "mine.yaml").write_text(chosen)
+    own = {"data": {"batch_size": 1, "root": "images", "loader": {"num_workers": 1, "shuffle": True}}}
+    (tmp_path / "conf" / "config.yaml").write_text(formats.as_yaml(own))
+    (tmp_path / "train.py").write_text(HOST_PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "train.py", "--config-dir", "DIR", "+best=mine", "+best@data=run"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"data": {**ZERO, "root": "images", "loader": {**BEST, "shuffle": True}}}
 
 
 def test_yaml_keeps_the_order_of_the_keywords_and_letters_of_any_script() -> None:

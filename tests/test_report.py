@@ -26,7 +26,7 @@ def write(folder: Path) -> str:
     """Writes the report and gives its text, once all that it names and returns is there."""
     _, paths = report.write(folder)
     assert paths[0] == folder / "report.md"
-    assert [path for path in paths if not path.is_file()] == []
+    assert [path for path in paths if not path.exists()] == []
     text = paths[0].read_text()
     assert [name for name in pictures_of(text) if not (folder / name).is_file()] == []
     return text
@@ -75,6 +75,7 @@ def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> No
         "batch_times.png",
         "batches.csv",
         "best.yaml",
+        "best/run.yaml",
         "report.md",
         "result.json",
         "scaling.png",
@@ -82,7 +83,8 @@ def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> No
         "timings.csv",
     ]
     assert pictures_of(text) == ["time_vs_num_workers.png", "scaling.png", "batch_times.png"]
-    assert yaml.safe_load((folder / "best.yaml").read_text()) == BEST_OF_4
+    for name in ("best.yaml", "best/run.yaml"):
+        assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
     assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
     assert "\n| photos  | 4           | 1024      | 62.5 ms ±38 % | 8.00 s | 4.00x        | -            |\n" in text
 
@@ -142,6 +144,8 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_tex
         [
             "best.csv",
             "best.yaml",
+            "best/batch_size-128.yaml",
+            "best/batch_size-64.yaml",
             "plots/best_per_configuration.png",
             "plots/time_vs_num_workers.png",
             "report.md",
@@ -217,6 +221,22 @@ def test_best_yaml_of_a_grid_names_each_configuration_and_that_of_each_configura
     stored = storage.find(grid)
     own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in stored.runs]
     assert own == [first["loader"], second["loader"], None]
+
+
+def test_each_configuration_of_a_grid_that_was_measured_has_a_config_to_compose(grid: Path, grid_text: str) -> None:
+    assert grid_text
+    best = grid / "best" / "batch_size-64.yaml"
+    assert yaml.safe_load(best.read_text()) == BEST_OF_4
+    assert "# dataset=photos batch_size=64\n" in best.read_text()
+    assert "@package" not in best.read_text()
+
+
+def test_the_folder_of_configs_is_one_of_the_paths_that_were_written(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"batch_size": size}) for size in (1, 2)))
+    _, paths = report.write(folder)
+    assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
+    nothing = store_run(tmp_path, search_result(failed_trial(0)))
+    assert nothing / "best" not in report.write(nothing)[1]
 
 
 def test_a_report_is_rebuilt_from_the_same_files_to_the_same_text_and_files(grid: Path, grid_text: str) -> None:

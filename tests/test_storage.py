@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,45 @@ def test_no_override_leads_out_of_the_grid_or_hides_its_folder(tmp_path: Path, o
     folder = tmp_path / name
     assert folder.resolve().parent == tmp_path.resolve()
     assert not name.startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("points", "names"),
+    [
+        ([{}], ["run"]),
+        ([{"batch_size": 64, "pin_memory": True}], ["batch_size-64--pin_memory-true"]),
+        ([{"prefetch_factor": None}, {"prefetch_factor": 4}], ["prefetch_factor-null", "prefetch_factor-4"]),
+        ([{"dataset.length": 0.5}], ["dataset.length-0.5"]),
+        ([{"x": 1}, {"x": 1}, {"x": "1-2"}, {"x": 1}], ["x-1", "x-1-2", "x-1-2-2", "x-1-3"]),
+        ([{"x": "a"}, {"x": "A"}], ["x-a", "x-A-2"]),
+    ],
+)
+def test_options_are_named_after_the_values_and_never_share_a_name(
+    points: list[dict[str, Any]], names: list[str]
+) -> None:
+    assert storage.option_names(points) == names
+
+
+def test_options_whose_values_do_not_belong_into_a_name_have_a_hash() -> None:
+    values = ["a b", "a_b", "a/b", "größe", "x.yaml", "x.yml", "l" * 300]
+    names = storage.option_names([{"x": value} for value in values])
+    assert names[1] == "x-a_b"
+    for name in (names[0], *names[2:]):
+        assert re.fullmatch(r"x-[a-z_]+-[0-9a-f]{8}", name)
+        assert len(name) < 140
+
+
+def test_options_that_are_no_more_are_removed_but_not_what_others_put_there(tmp_path: Path) -> None:
+    group = tmp_path / "best"
+    storage.write_options(group, {})
+    assert not group.exists()
+    storage.write_options(group, {"old": "num_workers: 1\n", "x-1": "num_workers: 2\n"})
+    (group / "mine.yaml").write_text("num_workers: 3\n")
+    storage.write_options(group, {"x-1": "num_workers: 4\n"})
+    assert {path.name: path.read_text().splitlines()[-1] for path in group.iterdir()} == {
+        "mine.yaml": "num_workers: 3",
+        "x-1.yaml": "num_workers: 4",
+    }
 
 
 def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""Which configurations of a grid are meant: those whose identifying columns have the values that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.records import shown
+from nws_sweep.storage import Stored, StoredRun
+
+# How Python writes what people type as true, false and null.
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}
+_LONGEST_MESSAGE = 1000
+
+
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """The same with those configurations alone that meet all conditions; the only one left is no grid any more.
+
+    Args:
+        stored: A run or a grid.
+        conditions: ``KEY=VALUE`` each, such as ``batch_size=64``; none keeps everything as it is.
+
+    Raises:
+        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
+    """
+    if not conditions:
+        return stored
+    runs = stored.runs
+    for index, condition in enumerate(conditions):
+        key, value = _parsed(condition)
+        values = _values(runs)
+        if value not in values.get(key, ()):
+            raise _nothing_left(conditions[: index + 1], key, values)
+        runs = tuple(run for run in runs if value in _values([run]).get(key, ()))
+    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1)
+
+
+def _parsed(condition: str) -> tuple[str, str]:
+    key, equals, value = condition.partition("=")
+    if not key or not equals:
+        raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+    return key, _AS_TYPED.get(value, value)
+
+
+def _values(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
+    """The distinct values of each identifying column as people type them, in the order of measuring."""
+    values: dict[str, list[str]] = {}
+    for run in runs:
+        for key, value in run.result.configuration.columns.items():
+            known = values.setdefault(key, [])
+            if shown(value) not in known:
+                known.append(shown(value))
+    return values
+
+
+def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Sequence[str]]) -> ConfigurationError:
+    given = " ".join(f"--where {condition}" for condition in conditions)
+    if key in values:
+        what = f"allowed for {key}: {', '.join(values[key])}"
+    else:
+        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
+    return ConfigurationError(one_line(f"{given}: {what}", _LONGEST_MESSAGE))
