@@ -11,7 +11,7 @@ from typing import Any
 
 from nws_sweep import advice, memory, remarks
 from nws_sweep.diagnosis import Diagnosis, diagnose
-from nws_sweep.records import Configuration, Host, SearchRecord, Trial, TrialState, varying_columns
+from nws_sweep.records import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
 
 
@@ -46,6 +46,11 @@ class ConfigurationSummary:
     def configuration(self) -> Configuration:
         """What was held fixed."""
         return self.run.result.configuration
+
+    @property
+    def project(self) -> ProjectFacts | None:
+        """Where what was measured stands in a project's config; None if it comes from none."""
+        return self.run.result.facts.project if self.run.result.facts else None
 
     @property
     def explanation(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nws_sweep import storage, units
+from nws_sweep import placement, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import SearchRecord, Trial, shown
@@ -46,7 +46,8 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> str:
             ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid.
         key: Where the settings belong in the configuration that is given them, such as ``data`` for
             ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and makes of ``yaml`` a config that
-            Hydra composes there. None if it was not given: LightningCLI's own ``data``, for the others no prefix.
+            Hydra composes there. None if it was not given: LightningCLI's own ``data``; where a project's config was
+            measured, for ``overrides`` the keys that it has; for the others no prefix.
 
     Raises:
         ConfigurationError: If the key is none, or ``yaml`` with a key is to hold several configurations.
@@ -58,18 +59,25 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> str:
         return as_yaml(documents(summary)) if key is None else _composable(summary, key)
     if format_name == "json":
         return json.dumps(documents(summary), indent=2) + "\n"
+    if format_name == "overrides" and key is None:
+        return _lines(summary, _overrides_in_place)
     forms: dict[str, Callable[[Settings], str]] = {
         "overrides": lambda settings: overrides(settings, key or ""),
         "kwargs": kwargs,
         "lightning": lambda settings: lightning(settings, "data" if key is None else key),
         "transformers": transformers,
     }
-    return _lines(summary, forms[format_name])
+    return _lines(summary, lambda settings, configuration: forms[format_name](settings))
 
 
 def _check_key(key: str | None) -> None:
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+
+
+def _overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
+    project = configuration.project
+    return overrides(settings) if project is None else placement.as_overrides(settings, project)
 
 
 def overrides(settings: Settings, key: str = "") -> str:
@@ -111,12 +119,19 @@ def transformers(settings: Settings) -> str:
 def options(summary: Summary) -> dict[str, str]:
     """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
 
-    A program composes one under its own key, as by ``+best@data=batch_size-64``. There is none for a configuration of
-    which nothing could be measured.
+    A program composes one under its own key, as by ``+best@data=batch_size-64``; the project that was measured
+    composes it where it belongs, as by ``+best=batch_size-64``. There is none for a configuration of which nothing
+    could be measured.
     """
     names = storage.option_names([_distinguished(summary, each) for each in summary.configurations])
-    found = [(name, c.label, best_settings(c)) for name, c in zip(names, summary.configurations, strict=True)]
-    return {name: f"# {one_line(label)}\n{as_yaml(settings)}" for name, label, settings in found if settings}
+    return {name: _option(c) for name, c in zip(names, summary.configurations, strict=True) if c.best}
+
+
+def _option(configuration: ConfigurationSummary) -> str:
+    settings, title = best_settings(configuration) or {}, f"# {one_line(configuration.label)}\n"
+    if configuration.project is None:
+        return title + as_yaml(settings)
+    return f"# @package _global_\n{title}{as_yaml(placement.as_nodes(settings, configuration.project))}"
 
 
 def _distinguished(summary: Summary, configuration: ConfigurationSummary) -> dict[str, Any]:
@@ -155,13 +170,13 @@ def documents(summary: Summary) -> Any:
     ]
 
 
-def _lines(summary: Summary, form: Callable[[Settings], str]) -> str:
+def _lines(summary: Summary, form: Callable[[Settings, ConfigurationSummary], str]) -> str:
     lines = []
     for configuration in summary.configurations:
         settings = best_settings(configuration)
         if summary.stored.is_grid:
             lines.append(f"# {configuration.label}")
-        lines.append(form(settings) if settings else _nothing_for(configuration))
+        lines.append(form(settings, configuration) if settings else _nothing_for(configuration))
     return "\n".join(lines) + "\n"
 
 

@@ -267,11 +267,17 @@ def write_options(group: Path, options: Mapping[str, str]) -> None:
     if options:
         group.mkdir(parents=True, exist_ok=True)
     for name, text in options.items():
-        write_text(group / f"{name}{_OPTION_SUFFIX}", _OPTION_MARK + text)
+        write_text(group / f"{name}{_OPTION_SUFFIX}", _marked(text))
     kept = {name.casefold() for name in options}
     for path in group.glob(f"*{_OPTION_SUFFIX}"):
-        if path.stem.casefold() not in kept and path.read_bytes().startswith(_OPTION_MARK.encode()):
+        if path.stem.casefold() not in kept and _OPTION_MARK.encode() in path.read_bytes():
             path.unlink()
+
+
+def _marked(text: str) -> str:
+    """The text with the mark, below a line for Hydra, which reads it only at the top."""
+    header, newline, rest = text.partition("\n") if text.startswith("# @") else ("", "", text)
+    return f"{header}{newline}{_OPTION_MARK}{rest}"
 
 
 def _umask() -> int:
