@@ -7,84 +7,28 @@ warning there.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, host, hostlock, learning, storage
-from nws_sweep.arms import Supervision
-from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
-from nws_sweep.grid import Plan
-from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.records import Configuration, DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep import arms, config, grid, storage
+from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
+from nws_sweep.invocation import Invocation
+from nws_sweep.job import Job, measure
+from nws_sweep.records import Configuration, LoaderSettings
+from nws_sweep.store import ResultStore, default_folder
 
 if TYPE_CHECKING:
     from nws_sweep.terminal import View
 
 logger = logging.getLogger(__name__)
-
-# How often unfinished trials are saved, and that it takes a small part of the time however much there is to write.
-_SAVE_EVERY_S = 2.0
-_SAVE_SHARE = 20
-
-
-class Invocation:
-    """One call of the command line: its terminal, its plan and the folder of its results once they are known."""
-
-    plan: Plan | None = None
-    folder: Path | None = None
-
-    def __init__(self) -> None:
-        # What its searches have found, without single batches; a launcher's worker processes have one each.
-        self.results: list[SearchRecord] = []
-        self.nursery = Nursery()
-        self._facts: dict[str, DatasetFacts] = {}  # of each dataset that was made, by its node
-
-    def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
-        """What a configuration's dataset says of itself; it is made unless that is known.
-
-        Raises:
-            NwsSweepError: If it cannot be made.
-        """
-        key = repr((configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services))
-        if key not in self._facts:
-            spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
-            with _services(configuration), self.nursery.start(spec, supervision) as arm:
-                self._facts[key] = arm.facts
-        return self._facts[key]
-
-    @functools.cached_property
-    def view(self) -> View:
-        """The terminal, made when it is first needed: --help does not wait for rich."""
-        from nws_sweep.terminal import View
-
-        return View()
-
-    def has_results(self) -> bool:
-        """Whether any job has begun to write its result."""
-        return self.folder is not None and storage.holds_results(self.folder)
-
-    def stop_view(self) -> None:
-        """Gives the terminal back, if it was taken: cursor and all."""
-        if "view" in self.__dict__:
-            self.view.stop()
 
 
 # Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
@@ -187,33 +131,25 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
-@contextmanager
-def _services(configuration: Configuration) -> Iterator[None]:
-    """Whatever must run while the configuration is measured."""
-    with ExitStack() as stack:
-        for name, node in configuration.services.items():
-            try:
-                stack.enter_context(instantiate(dict(node), _convert_="all"))
-            except NwsSweepError:
-                raise
-            except Exception as error:  # whatever is wrong with it
-                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
-                raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
-        yield
-
-
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder, current = Path(hydra_config.runtime.output_dir), invocation()
-    configuration = grid.configuration_of(composed, hydra_config)
+    configuration, started_in = grid.configuration_of(composed, hydra_config), hydra_config.runtime.cwd
     if config.leaves_open(composed):
-        own = _own_settings(configuration, current, hydra_config.runtime.cwd)
+        own = _own_settings(configuration, current, started_in)
         configuration = grid.configuration_of(composed, hydra_config, own)
     if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
         current.folder = folder
-    lock_file = composed.paths.lock_file
-    measure(configuration, folder, hydra_config.runtime.cwd, current, lock_file)
+    chosen = Job(
+        configuration=configuration,
+        folder=folder,
+        working_folder=started_in,
+        lock_file=composed.paths.lock_file,
+        store=ResultStore(default_folder(composed.paths.cache_dir)),
+        reuse=composed.reuse,
+    )
+    measure(chosen, current)
 
 
 def _own_settings(configuration: Configuration, current: Invocation, working_folder: str) -> LoaderSettings | None:
@@ -222,127 +158,3 @@ def _own_settings(configuration: Configuration, current: Invocation, working_fol
         return current.facts(configuration, working_folder).loader
     except NwsSweepError:  # the search will tell
         return None
-
-
-def measure(
-    configuration: Configuration, folder: Path, working_folder: str, current: Invocation, lock_file: str | None = None
-) -> SearchRecord:
-    """Searches one configuration; its files are written as it goes, its failure is part of them.
-
-    Args:
-        configuration: What to measure.
-        folder: Where its files belong.
-        working_folder: Where relative paths of its dataset begin.
-        current: The call of the command line that this belongs to.
-        lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
-    """
-    start = _start_of(configuration, current.results)
-    columns = current.plan.varying if current.plan else tuple(configuration.columns)
-    current.view.configuration_started(configuration.label_of(columns))
-    free = storage.free_folder(folder)
-    if start.complete:
-        return _repeat(start, folder, free, current.view)
-    observer = _Recorder(free, current.view)
-    try:
-        storage.save(free, start)
-        return _search(start, free, working_folder, current, observer, lock_file)
-    except Exception as error:
-        logger.exception("the search failed")
-        return _record_failure(observer.latest or start, error, free, current.view)
-
-
-def _repeat(known: SearchRecord, folder: Path, free: Path, view: View) -> SearchRecord:
-    """A configuration that was searched before under another name, or is in the grid twice: then it has its files."""
-    if free == folder:
-        storage.save(folder, known)
-    view.search_finished(known)
-    return known
-
-
-def _search(
-    start: SearchRecord,
-    folder: Path,
-    working_folder: str,
-    current: Invocation,
-    observer: _Recorder,
-    lock_file: str | None,
-) -> SearchRecord:
-    view, asked_at = current.view, time.monotonic()
-    with hostlock.held(lock_file, str(folder), view.status):
-        start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
-        log = str(folder / storage.ARM_LOG)
-        open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
-        surroundings = Surroundings(open_arm=open_arm)
-        guess = learning.first_guess(start.configuration, current.results)
-        with _services(start.configuration):
-            result = search(start, surroundings, observer, guess)
-    current.results += learning.without_bursts([result])
-    return result
-
-
-def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
-    """The result to begin with: what the same grid has measured already is not measured again."""
-    started_at = datetime.now().astimezone().isoformat()
-    if same := learning.same_search(configuration, earlier):
-        where = same.configuration.label_of(same.configuration.columns)
-        return replace(
-            same,
-            configuration=configuration,
-            started_at=started_at,
-            stop_reason=f"{same.stop_reason} (measured once, as {where})",
-            cost_s=0.0,
-            cost=SearchCost(),
-        )
-    known = learning.same_trials(configuration, earlier)
-    facts = next((r.facts for r in earlier if known and r.configuration.dataset == configuration.dataset), None)
-    return SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=started_at, trials=known, facts=facts
-    )
-
-
-def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: View) -> SearchRecord:
-    reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
-    failed = replace(result, error=reason)
-    view.failed(reason)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        storage.save(folder, failed)
-    except OSError as unwritable:  # a full disk, say: the other configurations may still find room
-        logger.error("the failure could not be written: %s", unwritable)
-    return failed
-
-
-class _Recorder:
-    """Writes every trial to disk as soon as it is done, and between rounds what there is of the others."""
-
-    def __init__(self, folder: Path, view: View) -> None:
-        self._folder = folder
-        self._view = view
-        self._saved_at = time.monotonic()
-        self._saving_s = 0.0
-        self.latest: SearchRecord | None = None
-
-    def turn_started(self, num_workers: int) -> None:
-        self._view.turn_started(num_workers)
-
-    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        self._save(result)
-        self._view.trial_finished(trial, result.configuration)
-
-    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):
-            self._save(result_so_far())
-
-    def interrupted(self, result: SearchRecord) -> None:
-        self._save(result)
-
-    def search_finished(self, result: SearchRecord) -> None:
-        self._save(result)
-        self._view.search_finished(result)
-
-    def _save(self, result: SearchRecord) -> None:
-        self.latest = result
-        began = time.monotonic()
-        storage.save(self._folder, result)
-        self._saved_at = time.monotonic()
-        self._saving_s = self._saved_at - began

@@ -53,9 +53,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def sweep(arguments: Sequence[str]) -> int:
     """One configuration or a grid, by Hydra's command line."""
-    # `python -m` looks for modules in the current folder first; the console script should find the same datasets.
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _find_modules_here()
     from nws_sweep import app
     from nws_sweep.explain import explain
 
@@ -73,6 +71,12 @@ def sweep(arguments: Sequence[str]) -> int:
     if wants_traceback or isinstance(error, NwsSweepError):
         raise error
     raise explain(error, arguments) from error
+
+
+def _find_modules_here() -> None:
+    """`python -m` looks for modules in the current folder first; the console script should find the same datasets."""
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -108,10 +112,41 @@ def best(arguments: Sequence[str]) -> int:
     return 0 if all(configuration.best for configuration in summary.configurations) else 1
 
 
+def check(arguments: Sequence[str]) -> int:
+    """Measures again what was found, and answers 1 if it is no longer so."""
+    parser = argparse.ArgumentParser("nws_sweep check", description=check.__doc__)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    parser.add_argument(
+        "--within", metavar="PERCENT", type=_percent, default=10.0,
+        help="by how much the time of a batch may differ, in percent above 0 (default: %(default)g)",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    _find_modules_here()
+    from nws_sweep import formats, hostlock, recheck
+    from nws_sweep.progress import teller
+
+    lock_file = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
+    checks = list(recheck.recheck(options.folder, options.within / 100, teller(True), lock_file))
+    print(formats.markdown_table(*recheck.table(checks)), end="")
+    return 0 if all(one.holds for one in checks) else 1
+
+
+def _percent(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: allowed is a number above 0")
+    return value
+
+
 def version(arguments: Sequence[str]) -> int:
     """Prints the version of nws_sweep; Hydra's own --version would print Hydra's."""
     print(f"nws_sweep {__version__}")
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"report": report, "best": best, "--version": version}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "report": report,
+    "best": best,
+    "check": check,
+    "--version": version,
+}

@@ -17,10 +17,12 @@ from typing import Any, cast, get_type_hints
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from nws_sweep import answers
 from nws_sweep.cores import usable_cpus
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.storage import folder_name
+from nws_sweep.store import REUSES
 from nws_sweep.strategies import ALSO, STRATEGIES
 
 SCHEMA_NAME = "nws_sweep_schema"
@@ -148,6 +150,7 @@ class SweepSchema:
     consumer: dict[str, Any] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
     seed: int = allowed("an integer")
+    reuse: str = one_of(*REUSES)
 
 
 def register() -> None:
@@ -156,6 +159,7 @@ def register() -> None:
     OmegaConf.register_new_resolver("nws_sweep.usable_cpus", lambda times=1: usable_cpus() * times, replace=True)
     OmegaConf.register_new_resolver("nws_sweep.most_workers", most_workers, replace=True)
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
+    answers.register()
 
 
 def most_workers() -> int:

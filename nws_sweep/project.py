@@ -20,6 +20,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.utils.data import DataLoader, Dataset
 
+from nws_sweep import answers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.project_keys import fingerprint_of, keys_of
 from nws_sweep.records import ProjectFacts
@@ -54,6 +55,7 @@ def load(
     if not path.is_file():
         raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
     _behave_like_the_program(path, imports)
+    answers.register(while_measuring=True)
     composed = _composed(path, overrides)
     chosen = _checked(composed, key) if key else _found(composed)
     keys = keys_of(composed, chosen)

@@ -6,10 +6,13 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+# Whether a node is being looked at only to tell what it loads.
+_asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 
 
@@ -53,9 +56,18 @@ def fingerprint_of(composed: DictConfig, key: str) -> str:
     node = OmegaConf.select(without, key)
     if isinstance(node, DictConfig):
         _drop_settings(node)
-    plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    token = _asking.set(True)
+    try:
+        plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    finally:
+        _asking.reset(token)
     text = json.dumps(_plain(plain), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_asking() -> bool:
+    """Whether a fingerprint is being made: what is asked of a result meanwhile must not ask for the result again."""
+    return _asking.get()
 
 
 def _drop_settings(node: DictConfig) -> None:

@@ -34,42 +34,51 @@ class ResultStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, record: SearchRecord) -> None:
-        """Remembers a search that came to its own end. One that cannot be written is forgotten, no more."""
+    def keep(self, record: SearchRecord, working_folder: str = "") -> None:
+        """Remembers a search that came to its own end. One that cannot be written is forgotten, no more.
+
+        Args:
+            record: What was found.
+            working_folder: Where relative paths of the configuration begin; empty if it has none.
+        """
         if not record.complete or record.verdict is None:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            storage.write_text(self._path(record.configuration, record.host), storage.to_text(record))
+            storage.write_text(self._path(record.configuration, record.host, working_folder), storage.to_text(record))
         except OSError:  # no home, a full disk: the caller has the result all the same
             return
 
-    def find(self, configuration: Configuration, host: Host, reuse: str) -> SearchRecord | None:
+    def find(
+        self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
+    ) -> SearchRecord | None:
         """The result of the same search on the same machine.
 
         Args:
             configuration: What is about to be searched; what it is called does not count.
             host: This machine.
             reuse: ``never``; ``fresh``, one of the same versions and not older than ``FRESH_FOR``; or ``always``.
+            working_folder: Where relative paths of the configuration begin; empty if it has none.
 
         Raises:
             ConfigurationError: If ``reuse`` is none of these.
         """
         if reuse not in REUSES:
             raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
-        record = None if reuse == "never" else _read(self._path(configuration, host))
+        record = None if reuse == "never" else _read(self._path(configuration, host, working_folder))
         if record is None or (reuse == "fresh" and staleness(record, host)):
             return None
         return replace(record, configuration=configuration)
 
     def newest(self) -> Iterator[SearchRecord]:
-        """All results that can be read, the newest first."""
-        read = [_read(path) for path in self._folder.glob("*.json")]
-        yield from sorted((one for one in read if one), key=lambda record: record.started_at, reverse=True)
+        """All results that can be read, those that were written last first."""
+        for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+            if record := _read(path):
+                yield record
 
-    def _path(self, configuration: Configuration, host: Host) -> Path:
+    def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
         nameless = replace(configuration, columns={})
-        machine = [getattr(host, name) for name in _SAME_MACHINE]
+        machine = [working_folder, *(getattr(host, name) for name in _SAME_MACHINE)]
         where = hashlib.sha256(json.dumps(machine).encode()).hexdigest()[:8]
         return self._folder / f"{nameless.fingerprint}-{where}.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -82,12 +83,20 @@ def test_only_searches_that_came_to_an_end_are_kept(store: ResultStore, unfinish
     assert store.find(kept.configuration, kept.host, "always") is None
 
 
-def test_the_newest_comes_first(store: ResultStore) -> None:
-    first = replace(record(), started_at="2026-01-01T00:00:00+00:00")
-    second = replace(record(), started_at="2026-02-01T00:00:00+00:00")
-    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
+    first, second = record(), record()
     store.keep(first)
-    assert [one.started_at for one in store.newest()] == [second.started_at, first.started_at]
+    (file,) = (tmp_path / "results").iterdir()
+    os.utime(file, (0, 0))
+    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+    assert [one.configuration.seed for one in store.newest()] == [2, 0]
+
+
+def test_relative_paths_are_those_of_a_folder(store: ResultStore) -> None:
+    kept = record()
+    store.keep(kept, "/one")
+    assert store.find(kept.configuration, kept.host, "fresh", "/one") is not None
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None
 
 
 def test_a_file_that_cannot_be_read_is_as_none(store: ResultStore, tmp_path: Path) -> None:

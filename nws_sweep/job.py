@@ -1,0 +1,181 @@
+"""One job of a grid: searches a configuration and writes its files."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nws_sweep import host, hostlock, learning, services, storage
+from nws_sweep.errors import NwsSweepError, one_line
+from nws_sweep.invocation import Invocation
+from nws_sweep.nursery import spec_of
+from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
+from nws_sweep.runner import search
+from nws_sweep.store import ResultStore
+from nws_sweep.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from nws_sweep.terminal import View
+
+logger = logging.getLogger(__name__)
+
+# How often unfinished trials are saved, and that it takes a small part of the time however much there is to write.
+_SAVE_EVERY_S = 2.0
+_SAVE_SHARE = 20
+_MEASURED = "measured before, at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One configuration to be searched.
+
+    Attributes:
+        configuration: What to measure.
+        folder: Where its files belong.
+        working_folder: Where relative paths of its dataset begin.
+        lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
+        store: Where the result is remembered, and looked up.
+        reuse: Which remembered results will do, one of ``store.REUSES``.
+    """
+
+    configuration: Configuration
+    folder: Path
+    working_folder: str
+    lock_file: str | None
+    store: ResultStore
+    reuse: str = "never"
+
+
+def measure(job: Job, current: Invocation) -> SearchRecord:
+    """Searches one configuration; its files are written as it goes, its failure is part of them.
+
+    Args:
+        job: What to search.
+        current: The call of the command line that this belongs to.
+    """
+    configuration = job.configuration
+    columns = current.plan.varying if current.plan else tuple(configuration.columns)
+    current.view.configuration_started(configuration.label_of(columns))
+    start = _remembered(job, current) or _start_of(configuration, current.results)
+    free = storage.free_folder(job.folder)
+    if start.complete:
+        return _repeat(start, job.folder, free, current.view)
+    observer = _Recorder(free, current.view)
+    try:
+        storage.save(free, start)
+        return _search(job, start, free, current, observer)
+    except Exception as error:
+        logger.exception("the search failed")
+        return _record_failure(observer.latest or start, error, free, current.view)
+
+
+def _repeat(known: SearchRecord, folder: Path, free: Path, view: View) -> SearchRecord:
+    """A configuration that was searched before under another name, or is in the grid twice: then it has its files."""
+    if free == folder:
+        storage.save(folder, known)
+    view.search_finished(known)
+    return known
+
+
+def _remembered(job: Job, current: Invocation) -> SearchRecord | None:
+    """The result of an earlier call, if one will do: of a dataset that has kept its size."""
+    known = job.store.find(job.configuration, host.describe(), job.reuse, job.working_folder)
+    if known is None or known.facts is None:
+        return None
+    try:
+        samples = current.facts(job.configuration, job.working_folder).samples
+    except NwsSweepError:  # the search will tell
+        return None
+    return (
+        replace(known, stop_reason=f"{known.stop_reason} ({_MEASURED} {known.started_at})", cost_s=0.0)
+        if samples == known.facts.samples
+        else None
+    )
+
+
+def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder) -> SearchRecord:
+    view, asked_at = current.view, time.monotonic()
+    with hostlock.held(job.lock_file, str(folder), view.status):
+        start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
+        log = str(folder / storage.ARM_LOG)
+        open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, job.working_folder, log), view.status)
+        surroundings = Surroundings(open_arm=open_arm)
+        guess = learning.first_guess(start.configuration, current.results)
+        with services.running(start.configuration):
+            result = search(start, surroundings, observer, guess)
+    current.results += learning.without_bursts([result])
+    job.store.keep(result, job.working_folder)
+    return result
+
+
+def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
+    """The result to begin with: what the same grid has measured already is not measured again."""
+    started_at = datetime.now().astimezone().isoformat()
+    if same := learning.same_search(configuration, earlier):
+        where = same.configuration.label_of(same.configuration.columns)
+        return replace(
+            same,
+            configuration=configuration,
+            started_at=started_at,
+            stop_reason=f"{same.stop_reason} (measured once, as {where})",
+            cost_s=0.0,
+            cost=SearchCost(),
+        )
+    known = learning.same_trials(configuration, earlier)
+    facts = next((r.facts for r in earlier if known and r.configuration.dataset == configuration.dataset), None)
+    return SearchRecord(
+        configuration=configuration, host=host.describe(), started_at=started_at, trials=known, facts=facts
+    )
+
+
+def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: View) -> SearchRecord:
+    reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
+    failed = replace(result, error=reason)
+    view.failed(reason)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        storage.save(folder, failed)
+    except OSError as unwritable:  # a full disk, say: the other configurations may still find room
+        logger.error("the failure could not be written: %s", unwritable)
+    return failed
+
+
+class _Recorder:
+    """Writes every trial to disk as soon as it is done, and between rounds what there is of the others."""
+
+    def __init__(self, folder: Path, view: View) -> None:
+        self._folder = folder
+        self._view = view
+        self._saved_at = time.monotonic()
+        self._saving_s = 0.0
+        self.latest: SearchRecord | None = None
+
+    def turn_started(self, num_workers: int) -> None:
+        self._view.turn_started(num_workers)
+
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
+        self._save(result)
+        self._view.trial_finished(trial, result.configuration)
+
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
+        if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):
+            self._save(result_so_far())
+
+    def interrupted(self, result: SearchRecord) -> None:
+        self._save(result)
+
+    def search_finished(self, result: SearchRecord) -> None:
+        self._save(result)
+        self._view.search_finished(result)
+
+    def _save(self, result: SearchRecord) -> None:
+        self.latest = result
+        began = time.monotonic()
+        storage.save(self._folder, result)
+        self._saved_at = time.monotonic()
+        self._saving_s = self._saved_at - began
