@@ -57,17 +57,18 @@ def load(
     _behave_like_the_program(path, imports)
     answers.register(while_measuring=True)
     composed = _composed(path, overrides)
-    chosen = _checked(composed, key) if key else _found(composed)
+    chosen = checked_key(composed, key) if key else found_node(composed)
     keys = keys_of(composed, chosen)
     facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint_of(composed, chosen))
-    return Project(made=_loader_of(instantiate(OmegaConf.select(composed, chosen)), chosen, method), facts=facts)
+    return Project(made=loader_of(instantiate(OmegaConf.select(composed, chosen)), chosen, method), facts=facts)
 
 
 def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
     """Paths as most projects' programs set them, before anything of theirs is imported."""
     root = _root_of(config.parent)
     os.environ.setdefault("PROJECT_ROOT", str(root))  # what rootutils sets and lightning-hydra-template's configs read
-    sys.path[:0] = [str(folder) for folder in (root, root / "src") if str(folder) not in sys.path and folder.is_dir()]
+    homes = (Path.cwd(), config.parent.parent, root, root / "src")  # where its program may lie, and what it imports
+    sys.path[:0] = [str(folder) for folder in homes if str(folder) not in sys.path and folder.is_dir()]
     for module in imports:
         importlib.import_module(module)
 
@@ -89,17 +90,25 @@ def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
     return composed
 
 
-def _checked(composed: DictConfig, key: str) -> str:
+def checked_key(composed: DictConfig, key: str) -> str:
+    """The key itself, if there is such a node.
+
+    Raises:
+        ConfigurationError: If not.
+    """
     if OmegaConf.select(composed, key, default=None) is None:
         top = ", ".join(map(str, composed))
         raise ConfigurationError(f"dataset.key={key}: the project's config has no such node; at its top it has {top}")
     return key
 
 
-def _found(composed: DictConfig) -> str:
-    """The one node that makes what is loaded for training.
+def found_node(composed: DictConfig) -> str:
+    """The dotted key of the one node that makes what is loaded for training.
 
     Nodes that sound like data are looked at first: to look at one means to import its class.
+
+    Raises:
+        ConfigurationError: If there is none, or there are several.
     """
     nodes = dict(_targets(composed, ""))
     likely = {key: target for key, target in nodes.items() if _LIKELY.search(key)}
@@ -155,8 +164,17 @@ def _best_kind(kinds: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _loader_of(made: Any, key: str, method: str) -> Any:
-    """The DataLoader or Dataset of what the project's node makes."""
+def loader_of(made: Any, key: str, method: str) -> Any:
+    """The DataLoader or Dataset of what a project's node makes.
+
+    Args:
+        made: What was instantiated.
+        key: The node's key, for an error.
+        method: What is asked of a LightningDataModule.
+
+    Raises:
+        ConfigurationError: If there is none in it.
+    """
     if hasattr(made, "train_dataloader") and not isinstance(made, Dataset | DataLoader):
         made.prepare_data()
         made.setup(_STAGES.get(method, "fit"))

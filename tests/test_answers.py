@@ -1,0 +1,116 @@
+"""``${nws_best:...}`` in a project's config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
+
+from nws_sweep import answers, host
+from nws_sweep.project_keys import fingerprint_of
+from nws_sweep.records import ProjectFacts, SearchRecord, Verdict
+from nws_sweep.store import ResultStore, default_folder
+from tests.factories import FACTS, configuration, loader_settings, search_result, trial
+
+
+def config(**data: Any) -> DictConfig:
+    node = {
+        "_target_": "mine.Data", "root": "/data", "batch_size": 64, "num_workers": "${nws_best:num_workers}",
+        "workers_again": "${nws_best:num_workers}",
+    }  # fmt: skip
+    return OmegaConf.create({"data": {**node, **data}})
+
+
+def result(**changed: Any) -> SearchRecord:
+    best = loader_settings(4, prefetch_factor=3)
+    found = search_result(trial(0, 4.0), trial(4, 2.0, settings=best))
+    answers.register(while_measuring=True)
+    keys = {"batch_size": "data.batch_size", "num_workers": "data.num_workers"}
+    project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"))
+    answers.register()
+    plain: dict[str, Any] = {
+        "configuration": configuration(), "stop_reason": "done", "verdict": Verdict(recommended=best, fastest=best),
+        "host": host.describe(), "started_at": datetime.now().astimezone().isoformat(),
+        "facts": replace(FACTS, project=project),
+    }  # fmt: skip
+    return replace(found, **{**plain, **changed})
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultStore]:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    answers.register()
+    yield ResultStore(default_folder())
+    OmegaConf.clear_resolver("nws_best")
+
+
+def test_the_newest_result_answers(store: ResultStore) -> None:
+    store.keep(result())
+    asking = config(prefetch_factor="${nws_best:prefetch_factor}")
+    assert (asking.data.num_workers, asking.data.prefetch_factor) == (4, 3)
+    assert asking.data.workers_again == 4
+
+
+def test_the_answer_to_the_batch_size_itself_is_given_too(store: ResultStore) -> None:
+    store.keep(result())
+    assert config(batch_size="${nws_best:batch_size}").data.batch_size == 64
+
+
+def refused(asking: DictConfig) -> str:
+    with pytest.raises(InterpolationResolutionError) as told:
+        _ = asking.data.num_workers
+    return str(told.value).splitlines()[0]
+
+
+def test_without_a_result_it_is_an_error_that_tells_how_to_make_one(store: ResultStore) -> None:
+    assert refused(config()).endswith(
+        "nws_best:num_workers: no result for this config (there is none on this machine); make one with python -m "
+        "nws_sweep dataset=project dataset.config=FILE, or give a default: ${nws_best:num_workers,VALUE}"
+    )
+
+
+def test_a_default_stands_in(store: ResultStore) -> None:
+    assert config(num_workers="${nws_best:num_workers,2}").data.num_workers == 2
+    assert config(num_workers="${nws_best:num_workers,null}").data.num_workers is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "reason"),
+    [
+        ({}, {"root": "/other"}, "the newest was of another dataset, at data"),
+        ({}, {"batch_size": 32}, "the newest was of batch_size=64, this has 32"),
+        ({"host": replace(host.describe(), torch="0.1")}, {}, "the newest was measured with torch 0.1, this is "),
+        ({"host": replace(host.describe(), hostname="a")}, {}, "the newest was measured with hostname a, this is "),
+        ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest was measured 2"),
+        ({"facts": FACTS}, {}, "there is none on this machine"),
+    ],
+)
+def test_a_stale_result_is_none(
+    store: ResultStore, changed: dict[str, Any], asked: dict[str, Any], reason: str
+) -> None:
+    store.keep(result(**changed))
+    assert reason in refused(config(**asked))
+    assert config(**asked, num_workers="${nws_best:num_workers,7}").data.num_workers == 7
+
+
+def test_a_result_for_another_project_does_not_hide_an_older_one_for_this(store: ResultStore) -> None:
+    store.keep(result())
+    other = replace(FACTS, project=ProjectFacts(key="nowhere", keys={}, fingerprint="x"))
+    store.keep(result(facts=other, configuration=configuration(seed=5)))
+    assert config().data.num_workers == 4
+
+
+def test_only_settings_can_be_asked_for(store: ResultStore) -> None:
+    assert "nws_best:workers: allowed are batch_size, num_workers" in refused(config(num_workers="${nws_best:workers}"))
+
+
+def test_while_it_is_measured_the_dataloaders_own_value_stands_in(store: ResultStore) -> None:
+    answers.register(while_measuring=True)
+    assert config().data.num_workers == 0
+    assert config(num_workers="${nws_best:num_workers,3}").data.num_workers == 3

@@ -1,0 +1,216 @@
+"""What a project with Hydra configs of its own loads, as those configs compose it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import DataLoader
+
+from nws_sweep import arms, project, storage
+from nws_sweep.arms import Arm
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.project_keys import fingerprint_of, keys_of
+from nws_sweep.records import ArmSpec, LoaderSettings, ProjectFacts
+from tests.conftest import ROOT, Command
+
+PROJECTS = ROOT / "tests" / "projects"
+
+
+@contextmanager
+def composed(folder: Path, config: str, **arguments: Any) -> Iterator[Arm]:
+    node = {"_target_": "nws_sweep.project.load", "config": config, **arguments}
+    spec = ArmSpec(dataset=node, consumer={"_target_": "nws_sweep.consumers.Nothing"}, working_folder=str(folder))
+    with arms.start(spec, arms.Supervision(timeout_s=120)) as arm:
+        yield arm
+
+
+def plain(**arguments: Any) -> Any:
+    return composed(PROJECTS / "plain", "conf/config.yaml", **{"imports": ["train"], **arguments})
+
+
+def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
+    with plain() as arm:
+        facts = arm.facts
+        arm.open(LoaderSettings(batch_size=50, num_workers=2))
+        assert arm.batches_per_epoch == 10
+    assert facts.loader == LoaderSettings(batch_size=16, shuffle=True, drop_last=True)
+    assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
+    assert facts.project is not None
+    assert facts.project.key == "loader"
+    assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
+
+
+def test_overrides_are_those_of_the_projects_own_command_line() -> None:
+    with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as arm:
+        assert arm.facts.loader == LoaderSettings(batch_size=4)
+        assert arm.facts.project is not None
+        assert arm.facts.project.key == "val_loader"
+
+
+DATASET = {"_target_": "tests.user_datasets.Plain"}
+LOADER = {"_target_": "torch.utils.data.DataLoader"}
+MODULE = {"_target_": "tests.test_project.Module"}
+OTHER = {"_target_": "torch.nn.Linear"}
+
+
+class Module:
+    """Has what is asked of a LightningDataModule."""
+
+    def __init__(self, loader: Any = None) -> None:
+        self.called: list[str] = []
+        self.loader = loader
+
+    def prepare_data(self) -> None:
+        self.called.append("prepare")
+
+    def setup(self, stage: str) -> None:
+        self.called.append(stage)
+
+    def train_dataloader(self) -> Any:
+        return self.loader or DataLoader([1, 2])  # type: ignore[arg-type]
+
+    def test_dataloader(self) -> Any:
+        return DataLoader([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"loader": LOADER, "dataset": DATASET, "model": OTHER}, "loader"),
+        ({"data": {"train_loader": LOADER, "val_loader": LOADER, "test": LOADER}}, "data.train_loader"),
+        ({"data": MODULE, "model": OTHER, "dataset": DATASET}, "data"),
+        ({"task": {"corpus": DATASET, "model": OTHER, "none": None, "gone": "???"}}, "task.corpus"),
+        ({"data": {"_target_": "no.such.module.Thing"}, "corpus": DATASET}, "corpus"),
+        ({"validation": {"loader": LOADER}}, "validation.loader"),
+        ({"loader": LOADER, "alias": "${loader}"}, "loader"),
+    ],
+)
+def test_what_is_loaded_for_training_is_found(config: dict[str, Any], key: str) -> None:
+    assert project.found_node(OmegaConf.create(config)) == key
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"first": DATASET, "second": DATASET}, "dataset.key=null: the project has several: first, second; name one"),
+        ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, "dataset.key=null: no node of the"),
+    ],
+)
+def test_what_cannot_be_found_is_told(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        project.found_node(OmegaConf.create(config))
+
+
+def test_a_key_must_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"dataset.key=lodaer: .* at its top it has loader, other"):
+        project.checked_key(OmegaConf.create({"loader": LOADER, "other": 1}), "lodaer")
+
+
+def test_the_config_must_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"dataset.config=nothing.yaml: no such file"):
+        project.load("nothing.yaml")
+
+
+def test_a_module_is_prepared_for_what_is_asked() -> None:
+    module = Module()
+    assert len(project.loader_of(module, "data", "train_dataloader")) == 2
+    assert len(project.loader_of(module, "data", "test_dataloader")) == 1
+    assert module.called == ["prepare", "fit", "prepare", "test"]
+    with pytest.raises(ConfigurationError, match=r"dataset.method=other: Module has no such method"):
+        project.loader_of(module, "data", "other")
+
+
+@pytest.mark.parametrize("made", [3, [DataLoader([1])], {"a": DataLoader([1])}, None])  # type: ignore[arg-type]
+def test_what_is_no_loader_is_told(made: Any) -> None:
+    message = f"dataset.key=data: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or"
+    with pytest.raises(ConfigurationError, match=message):
+        project.loader_of(made, "data", "train_dataloader")
+
+
+def test_what_its_own_config_lacks_is_told_in_a_line() -> None:
+    with pytest.raises(NwsSweepError, match="Could not find 'dataset/nope'") as told, plain(overrides=["dataset=nope"]):
+        pass
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.slow
+def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, shared_nws: Command) -> None:
+    """Its LightningDataModule is measured on its own terms, and the answer fits its config."""
+    shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
+    measured = shared_nws(
+        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "search.candidates=[0,4]",
+        "measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search=exhaustive",
+        cwd=tmp_path / "project",
+    )  # fmt: skip
+    assert (measured.returncode, measured.stderr) == (0, "")
+    (folder,) = (tmp_path / "project" / "outputs" / "sweeps").iterdir()
+    runs = storage.find(folder).runs
+    assert [run.result.configuration.loader.batch_size for run in runs] == [128, 16]
+    assert [run.result.configuration.columns["batch_size"] for run in runs] == [128, 16]
+    assert {run.result.verdict.recommended.num_workers for run in runs if run.result.verdict} == {4}
+    best = shared_nws("best", folder, "--format", "overrides", "--where", "batch_size=16", cwd=tmp_path / "project")
+    assert best.stdout.splitlines() == [
+        "# the project's config has no key for: prefetch_factor=null persistent_workers=false",
+        "++data.batch_size=16 ++data.num_workers=4 ++data.pin_memory=false",
+    ]
+
+
+CONFIG = OmegaConf.create(
+    {
+        "root": "/data",
+        "data": {
+            "root": "${root}",
+            "batch_size": 8,
+            "inner": {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]},
+            "other": "${elsewhere}",
+        },
+        "elsewhere": {"pin_memory": True, "flag": 1},
+    }
+)
+
+
+def test_the_outermost_key_of_each_setting_counts() -> None:
+    assert keys_of(CONFIG, "data") == {"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}
+    assert keys_of(CONFIG, "data.inner") == {
+        "batch_size": "data.inner.batch_size", "num_workers": "data.inner.num_workers"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        ({"data": {"batch_size": 99}}, True),
+        ({"data": {"inner": {"num_workers": "${nothing:1}"}}}, True),
+        ({"elsewhere": {"pin_memory": False}}, True),
+        ({"unrelated": 1}, True),
+        ({"root": "/elsewhere"}, False),
+        ({"data": {"inner": {"sizes": [1, 3]}}}, False),
+        ({"elsewhere": {"flag": 2}}, False),
+        ({"data": {"new": None}}, False),
+    ],
+)
+def test_a_fingerprint_is_of_what_is_loaded(changed: dict[str, Any], is_same: bool) -> None:
+    other = cast("DictConfig", OmegaConf.merge(CONFIG, changed))
+    assert (fingerprint_of(other, "data") == fingerprint_of(CONFIG, "data")) == is_same
+
+
+def test_a_fingerprint_leaves_the_config_as_it_is() -> None:
+    before = OmegaConf.to_container(CONFIG)
+    fingerprint_of(CONFIG, "data")
+    assert OmegaConf.to_container(CONFIG) == before
+
+
+def test_a_result_keeps_where_it_belongs(tmp_path: Path) -> None:
+    from tests.factories import FACTS, search_result, trial
+
+    origin = ProjectFacts(key="data", keys={"num_workers": "data.num_workers"}, fingerprint="abc")
+    facts = replace(FACTS, project=origin, loader=LoaderSettings(batch_size=None, num_workers=3))
+    storage.save(tmp_path, replace(search_result(trial(0, 1.0)), facts=facts))
+    assert storage.find(tmp_path).runs[0].result.facts == facts

@@ -1,0 +1,110 @@
+"""Whether a result still holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import recheck
+from nws_sweep.recheck import Change
+from nws_sweep.records import Estimate, MeasureRules, Trial
+from tests.conftest import Command
+from tests.factories import configuration, failed_trial, search_result, store_grid, summary_of_grid, trial
+
+
+def timed(value: float, half_width: float | None) -> Trial:
+    """A trial whose batches took so long, with an interval of so much to either side, as a share."""
+    one = trial(2, 2.0)
+    assert one.measurement is not None
+    low, high = (None, None) if half_width is None else (value * (1 - half_width), value * (1 + half_width))
+    return replace(one, measurement=replace(one.measurement, batch_s=Estimate(value=value, low=low, high=high, n=5)))
+
+
+@pytest.mark.parametrize(
+    ("now", "half_width", "change"),
+    [
+        (1.0, 0.01, Change.SAME),
+        (1.09, 0.01, Change.SAME),
+        (1.2, 0.01, Change.SLOWER),
+        (0.8, 0.01, Change.FASTER),
+        (1.2, 0.15, Change.UNCLEAR),
+        (0.8, 0.15, Change.UNCLEAR),
+        (1.05, 0.5, Change.SAME),
+        (1.2, None, Change.SLOWER),
+        (0.8, None, Change.FASTER),
+    ],
+)
+def test_a_change_counts_where_the_whole_interval_lies_beyond(
+    now: float, half_width: float | None, change: Change
+) -> None:
+    found = recheck.compare("it", timed(1.0, half_width and 0.01), timed(now, half_width), 0.1)
+    assert found.change is change
+    assert found.holds == (change in (Change.SAME, Change.UNCLEAR))
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(now)
+
+
+def test_epochs_are_compared_where_there_are_no_steady_batches() -> None:
+    def whole(epoch_s: float) -> Trial:
+        one = trial(2, 2.0)
+        assert one.measurement is not None
+        return replace(one, measurement=replace(one.measurement, batch_s=None, epoch_s=epoch_s))
+
+    assert recheck.compare("it", whole(1.0), whole(1.5), 0.1).change is Change.SLOWER
+
+
+def test_a_trial_that_fails_now_does_not_hold() -> None:
+    found = recheck.compare("it", trial(2, 2.0), failed_trial(2), 0.1)
+    assert (found.change, found.holds) == (Change.FAILED, False)
+    assert found.reason == failed_trial(2).reason
+
+
+def test_only_the_best_is_measured_and_precisely_enough() -> None:
+    before = configuration(measure=MeasureRules(precision=0.05, max_seconds=10))
+    best = trial(4, 2.0)
+    again = recheck.once_more(before, best, 0.03)
+    assert again.search.candidates == (4,)
+    assert again.loader == best.settings
+    assert again.measure.precision == pytest.approx(0.01)
+    assert again.measure.max_seconds == 20
+
+
+def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
+    handed = {"_target_": "nws_sweep.handover.load", "type": "Mine", "fingerprint": "1"}
+    summary = summary_of_grid(
+        search_result(trial(2, 2.0), configuration=configuration(dataset=handed)),
+        search_result(failed_trial(0)),
+        search_result(trial(2, 2.0)),
+    )
+    first, second, third = recheck._checks(summary, 0.1, lambda chosen: trial(2, 2.0))
+    assert "object of a program" in first.reason
+    assert "nothing could be measured" in second.reason
+    assert [one.holds for one in (first, second, third)] == [False, False, True]
+
+
+@pytest.mark.slow
+def test_the_command_tells_by_its_exit_status(shared_nws: Command, tmp_path: Path) -> None:
+    node: dict[str, Any] = {
+        "_target_": "nws_sweep.datasets.sleep.Sleep", "length": 640, "seconds_per_sample": 0.001
+    }  # fmt: skip
+    rules = MeasureRules(window_s=0.05, max_seconds=0.5)
+    consumer = {"_target_": "nws_sweep.consumers.Nothing"}
+    chosen = configuration(dataset=node, consumer=consumer, measure=rules)
+    honest, boasting = timed(0.034, None), timed(0.001, None)
+    for name, found in (("honest", honest), ("boasting", boasting)):
+        store_grid(tmp_path, search_result(found, configuration=chosen)).rename(tmp_path / name)
+    held = shared_nws("check", tmp_path / "honest", "--within", "90")
+    assert held.returncode == 0, held.stdout + held.stderr
+    assert "same" in held.stdout
+    failed = shared_nws("check", tmp_path / "boasting", "--within", "50")
+    assert failed.returncode == 1
+    assert "slower" in failed.stdout
+
+
+def test_there_must_be_something_to_check(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws("check", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"nws_sweep: {tmp_path}: not a run or a grid")
