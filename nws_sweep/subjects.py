@@ -65,7 +65,7 @@ def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
     tried["timeout"] = float(keywords["timeout"])
     _check_loader_settings(tried)
     fixed = {name: value for name, value in keywords.items() if name not in tried}
-    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+    if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         return _of_maker(dataset, fixed, tried)
     template: DataLoader[Any] = DataLoader(dataset, **fixed)
     return _of_template(template, replace(loaders.settings_of(template), **tried))

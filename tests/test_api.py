@@ -1,0 +1,257 @@
+"""``nws_sweep.search`` and ``nws_sweep.tune``, as programs call them."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
+
+import nws_sweep
+from nws_sweep import api, outcome, progress
+from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError
+from nws_sweep.records import MeasureRules, Verdict
+from nws_sweep.subjects import DATALOADER_DEFAULTS
+from tests.conftest import ROOT
+from tests.factories import failed_trial, search_result, trial
+
+QUICK = MeasureRules(window_s=0.05, max_seconds=0.5)
+
+
+class Slow(Dataset[int]):
+    def __init__(self, length: int = 200, seconds: float = 0.002) -> None:
+        self.length, self.seconds = length, seconds
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.seconds)
+        return index
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+
+
+def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
+    return nws_sweep.search(dataset, **{"candidates": [0, 2], "measure": QUICK, "progress": False, **keywords})
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() -> None:
+    states = torch.get_rng_state(), random.getstate()
+    lines: list[str] = []
+    result = small(Slow(), batch_size=10, shuffle=True, progress=lines.append)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+    assert result.num_workers == 2
+    assert result.loader_kwargs == {
+        "num_workers": 2, "pin_memory": False, "prefetch_factor": None, "persistent_workers": False
+    }  # fmt: skip
+    assert len(DataLoader(Slow(), batch_size=10, shuffle=True, **result.loader_kwargs)) == 20
+    assert [one.num_workers for one in result.trials] == [0, 2]
+    assert result.stop_reason
+    assert result.cost_s > 0
+    assert lines[-1].startswith("best: num_workers=2; stopped: ")
+    again = small(Slow(), batch_size=10, shuffle=True)
+    assert again.reused
+    assert again.measured_at == result.measured_at
+    assert not small(Slow(), batch_size=10, shuffle=True, reuse="never", candidates=[0]).reused
+
+
+class Named(DataLoader[int]):
+    name = ""
+
+
+def double(samples: list[int]) -> list[int]:
+    return [2 * sample for sample in samples]
+
+
+def test_a_tuned_loader_is_the_same_but_for_its_workers() -> None:
+    sampler = WeightedRandomSampler([1.0] * 200, 100, generator=torch.Generator().manual_seed(1))
+    loader = Named(Slow(), batch_size=10, sampler=sampler, collate_fn=double, drop_last=True)
+    loader.name = "mine"
+    expected = list(sampler)
+    sampler.generator.manual_seed(1)
+    tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=QUICK, progress=False)
+    assert type(tuned) is Named
+    assert (tuned.name, tuned.num_workers, loader.num_workers) == ("mine", 2, 0)
+    assert [sample for batch in tuned for sample in batch] == [2 * index for index in expected]
+    assert nws_sweep.search(loader, candidates=[0, 2], measure=QUICK).reused
+
+
+def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
+    counted: list[int] = []
+
+    def step(batch: Any) -> None:
+        counted.append(1)
+        time.sleep(0.005)
+
+    result = small(lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0])
+    (only,) = result.trials
+    assert only.measurement is not None
+    assert only.measurement.consume_s is not None
+    assert only.measurement.consume_s >= 0.005
+    assert not counted
+
+
+def test_a_dataset_whose_samples_fail_is_told_by_its_reason() -> None:
+    class Broken(Slow):
+        def __getitem__(self, index: int) -> int:
+            raise OSError("no such disk")
+
+    with pytest.raises(NwsSweepError, match=r"no candidate could be measured: num_workers=0: OSError: no such disk"):
+        small(Broken(), candidates=[0])
+
+
+def test_batches_that_others_decide_about_are_measured() -> None:
+    batches = [[0, 1], [2, 3, 4], [5]] * 20
+    by_sampler = small(Slow(10), batch_sampler=batches, candidates=[0, 1], strategy="exhaustive")
+    one_by_one = small(Slow(50), batch_size=None, candidates=[0, 1], strategy="exhaustive")
+    for result in (by_sampler, one_by_one):
+        assert [one.state.value for one in result.trials] == ["ok", "ok"]
+        assert "batch_size" not in result.settings.tuned()
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
+    ({"candidates": []}, r"candidates=\[\]: allowed is null or a list"),
+    ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is"),
+    ({"candidates": ["a"]}, r"candidates=\['a'\]: allowed is"),
+    ({"max_workers": -1}, "max_workers=-1: allowed is an integer of at least 0"),
+    ({"maximum_patience": -1}, "maximum_patience=-1: allowed is"),
+    ({"tolerance": 2}, "tolerance=2: allowed is a number from 0 to 1"),
+    ({"time_budget_s": 0}, "time_budget_s=0: allowed is"),
+    ({"also": ["batch_size"]}, "also=.*: allowed is a list of different names"),
+    ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
+    ({"consumer": "sleep"}, "consumer='sleep': allowed is"),
+    ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
+    ({"multiprocessing_context": "thread"}, "multiprocessing_context='thread': allowed is fork or"),
+    ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "message"), BAD)
+def test_a_wrong_argument_is_told_before_anything_is_measured(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        nws_sweep.search(TensorDataset(torch.arange(4)), progress=False, **keywords)
+
+
+def test_what_is_no_dataset_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="dataset of type int: allowed is a dataset"):
+        nws_sweep.search(3)
+    loader: DataLoader[Any] = DataLoader(Slow())
+    with pytest.raises(ConfigurationError, match="batch_size=4: a DataLoader has its own batch_size"):
+        nws_sweep.search(loader, batch_size=4)
+    with pytest.raises(ConfigurationError, match=r"tune\(Slow\): allowed is a DataLoader"):
+        nws_sweep.tune(Slow())  # type: ignore[type-var]
+    with pytest.raises(ConfigurationError, match="a sampler needs the dataset itself"):
+        nws_sweep.search(Slow, sampler=[1])
+    with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):  # DataLoader's own
+        nws_sweep.search(Slow(), sampler=[1], shuffle=True)
+    with pytest.raises(DatasetError, match="is empty"):
+        nws_sweep.search(TensorDataset(torch.arange(0)), progress=False)
+
+
+def test_the_dataloaders_keywords_are_its_own() -> None:
+    own = inspect.signature(DataLoader).parameters
+    ours = inspect.signature(nws_sweep.search).parameters
+    for name, default in DATALOADER_DEFAULTS.items():
+        assert ours[name].default == default
+        assert own[name].default in (default, None)
+    positional = [name for name in own if name in ours and name != "num_workers"]
+    assert list(ours)[:10] == positional[:10]
+
+
+def test_the_examples_run() -> None:
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    for function in (api.search, api.tune):
+        (example,) = finder.find(function)
+        assert example.examples
+        runner.run(example)
+    assert runner.failures == 0
+
+
+def found(**changed: Any) -> nws_sweep.SearchResult:
+    record = search_result(trial(0, 4.0), trial(2, 2.0), failed_trial(4))
+    best = record.trials[1].settings
+    verdict = Verdict(recommended=best, fastest=best)
+    return nws_sweep.SearchResult(replace(record, stop_reason="done", verdict=verdict, **changed))
+
+
+def test_a_result_prints_as_a_table() -> None:
+    lines = str(found()).splitlines()
+    assert lines[0] == "best: num_workers=2, pin_memory=False, prefetch_factor=None, persistent_workers=False"
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 5
+    assert "best" in rows[3]
+    assert "failed" in rows[4]
+
+
+def test_a_result_shows_itself_in_a_notebook_with_everything_escaped() -> None:
+    text = found(trials=(*found().trials[:2], replace(failed_trial(4), reason="<script>")))._repr_html_()
+    assert text.count("<tr>") == 4
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_result_gives_a_frame_and_a_picture() -> None:
+    result = found()
+    assert result.to_frame()["num_workers"].tolist() == [0, 2, 4]
+    figure = result.plot()
+    assert figure.axes
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+def test_a_result_without_a_best_is_none() -> None:
+    with pytest.raises(NwsSweepError, match="no candidate could be measured: num_workers=0: "):
+        outcome.SearchResult(search_result(failed_trial(0)))
+
+
+def test_progress_goes_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    for wanted in (lines.append, True, False, None):
+        progress.teller(wanted)("a line")
+    assert lines == ["a line"]
+    assert capsys.readouterr().err == "nws_sweep: a line\n"  # of True; here is no terminal for None
+
+
+SCRIPT = """
+import time, torch, nws_sweep
+from torch.utils.data import Dataset
+
+print("started")
+
+class Slow(Dataset):
+    def __len__(self):
+        return 300
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return torch.tensor(index)
+
+torch.ones(1000, 1000) @ torch.ones(1000, 1000)
+result = nws_sweep.search(Slow(), batch_size=10, candidates=[0, 2], measure=nws_sweep.MeasureRules(window_s=0.02))
+print("best", result.num_workers)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_main_guard(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("started\nbest 2\n", "")

@@ -1,0 +1,129 @@
+"""Ranks of one program get one answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import together
+from nws_sweep.errors import NwsSweepError
+from tests.conftest import ROOT
+
+
+class Group:
+    """What torch.distributed is to one rank; ``sent`` is what rank 0 broadcasts."""
+
+    def __init__(self, rank: int, sent: list[Any]) -> None:
+        self.rank, self.sent = rank, sent
+        self.destroyed = 0
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_world_size(self) -> int:
+        return 2
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def new_group(self, backend: str, timeout: Any) -> str:
+        assert backend == "gloo"
+        assert timeout.days
+        return "group"
+
+    def broadcast_object_list(self, values: list[Any], src: int, group: str) -> None:
+        assert (src, group) == (0, "group")
+        if self.rank == 0:
+            self.sent[:] = values
+        else:
+            values[:] = self.sent
+
+    def destroy_process_group(self, group: str) -> None:
+        self.destroyed += 1
+
+
+def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Group:
+    group = Group(rank, sent)
+    monkeypatch.setattr(together, "_initialised", lambda: group)
+    return group
+
+
+def never() -> int:
+    raise AssertionError("only rank 0 works")
+
+
+def test_alone_the_work_is_done() -> None:
+    assert together.agreed(lambda: 3) == 3
+
+
+def test_rank_0_works_and_the_others_get_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    first = joined(monkeypatch, 0, sent)
+    assert together.agreed(lambda: 3) == 3
+    second = joined(monkeypatch, 1, sent)
+    assert together.agreed(never) == 3
+    assert (first.destroyed, second.destroyed) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [NwsSweepError("no room"), KeyboardInterrupt()])
+def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail() -> int:
+        raise error
+
+    sent: list[Any] = []
+    joined(monkeypatch, 0, sent)
+    with pytest.raises(type(error)):
+        together.agreed(fail)
+    joined(monkeypatch, 1, sent)
+    with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
+        together.agreed(never)
+
+
+@pytest.mark.slow
+def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, time, torch, nws_sweep
+        import torch.distributed as dist
+        from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+        class Slow(Dataset):
+            def __len__(self):
+                return 200
+            def __getitem__(self, index):
+                time.sleep(0.002)
+                return index
+
+        rank = int(sys.argv[1])
+        dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+        data = Slow()
+        loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
+        rules = nws_sweep.MeasureRules(window_s=0.05, max_seconds=0.5)
+        tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=rules)
+        found = torch.cat(list(tuned)).tolist()
+        assert found == list(range(rank, 200, 2)), found
+        print(rank, tuned.num_workers)
+        dist.destroy_process_group()
+        """)
+    )
+    environment = {"PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    environment["NWS_SWEEP_LOCK_FILE"] = str(tmp_path / "lock")
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), tmp_path / "meet"], env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    answers = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], answers
+    assert [out.split() for out, _ in answers] == [["0", "2"], ["1", "2"]]
