@@ -27,7 +27,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, host, hostlock, learning, storage
+from nws_sweep import arms, config, embedding, grid, host, hostlock, learning, storage
 from nws_sweep.arms import Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.grid import Plan
@@ -108,7 +108,7 @@ def run() -> int:
 
 
 def _run_and_conclude(current: Invocation) -> int:
-    application = hydra.main(version_base="1.3", config_path=config.config_path(), config_name="config")(task)
+    application = hydra.main(version_base="1.3", config_path=embedding.config_path(), config_name="config")(task)
     status = 0
     try:
         application()
