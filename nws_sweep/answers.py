@@ -16,14 +16,9 @@ from nws_sweep.store import ResultStore, default_folder, staleness
 _USUAL = LoaderSettings(batch_size=1)
 
 
-def register(*, while_measuring: bool = False) -> None:
-    """Makes OmegaConf know ``nws_best``; may be called again.
-
-    Args:
-        while_measuring: Whether the config is composed to be measured: then there need not be an answer yet, and the
-            DataLoader's own value stands for it.
-    """
-    OmegaConf.register_new_resolver("nws_best", _usual if while_measuring else best_setting, replace=True)
+def stand_in() -> None:
+    """Makes the DataLoader's own values stand for the answers, in a config that is composed to be measured."""
+    OmegaConf.register_new_resolver("nws_best", _usual, replace=True)
 
 
 def best_setting(name: str, *default: Any, _root_: DictConfig) -> Any:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from nws_sweep import config as schema
 from nws_sweep import handover, host, hostlock, loaders, together
-from nws_sweep.cores import usable_cpus
+from nws_sweep.cores import most_workers, usable_cpus
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
 from nws_sweep.loaders import AnyLoader
@@ -183,7 +183,7 @@ def _rules(
     if max_workers is not None:
         schema.require("max_workers", max_workers, "search.max_workers")
     if chosen is None:
-        most = schema.most_workers() if strategy == "adaptive" else 2 * usable_cpus()
+        most = most_workers() if strategy == "adaptive" else 2 * usable_cpus()
         chosen = list(range((most if max_workers is None else max_workers) + 1))
     return SearchRules(
         strategy=strategy,

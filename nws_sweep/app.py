@@ -18,7 +18,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, grid, storage
+from nws_sweep import arms, config, embedding, grid, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import Job, measure
@@ -65,7 +65,7 @@ def run() -> int:
 
 
 def _run_and_conclude(current: Invocation) -> int:
-    application = hydra.main(version_base="1.3", config_path=config.config_path(), config_name="config")(task)
+    application = hydra.main(version_base="1.3", config_path=embedding.config_path(), config_name="config")(task)
     status = 0
     try:
         application()

@@ -7,18 +7,15 @@ and misspelt keys, ``configuration`` checks ranges; either way the user reads on
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import answers
-from nws_sweep.cores import usable_cpus
+from nws_sweep.embedding import register_resolvers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.storage import folder_name
@@ -30,7 +27,6 @@ SCHEMA_NAME = "nws_sweep_schema"
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
-_MOST_WORKERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,25 +152,8 @@ class SweepSchema:
 def register() -> None:
     """Makes the schema and the resolvers known to Hydra and OmegaConf; may be called again."""
     ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
-    OmegaConf.register_new_resolver("nws_sweep.usable_cpus", lambda times=1: usable_cpus() * times, replace=True)
-    OmegaConf.register_new_resolver("nws_sweep.most_workers", most_workers, replace=True)
+    register_resolvers()
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
-    answers.register()
-
-
-def most_workers() -> int:
-    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs."""
-    return max(_MOST_WORKERS, 2 * usable_cpus())
-
-
-def config_path() -> str:
-    """Where Hydra finds the configuration: the installed package, or the folder of an uninstalled checkout."""
-    if importlib.util.find_spec("nws_sweep.conf") is not None:
-        return "pkg://nws_sweep.conf"
-    checkout = Path(__file__).resolve().parent.parent / "conf"
-    if (checkout / "config.yaml").is_file():
-        return str(checkout)
-    raise ConfigurationError(f"the configuration is missing: neither the package nws_sweep.conf nor {checkout} exists")
 
 
 def configuration(

@@ -13,10 +13,17 @@ from pathlib import Path
 
 from nws_sweep import cgroups
 
+_MOST_WORKERS = 32
+
 
 def usable_cpus() -> int:
     """Whole CPUs that this process may use, at least 1."""
     return max(1, int(usable_cores()))
+
+
+def most_workers() -> int:
+    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs."""
+    return max(_MOST_WORKERS, 2 * usable_cpus())
 
 
 def usable_cores(

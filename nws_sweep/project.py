@@ -55,7 +55,7 @@ def load(
     if not path.is_file():
         raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
     _behave_like_the_program(path, imports)
-    answers.register(while_measuring=True)
+    answers.stand_in()
     composed = _composed(path, overrides)
     chosen = checked_key(composed, key) if key else found_node(composed)
     keys = keys_of(composed, chosen)

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
-from nws_sweep import answers, host
+from nws_sweep import answers, embedding, host
 from nws_sweep.project_keys import fingerprint_of
 from nws_sweep.records import ProjectFacts, SearchRecord, Verdict
 from nws_sweep.store import ResultStore, default_folder
@@ -30,10 +30,10 @@ def config(**data: Any) -> DictConfig:
 def result(**changed: Any) -> SearchRecord:
     best = loader_settings(4, prefetch_factor=3)
     found = search_result(trial(0, 4.0), trial(4, 2.0, settings=best))
-    answers.register(while_measuring=True)
+    answers.stand_in()
     keys = {"batch_size": "data.batch_size", "num_workers": "data.num_workers"}
     project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"))
-    answers.register()
+    embedding.register_resolvers()
     plain: dict[str, Any] = {
         "configuration": configuration(), "stop_reason": "done", "verdict": Verdict(recommended=best, fastest=best),
         "host": host.describe(), "started_at": datetime.now().astimezone().isoformat(),
@@ -45,7 +45,7 @@ def result(**changed: Any) -> SearchRecord:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultStore]:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    answers.register()
+    embedding.register_resolvers()
     yield ResultStore(default_folder())
     OmegaConf.clear_resolver("nws_best")
 
@@ -111,6 +111,6 @@ def test_only_settings_can_be_asked_for(store: ResultStore) -> None:
 
 
 def test_while_it_is_measured_the_dataloaders_own_value_stands_in(store: ResultStore) -> None:
-    answers.register(while_measuring=True)
+    answers.stand_in()
     assert config().data.num_workers == 0
     assert config(num_workers="${nws_best:num_workers,3}").data.num_workers == 3

@@ -238,8 +238,3 @@ def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
     (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nbatch_size: 7\n")
     composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]"])
     assert composed.batch_size == 7
-
-
-def test_without_an_installed_package_the_checkouts_own_folder_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert config.config_path() == str(CONF)

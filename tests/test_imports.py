@@ -51,3 +51,13 @@ def cpu_seconds(arguments: list[str]) -> float:
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def test_the_plugin_of_every_hydra_program_imports_next_to_nothing() -> None:
+    program = (
+        "import sys, hydra.main, hydra.core.plugins, hydra.core.config_search_path; before = set(sys.modules); "
+        "import hydra_plugins.nws_sweep_plugin; print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    ours = ["hydra_plugins", "hydra_plugins.nws_sweep_plugin", "nws_sweep", "nws_sweep.embedding", "nws_sweep.errors"]
+    assert done.stdout.split() == ours

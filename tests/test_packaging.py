@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
+from tests.hosts import write, write_host
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # one environment, changed step by step
 
@@ -23,14 +25,18 @@ TINY = (
 
 
 def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> str:
-    """Standard output of a command that must succeed in silence, in an environment without this test's own paths."""
+    """Standard output of a command that must succeed, in an environment without this test's own paths."""
+    done = attempt(command, cwd, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def attempt(command: Sequence[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(
+    return subprocess.run(
         [str(part) for part in command], cwd=cwd, env=kept | environment, capture_output=True, text=True,
         timeout=COMMAND_TIMEOUT_S, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,34 @@ def elsewhere(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def host(elsewhere: Path) -> Path:
+    """Somebody else's Hydra program, which has a batch_size and a dataset of its own."""
+    return write_host(elsewhere)
+
+
+@pytest.fixture
+def without_plugin(tmp_path: Path) -> str:
+    """A PYTHONPATH with which Hydra finds no plugin, as if none were installed."""
+    write(tmp_path / "hidden" / "hydra_plugins" / "__init__.py", "")
+    return str(tmp_path / "hidden")
+
+
+def check_embedding(python: Path, host: Path, **environment: str) -> None:
+    """The host composes the group nws_sweep and chooses one of its options."""
+    command: list[str | Path] = [
+        python,
+        "train.py",
+        "+nws_sweep=base",
+        "nws_sweep/search=exhaustive",
+        "nws_sweep.patience=5",
+    ]
+    output = run(command, host, **environment)
+    assert "batch_size: 32\n" in output
+    assert "    strategy: exhaustive\n" in output
+    assert "  patience: 5\n" in output
+
+
 # In this order: a wheel is replaced by an editable install, which is then removed.
 
 
@@ -85,6 +119,32 @@ def elsewhere(tmp_path: Path) -> Path:
 def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path, by: str) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
     check_start(start_by(by, python), elsewhere, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--cfg", "job"], ["batch_size=64"], ["dataset=b"], ["-m", "batch_size=1,2"], ["dataset=c"]],
+    ids=" ".join,
+)
+def test_a_program_that_asks_for_nothing_does_not_notice_it(
+    python: Path, host: Path, without_plugin: str, arguments: list[str]
+) -> None:
+    before = attempt([python, "train.py", *arguments], host, PYTHONPATH=without_plugin)
+    after = attempt([python, "train.py", *arguments], host)
+    assert before.stdout or before.stderr
+    assert before.returncode == after.returncode
+    assert (plain(before.stdout), plain(before.stderr)) == (plain(after.stdout), plain(after.stderr))
+
+
+def plain(output: str) -> str:
+    """Without the times of log lines, and without the one line that a list of the search path has more."""
+    return re.sub(r"\[[\d-]+ [\d:,]+\]", "", output).replace(
+        "\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", ""
+    )
+
+
+def test_a_program_embeds_the_configuration_of_a_wheel(python: Path, host: Path) -> None:
+    check_embedding(python, host)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +165,23 @@ def test_an_editable_install_starts_from_anywhere(
     check_start(start_by(by, editable), cwd, tmp_path)
 
 
+def test_a_program_embeds_the_configuration_of_an_editable_install(editable: Path, host: Path) -> None:
+    check_embedding(editable, host)
+
+
+def test_a_program_whose_hydra_finds_no_plugin_is_told(editable: Path, host: Path, without_plugin: str) -> None:
+    done = attempt([editable, "train.py", "+nws_sweep=base"], host, PYTHONPATH=without_plugin)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nws_sweep.errors.")]
+    assert "nws_sweep=base: a plain value, since Hydra found no search-path plugin" in line
+
+
 def test_an_uninstalled_checkout_starts_from_its_own_folder(editable: Path, checkout: Path, tmp_path: Path) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
     check_start(start_by("module", editable), checkout, tmp_path)
+
+
+def test_a_program_embeds_the_configuration_of_an_uninstalled_checkout(
+    editable: Path, checkout: Path, host: Path
+) -> None:
+    check_embedding(editable, host, PYTHONPATH=str(checkout))

@@ -1,0 +1,81 @@
+"""Lets any Hydra program compose ``+nws_sweep=base`` and ``+nws_sweep=auto``.
+
+Hydra 1.3 imports this module at the start of every program of an environment, 1.4 finds its classes as entry points of
+the group ``hydra.plugins``. So it is thin, imports nothing that Hydra has not imported already but the light
+``nws_sweep.embedding``, and shows one group, ``nws_sweep``: a program with a ``batch_size`` or a ``dataset`` of its own
+does not notice it.
+"""
+
+from __future__ import annotations
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from nws_sweep import embedding
+
+embedding.register_resolvers()
+
+
+class NwsSweepConfigSource(ConfigSource):
+    """The tree ``conf/`` of nws_sweep below the group ``nws_sweep``, without what is for the program itself."""
+
+    def __init__(self, provider: str, path: str) -> None:
+        super().__init__(provider=provider, path=path)
+        self._folder = embedding.conf_folder() if self.path == embedding.PACKAGE else None
+
+    @staticmethod
+    def scheme() -> str:
+        """``nws-sweep``."""
+        return embedding.SCHEME
+
+    def available(self) -> bool:
+        """Whether there is a configuration to serve."""
+        return self._folder is not None
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether it is the group itself, the root above it, or a folder that may be embedded."""
+        if config_path == "":
+            return self.available()
+        place = embedding.served(self._folder, config_path)
+        return place is not None and place.is_dir()
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether it is a file that may be embedded; its ending need not be given."""
+        place = embedding.served(self._folder, self._normalize_file_name(config_path))
+        return place is not None and place.is_file()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """What is in a group, sorted: names of groups, names of configurations, or (None) both."""
+        names: list[str] = []
+        for name in embedding.names_in(self._folder, config_path):
+            path = f"{config_path}/{name}" if config_path else name
+            self._list_add_result(names, file_path=path, file_name=name, results_filter=results_filter)
+        return sorted(set(names))
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Reads one file.
+
+        Raises:
+            ConfigLoadError: If there is none of that name to be seen.
+        """
+        place = embedding.served(self._folder, self._normalize_file_name(config_path))
+        if place is None or not place.is_file():
+            raise ConfigLoadError(f"Config not found : {config_path}")
+        with place.open(encoding="utf-8") as file:
+            header = self._get_header_dict(file.read(512))
+            file.seek(0)
+            config = OmegaConf.load(file)
+        return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=header)
+
+
+class NwsSweepSearchPath(SearchPathPlugin):
+    """Puts the group behind everything that a program has of its own."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Leaves nws_sweep itself alone, whose configuration is the same tree without the prefix."""
+        mains = [element.path for element in search_path.get_path() if element.provider == "main"]
+        if not any(path is not None and embedding.is_our_own(path) for path in mains):
+            search_path.append(provider="nws_sweep", path=embedding.SEARCH_PATH)

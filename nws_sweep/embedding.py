@@ -1,0 +1,130 @@
+"""nws_sweep inside the configuration of another Hydra program: what of conf/ it is shown, and what it hands over.
+
+The plugin (hydra_plugins/nws_sweep_plugin) is imported at the start of every Hydra program of an environment, and
+imports this module: nothing here is imported that Hydra has not imported already.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nws_sweep.errors import ConfigurationError
+
+GROUP = "nws_sweep"
+PACKAGE = "nws_sweep.conf"
+SCHEME = "nws-sweep"
+SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
+# Of conf/, what is for the program itself: its primary configuration, and files that stand at fixed places of it.
+_OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
+_PROJECT = "project"  # the host is one
+
+
+def config_path() -> str:
+    """Where Hydra finds our own configuration: the installed package, or the folder of an uninstalled checkout.
+
+    Raises:
+        ConfigurationError: If there is neither.
+    """
+    if importlib.util.find_spec(PACKAGE) is not None:
+        return f"pkg://{PACKAGE}"
+    if _of_checkout().is_dir():
+        return str(_of_checkout())
+    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor {_of_checkout()} exists")
+
+
+def conf_folder() -> Path | None:
+    """The folder of our own configuration; None if it is missing: no reason to stop somebody else's program."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return _of_checkout() if _of_checkout().is_dir() else None
+
+
+def _of_checkout() -> Path:
+    return Path(__file__).resolve().parent.parent / "conf"
+
+
+def is_our_own(search_path: str) -> bool:
+    """Whether an entry of Hydra's search path is our own configuration, as a package or as a folder."""
+    if search_path == f"pkg://{PACKAGE}":
+        return True
+    folder = conf_folder()
+    return folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
+
+
+def served(folder: Path | None, config_path: str) -> Path | None:
+    """The file or folder that a host is shown at a path of its configuration; None if there is nothing to be seen.
+
+    Args:
+        folder: That of our configuration, if there is one.
+        config_path: As Hydra writes it: ``nws_sweep/search/adaptive.yaml``.
+    """
+    parts = PurePosixPath(config_path).parts
+    if folder is None or parts[:1] != (GROUP,) or _is_our_own_part(parts[1:]):
+        return None
+    return folder.joinpath(*parts[1:])
+
+
+def _is_our_own_part(parts: tuple[str, ...]) -> bool:
+    return bool(parts) and (parts[0].removesuffix(".yaml") in _OUR_OWN or parts[-1].removesuffix(".yaml") == _PROJECT)
+
+
+def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
+    """The names of files and folders that a host may be shown in a group; at the root only the group itself."""
+    if folder is not None and config_path == "":
+        return [GROUP]
+    place = served(folder, config_path)
+    return [entry.name for entry in place.iterdir()] if place is not None and place.is_dir() else []
+
+
+def register_resolvers() -> None:
+    """Makes the resolvers known that what a host embeds is written with; what they need is imported when they are used.
+
+    May be called again.
+    """
+    import omegaconf
+
+    is_old = tuple(map(int, omegaconf.__version__.split(".")[:2])) < (2, 4)
+    # OmegaConf 2.4, which Hydra 1.4 needs, warns of the old name.
+    register: Any = getattr(omegaconf.OmegaConf, "register_new_resolver" if is_old else "register_resolver")
+    register("nws_sweep.usable_cpus", _usable_cpus, replace=True)
+    register("nws_sweep.most_workers", _most_workers, replace=True)
+    register("nws_best", _best_setting, replace=True)
+
+
+def _usable_cpus(times: int = 1) -> int:
+    from nws_sweep import cores
+
+    return cores.usable_cpus() * times
+
+
+def _most_workers() -> int:
+    from nws_sweep import cores
+
+    return cores.most_workers()
+
+
+def _best_setting(name: str, *default: Any, _root_: Any) -> Any:
+    from nws_sweep import answers
+
+    return answers.best_setting(name, *default, _root_=_root_)
+
+
+def refuse_unserved(node: object) -> None:
+    """Refuses what Hydra makes of ``+nws_sweep=base`` where it has not found the plugin: the string ``base``.
+
+    Args:
+        node: What a host hands over as its ``cfg.nws_sweep``.
+
+    Raises:
+        ConfigurationError: If it is a string.
+    """
+    if isinstance(node, str):
+        raise ConfigurationError(
+            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
+            "once more (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
+            "--info plugins lists NwsSweepSearchPath"
+        )

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigLoadError
+from omegaconf import OmegaConf
+
+from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
+from nws_sweep import cores, embedding
+from nws_sweep.errors import ConfigurationError
+from tests.conftest import ROOT
+from tests.hosts import write, write_host
+
+CONF = ROOT / "conf"
+GROUPS = ("consumer", "dataset", "measure", "paths", "search")
+
+
+@pytest.fixture(autouse=True)
+def _no_hydra_left() -> Iterator[None]:
+    yield
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def source() -> NwsSweepConfigSource:
+    return NwsSweepConfigSource("nws_sweep", embedding.SEARCH_PATH)
+
+
+def in_host(folder: Path, *overrides: str) -> Any:
+    """What a host program with a batch_size and a dataset of its own composes, as plain values."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(folder) / "conf")):
+        return OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_group"),
+    [
+        ("", True),
+        ("nws_sweep", True),
+        ("nws_sweep/search", True),
+        ("nws_sweep/consumer/model", True),
+        ("nws_sweep/base", False),
+        ("nws_sweep/nope", False),
+        ("search", False),
+        ("dataset", False),
+        ("nws_sweep/hydra", False),
+        ("nws_sweep/hydra/callbacks", False),
+        ("nws_sweep/local", False),
+        ("nws_sweep/axis/batch_size", False),
+        ("nws_sweep/experiment", False),
+    ],
+)
+def test_groups_are_those_that_can_be_embedded(source: NwsSweepConfigSource, path: str, is_group: bool) -> None:
+    assert source.is_group(path) is is_group
+
+
+@pytest.mark.parametrize(
+    ("path", "is_config"),
+    [
+        ("", False),
+        ("nws_sweep", False),
+        ("nws_sweep/base", True),
+        ("nws_sweep/base.yaml", True),
+        ("nws_sweep/search/exhaustive", True),
+        ("nws_sweep/search", False),
+        ("nws_sweep/search/nope", False),
+        ("base", False),
+        ("config", False),
+        ("nws_sweep/config", False),
+        ("nws_sweep/config.yaml", False),
+        ("nws_sweep/hydra/help/nws_sweep", False),
+        ("nws_sweep/experiment/full_search", False),
+    ],
+)
+def test_configurations_are_those_that_can_be_embedded(
+    source: NwsSweepConfigSource, path: str, is_config: bool
+) -> None:
+    assert source.is_config(path) is is_config
+
+
+def test_the_root_shows_one_group(source: NwsSweepConfigSource) -> None:
+    assert source.list("", None) == source.list("", ObjectType.GROUP) == ["nws_sweep"]
+    assert source.list("", ObjectType.CONFIG) == []
+
+
+def test_the_group_shows_what_can_be_embedded(source: NwsSweepConfigSource) -> None:
+    assert source.list("nws_sweep", ObjectType.GROUP) == list(GROUPS)
+    assert source.list("nws_sweep", ObjectType.CONFIG) == ["base"]
+    assert source.list("nws_sweep", None) == sorted([*GROUPS, "base"])
+    assert source.list("nws_sweep/search", None) == ["adaptive", "exhaustive", "patience"]
+    assert source.list("nws_sweep/experiment", None) == source.list("search", None) == []
+
+
+def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
+    read = source.load_config("nws_sweep/search/exhaustive")
+    assert OmegaConf.to_container(read.config) == {"strategy": "exhaustive"}
+    assert read.header == {"package": None}
+    assert (read.path, read.provider) == ("nws-sweep://nws_sweep.conf", "nws_sweep")
+    write(tmp_path / "other.yaml", "# @package a.b\nname: é\n")
+    source._folder = tmp_path
+    read = source.load_config("nws_sweep/other")
+    assert OmegaConf.to_container(read.config) == {"name": "é"}
+    assert read.header == {"package": "a.b"}
+
+
+@pytest.mark.parametrize("path", ["nws_sweep/search/nope", "search/exhaustive", "nws_sweep/config", "nws_sweep/search"])
+def test_what_is_not_served_cannot_be_read(source: NwsSweepConfigSource, path: str) -> None:
+    with pytest.raises(ConfigLoadError):
+        source.load_config(path)
+
+
+def test_other_places_of_the_scheme_are_empty() -> None:
+    elsewhere = NwsSweepConfigSource("someone", "nws-sweep://elsewhere")
+    assert not elsewhere.available()
+    assert not elsewhere.is_group("")
+    assert not elsewhere.is_group("nws_sweep")
+    assert elsewhere.list("", None) == []
+
+
+def test_a_host_has_the_whole_configuration_below_one_node(tmp_path: Path) -> None:
+    found = in_host(tmp_path, "+nws_sweep=base")
+    assert (found["batch_size"], found["dataset"]) == (32, {"name": "a"})
+    assert found["nws_sweep"]["batch_size"] == 64
+    assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
+    assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
+    assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
+
+
+def test_a_host_chooses_groups_and_values(tmp_path: Path) -> None:
+    found = in_host(
+        tmp_path, "+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
+        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64", "dataset=b",
+    )  # fmt: skip
+    assert (found["batch_size"], found["dataset"]) == (64, {"name": "b"})
+    search = found["nws_sweep"]["search"]
+    assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
+    assert search["max_workers"] == 2 * cores.usable_cpus()
+    assert found["nws_sweep"]["measure"]["max_seconds"] == 5.0
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_composes_and_resolves_in_a_host(tmp_path: Path, group: str) -> None:
+    missing = {"image_folder": "root", "custom": "_target_", "remote": "url"}
+    for path in (CONF / group).glob("*.yaml"):
+        given = [f"nws_sweep.{group}.{missing[path.stem]}=x"] if path.stem in missing else []
+        found = in_host(tmp_path, "+nws_sweep=base", f"nws_sweep/{group}={path.stem}", *given)
+        assert "???" not in str(found["nws_sweep"]), path
+
+
+def test_a_host_may_add_a_file_to_the_group(tmp_path: Path) -> None:
+    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nbatch_size: 7\n")
+    found = in_host(tmp_path, "+nws_sweep=mine")
+    assert (found["nws_sweep"]["batch_size"], found["nws_sweep"]["patience"]) == (7, 3)
+
+
+def test_a_host_that_asks_for_nothing_gets_nothing(tmp_path: Path) -> None:
+    assert in_host(tmp_path, "batch_size=64") == {"batch_size": 64, "dataset": {"name": "a"}}
+
+
+def test_a_wrong_option_lists_the_right_ones(tmp_path: Path) -> None:
+    with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/search':\s+adaptive\s+exhaustive"):
+        in_host(tmp_path, "+nws_sweep=base", "nws_sweep/search=nope")
+
+
+def providers() -> list[str]:
+    return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
+
+
+def test_our_own_program_does_not_see_itself_twice() -> None:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        assert "nws_sweep" not in providers()
+    with initialize_config_module(version_base="1.3", config_module=embedding.PACKAGE):
+        assert "nws_sweep" not in providers()
+
+
+def test_others_see_it_behind_everything_of_their_own(tmp_path: Path) -> None:
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf")):
+        assert providers() == ["hydra", "main", "nws_sweep", "schema"]
+
+
+def test_without_an_installed_package_the_checkouts_own_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert embedding.config_path() == str(CONF)
+    assert embedding.conf_folder() == CONF
+
+
+def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
+    monkeypatch.setattr(embedding, "_of_checkout", lambda: tmp_path / "nowhere")
+    assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
+    with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
+        embedding.config_path()
+
+
+def test_a_string_in_place_of_the_node_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        embedding.refuse_unserved("base")
+    line = str(refused.value)
+    assert line.startswith("nws_sweep=base: a plain value, since Hydra found no search-path plugin of nws_sweep; ")
+    assert "pip install -e ." in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("node", [None, {}, {"batch_size": 64}, OmegaConf.create({"batch_size": 64})])
+def test_a_node_is_not_refused(node: object) -> None:
+    embedding.refuse_unserved(node)
