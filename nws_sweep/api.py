@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep import config as schema
-from nws_sweep import handover, host, hostlock, loaders, together
+from nws_sweep import handover, host, hostlock, loaders, sample_check, together
 from nws_sweep.cores import most_workers, usable_cpus
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
@@ -57,7 +57,9 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     tolerance: float = 0.03,
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
+    check_samples: bool = False,
     reuse: str = "fresh",
+    config: Any = None,
     progress: Progress = None,
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
@@ -92,8 +94,13 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         tolerance: A candidate slower by this share of time counts as equally fast, 0 to 1.
         time_budget_s: The search ends after so much time with the best so far, s.
         measure: How long a candidate is measured, and under which circumstances; None for the defaults.
+        check_samples: Whether to look at how the workers of an iterable dataset share its samples; what is wrong is
+            among the warnings.
         reuse: Whether an earlier result of the same search on this machine is the answer: ``fresh`` (of the same
             versions, not older than 30 days), ``always`` or ``never``.
+        config: What a Hydra program composed with ``+nws_sweep=base``, its ``cfg.get("nws_sweep")``: then how to search
+            and to measure, the consumer (unless one is given here), ``check_samples`` and ``reuse`` come from there.
+            None for the arguments.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
             for silence; None for True on a terminal and in a notebook.
 
@@ -117,7 +124,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     """
     keywords = {name: value for name, value in locals().items() if name in DATALOADER_DEFAULTS}
     rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
-    return _answer(subject_of(dataset, keywords), rules, measure or MeasureRules(), consumer, reuse, progress)
+    order = _Order(
+        rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
+        progress=progress,
+    )  # fmt: skip
+    return _answer(subject_of(dataset, keywords), _by_config(order, config))
 
 
 def tune(  # noqa: PLR0913
@@ -132,7 +143,9 @@ def tune(  # noqa: PLR0913
     tolerance: float = 0.03,
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
+    check_samples: bool = False,
     reuse: str = "fresh",
+    config: Any = None,
     progress: Progress = None,
 ) -> AnyLoader:
     """The same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
@@ -160,7 +173,11 @@ def tune(  # noqa: PLR0913
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
     subject = subject_of(loader, {})
-    result = _answer(subject, rules, measure or MeasureRules(), consumer, reuse, progress)
+    order = _Order(
+        rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
+        progress=progress,
+    )  # fmt: skip
+    result = _answer(subject, _by_config(order, config))
     return loaders.retuned(loader, replace(result.settings, shuffle=subject.settings.shuffle))
 
 
@@ -196,26 +213,54 @@ def _rules(
     )
 
 
-def _answer(
-    subject: Subject, rules: SearchRules, measure: MeasureRules, consumer: Consumer, reuse: str, progress: Progress
-) -> SearchResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """How a subject is to be searched; see ``search``."""
+
+    rules: SearchRules
+    measure: MeasureRules
+    consumer: Consumer | Mapping[str, Any]
+    check_samples: bool
+    reuse: str
+    progress: Progress
+
+
+def _by_config(order: _Order, config: Any) -> _Order:
+    """The order as a Hydra program's configuration has it."""
+    if config is None:
+        return order
+    found = schema.embedded(config)
+    return replace(
+        order,
+        rules=found.search,
+        measure=found.measure,
+        consumer=found.consumer if order.consumer is None else order.consumer,
+        check_samples=found.check_samples,
+        reuse=found.reuse,
+    )
+
+
+def _answer(subject: Subject, order: _Order) -> SearchResult:
     settings = subject.settings
     columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     configuration = Configuration(
-        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": rules.maximum_patience},
+        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": order.rules.maximum_patience},
         dataset=handover.placeholder(subject.name, subject.identity),
-        consumer=_consumer_node(consumer),
+        consumer=_consumer_node(order.consumer),
         loader=replace(settings, num_workers=0),
-        measure=measure,
-        search=rules,
+        measure=order.measure,
+        search=order.rules,
+        check_samples=order.check_samples,
     )
-    return together.agreed(lambda: _find(configuration, subject, consumer, reuse, teller(progress)))
+    return together.agreed(lambda: _find(configuration, subject, order))
 
 
-def _consumer_node(consumer: Consumer) -> dict[str, Any]:
+def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
     """The consumer in the configuration."""
     if consumer is None:
         return {"_target_": "nws_sweep.consumers.Nothing"}
+    if isinstance(consumer, Mapping):
+        return dict(consumer)
     if callable(consumer):
         return handover.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
     if isinstance(consumer, int | float) and consumer >= 0:
@@ -223,28 +268,29 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
     raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _find(configuration: Configuration, subject: Subject, consumer: Consumer, reuse: str, say: Say) -> SearchResult:
-    store, machine = ResultStore(default_folder()), host.describe()
-    if known := store.find(configuration, machine, reuse):
+def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
+    store, machine, say = ResultStore(default_folder()), host.describe(), teller(order.progress)
+    if known := store.find(configuration, machine, order.reuse):
         say(f"measured before, at {known.started_at}")
         return SearchResult(known, reused=True)
     with hostlock.held(os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT), f"{subject.name} in a program", say):
         # Somebody else may have searched the same meanwhile: another rank, say, that has joined no process group.
-        if known := store.find(configuration, machine, reuse):
+        if known := store.find(configuration, machine, order.reuse):
             return SearchResult(known, reused=True)
         start = SearchRecord(
             configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
         )
-        record = _measured(start, subject, consumer, say)
+        record = _measured(start, subject, order.consumer, say)
     store.keep(record)
     return SearchResult(record)
 
 
-def _measured(start: SearchRecord, subject: Subject, consumer: Consumer, say: Say) -> SearchRecord:
+def _measured(start: SearchRecord, subject: Subject, consumer: Consumer | Mapping[str, Any], say: Say) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nws_sweep-")))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
         if callable(consumer):
             spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
         open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, say)
-        return run_search(start, Surroundings(open_arm=open_arm), Narrator(say))
+        record = run_search(start, Surroundings(open_arm=open_arm), Narrator(say))
+        return sample_check.checked(record, open_arm) if start.configuration.check_samples else record

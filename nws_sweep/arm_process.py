@@ -32,9 +32,10 @@ from torch.utils.data import IterableDataset
 from nws_sweep import accelerator, loaders, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
+from nws_sweep.identities import Identify
 from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore, SamplesSeen
 from nws_sweep.sources import Source, source_of
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
@@ -65,6 +66,7 @@ class ArmServer:
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
+        self._counter: Counter | None = None
         self._settings: LoaderSettings | None = None
         self._batches: int | None = None
         self._forked: dict[int, BaseProcess] = {}
@@ -138,6 +140,7 @@ class ArmServer:
         if self._shares_memory and self._objects and not settings.num_workers:  # workers are forked in any case
             sharing.own_memory()
         counter = Counter(settings.num_workers) if settings.num_workers else None
+        self._counter = counter
         start = WorkerStart(counter, threads=settings.threads_per_worker) if counter else None
         loader = self._made.loader(settings, self._collate_fn, start)
         self._session = LoaderSession(
@@ -155,7 +158,15 @@ class ArmServer:
         """Takes a burst from the opened loader."""
         if self._session is None:
             raise RuntimeError("burst before open")
-        return self._session.burst(request)
+        burst = self._session.burst(request)
+        if burst.ended_epoch and self._counter is not None and isinstance(self._made.dataset, IterableDataset):
+            self._note_idle(self._counter)
+        return burst
+
+    def _note_idle(self, counter: Counter) -> None:
+        if idle := counter.idle:
+            reason = "fewer shards than workers, or shards that are not shared out"
+            self._warnings[f"{idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
 
     def settle(self) -> None:
         """Waits until the workers have nothing left to do, a few seconds at most."""
@@ -169,6 +180,19 @@ class ArmServer:
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name, absolute."""
         return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._made.dataset))  # noqa: PTH100 - a million
+
+    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
+        """The samples of an epoch of a DataLoader of its own, so many at most."""
+        start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
+        loader = self._made.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        digests: list[bytes | None] = []
+        workers: set[int] = set()
+        for delivered in loader:
+            workers.add(delivered.worker)
+            digests += delivered.digests
+            if len(digests) >= most:
+                return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=False)
+        return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=True)
 
     def let_go(self) -> None:
         """Closes what a fork of this arm has inherited and must not hold."""

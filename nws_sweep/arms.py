@@ -29,7 +29,7 @@ from typing import Any
 from nws_sweep import processes, units, usage
 from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.processes import Child, Grandchild
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Usage
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, SamplesSeen, Usage
 
 # What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
@@ -166,6 +166,11 @@ class Arm:
         """The files and folders that the dataset's attributes name, absolute."""
         paths: tuple[str, ...] = self._timed("files")
         return paths
+
+    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
+        """The samples of an epoch of a DataLoader of its own, so many at most."""
+        seen: SamplesSeen = self._timed("samples", settings, most)
+        return seen
 
     def allow(self, memory_bytes: int | None) -> None:
         """Sets what the arm and its workers may hold from now on; None for no limit."""

@@ -14,9 +14,10 @@ from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.embedding import register_resolvers
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.embedding import refuse_unserved, register_resolvers
+from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.storage import folder_name
 from nws_sweep.store import REUSES
@@ -146,6 +147,7 @@ class SweepSchema:
     consumer: dict[str, Any] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
     seed: int = allowed("an integer")
+    check_samples: bool = allowed("true or false")
     reuse: str = one_of(*REUSES)
 
 
@@ -186,6 +188,7 @@ def configuration(
         collate_fn=plain["loader"]["collate_fn"],
         services=plain["services"],
         seed=plain["seed"],
+        check_samples=plain["check_samples"],
     )
 
 
@@ -197,6 +200,45 @@ def leaves_open(config: DictConfig) -> bool:
 
 # Beside the axes; null in others has a meaning of its own.
 _OWN = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """What a program's own configuration says about how to search."""
+
+    search: SearchRules
+    measure: MeasureRules
+    consumer: dict[str, Any]
+    check_samples: bool
+    reuse: str
+
+
+def embedded(node: Any) -> Embedded:
+    """Reads what a program composed with ``+nws_sweep=base``.
+
+    Args:
+        node: ``cfg.nws_sweep``, or a plain mapping with all of its keys.
+
+    Raises:
+        ConfigurationError: If a key is unknown, or a value missing or out of range.
+    """
+    refuse_unserved(node)
+    plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    try:
+        config = cast("DictConfig", OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
+        check(config)
+    except OmegaConfBaseException as error:
+        raise ConfigurationError(one_line(f"config: {error}")) from error
+    checked = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True))
+    return Embedded(
+        search=_search(checked["search"]),
+        measure=_measure(checked["measure"]),
+        consumer=_target(checked, "consumer"),
+        check_samples=checked["check_samples"],
+        reuse=checked["reuse"],
+    )
+
+
 # What DataLoader does by itself.
 _USUAL = LoaderSettings(batch_size=None)
 

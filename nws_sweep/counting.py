@@ -39,6 +39,17 @@ class Counter:
     def __init__(self, num_workers: int) -> None:
         self.slots: Slots = RawArray("q", num_workers)
 
+    @property
+    def workers(self) -> int:
+        """Workers of the loader."""
+        return len(self.slots)
+
+    @property
+    def idle(self) -> int:
+        """Workers that have finished no sample yet; 0 if any worker cannot count them."""
+        counts = list(self.slots)
+        return 0 if _UNCOUNTED in counts else counts.count(0)
+
     def __call__(self) -> int | None:
         """All workers' samples since the loader was made; None if any worker cannot count them."""
         counts = list(self.slots)

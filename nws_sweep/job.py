@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import host, hostlock, learning, services, storage
+from nws_sweep import host, hostlock, learning, sample_check, services, storage
 from nws_sweep.errors import NwsSweepError, one_line
 from nws_sweep.invocation import Invocation
 from nws_sweep.nursery import spec_of
@@ -108,6 +108,10 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
         guess = learning.first_guess(start.configuration, current.results)
         with services.running(start.configuration):
             result = search(start, surroundings, observer, guess)
+            if start.configuration.check_samples:
+                view.status("looking at how workers share the samples")
+                result = sample_check.checked(result, open_arm)
+                storage.save(folder, result)
     current.results += learning.without_bursts([result])
     job.store.keep(result, job.working_folder)
     return result

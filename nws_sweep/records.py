@@ -180,6 +180,7 @@ class Configuration:
         collate_fn: The collate_fn, as Hydra instantiates it; None for the DataLoader's own.
         services: What runs beside the search, by name: context managers as Hydra instantiates them.
         seed: Seed of torch's random numbers in each trial.
+        check_samples: Whether it is looked at how the workers of an iterable dataset share its samples.
     """
 
     columns: Mapping[str, Any]
@@ -191,6 +192,7 @@ class Configuration:
     collate_fn: Mapping[str, Any] | None = None
     services: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    check_samples: bool = False
 
     def label_of(self, columns: Iterable[str]) -> str:
         """Those of the identifying columns that it has, as one line of ``key=value``."""
@@ -597,6 +599,42 @@ class SearchCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesSeen:
+    """The samples that a loader delivered in an epoch.
+
+    Attributes:
+        digests: A digest of each sample; None for one whose content cannot be compared.
+        workers: The numbers of the workers that delivered any.
+        complete: Whether the epoch was seen to its end.
+    """
+
+    digests: tuple[bytes | None, ...]
+    workers: frozenset[int]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCheck:
+    """Whether the workers of an iterable dataset share its samples.
+
+    Attributes:
+        num_workers: Workers of the epoch that was looked at.
+        samples: Samples of that epoch; None if it was not seen to its end.
+        expected: Samples of an epoch without workers, likewise.
+        repeated: Samples that came again, more than without workers.
+        idle: Workers that delivered none.
+        error: Why the samples could not be counted; empty if they were.
+    """
+
+    num_workers: int
+    samples: int | None = None
+    expected: int | None = None
+    repeated: int = 0
+    idle: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRecord:
     """The outcome of the search of one configuration, complete or as far as it got.
 
@@ -611,6 +649,7 @@ class SearchRecord:
         cost_s: Seconds of the whole search.
         cost: Where they went; None while the search goes on.
         verdict: Which candidate is the best; None while the search goes on, or if none could be measured.
+        sample_check: Whether the workers share the samples; None if that was not looked at.
     """
 
     configuration: Configuration
@@ -623,6 +662,7 @@ class SearchRecord:
     cost_s: float = 0.0
     cost: SearchCost | None = None
     verdict: Verdict | None = None
+    sample_check: SampleCheck | None = None
 
     @property
     def complete(self) -> bool:

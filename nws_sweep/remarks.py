@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nws_sweep import memory, units
+from nws_sweep import memory, sample_check, units
 from nws_sweep.diagnosis import evidence_of, is_consumer_bound
 from nws_sweep.records import SearchRecord, Trial, Verdict
 
@@ -29,10 +29,12 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         )
     yield from _about_verdict(result)
     yield from _about_edge(result, best)
-    if result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
+    if result.sample_check is not None:
+        yield from sample_check.remarks(result.sample_check)
+    elif result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
         yield (
             "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
-            "if it does not, each worker gives all of them and the gain is none"
+            "if it does not, each worker gives all of them and the gain is none; check_samples=true looks at that"
         )
     if best is not None:
         yield from memory.about_objects(result)

@@ -32,6 +32,7 @@ from nws_sweep.records import (
     Noise,
     ObjectStore,
     ProjectFacts,
+    SampleCheck,
     SearchCost,
     SearchRecord,
     SearchRules,
@@ -396,6 +397,7 @@ def _from_json(data: Mapping[str, Any]) -> SearchRecord:
         cost_s=data["cost_s"],
         cost=SearchCost(**data["cost"]) if data.get("cost") else None,
         verdict=_verdict(data.get("verdict")),
+        sample_check=SampleCheck(**data["sample_check"]) if data.get("sample_check") else None,
     )
 
 
@@ -420,7 +422,7 @@ def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
 
 def _configuration(data: Mapping[str, Any]) -> Configuration:
     rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
-    rest["services"] = data.get("services", {})
+    rest |= {"services": data.get("services", {}), "check_samples": data.get("check_samples", False)}
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
     search["also"] = tuple(search.get("also", ()))
     return Configuration(

@@ -1,0 +1,96 @@
+"""Whether an iterable dataset shares its samples among its workers: none twice, none idle, none lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from nws_sweep.errors import TrialError
+from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchRecord
+from nws_sweep.surroundings import ArmFactory
+
+_MOST_SAMPLES = 50_000
+_TRIED = 2  # workers, where none are recommended
+
+
+class _CountingArm(Protocol):
+    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
+        """What a loader delivers in an epoch."""
+        ...
+
+
+def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
+    """The result with a check of its samples, where there is something to check: an iterable dataset.
+
+    Takes an epoch without workers and one with the recommended number, ``_MOST_SAMPLES`` samples at most.
+
+    Args:
+        result: A search that has come to its end.
+        open_arm: Starts the arms.
+    """
+    if result.facts is None or not result.facts.iterable or result.verdict is None:
+        return result
+    best = result.verdict.recommended
+    several = best if best.num_workers else replace(result.configuration.loader, num_workers=_TRIED)
+    try:
+        alone = _seen(result, replace(several, num_workers=0).canonical(), open_arm)
+        shared = _seen(result, several, open_arm)
+    except TrialError as error:
+        return replace(result, sample_check=SampleCheck(num_workers=several.num_workers, error=str(error)))
+    return replace(result, sample_check=judged(alone, shared, several.num_workers))
+
+
+def _seen(result: SearchRecord, settings: LoaderSettings, open_arm: ArmFactory) -> SamplesSeen:
+    with open_arm(result.configuration, None) as arm:
+        counting: _CountingArm = arm  # type: ignore[assignment] # a real one
+        return counting.samples(settings, _MOST_SAMPLES)
+
+
+def judged(alone: SamplesSeen, shared: SamplesSeen, num_workers: int) -> SampleCheck:
+    """What two epochs say of each other.
+
+    Args:
+        alone: Without workers.
+        shared: With workers.
+        num_workers: How many.
+    """
+    whole = alone.complete and shared.complete
+    return SampleCheck(
+        num_workers=num_workers,
+        samples=len(shared.digests) if whole else None,
+        expected=len(alone.digests) if whole else None,
+        repeated=max(0, _repeated(shared) - _repeated(alone)),
+        idle=num_workers - len(shared.workers) if whole else 0,
+    )
+
+
+def _repeated(seen: SamplesSeen) -> int:
+    """Samples that had come before."""
+    counts = Counter(digest for digest in seen.digests if digest is not None)
+    return sum(counts.values()) - len(counts)
+
+
+def remarks(check: SampleCheck) -> Iterator[str]:
+    """What to tell about it; nothing if all is well."""
+    workers = f"with num_workers={check.num_workers}"
+    if check.error:
+        yield f"check_samples: the samples could not be counted ({check.error})"
+    if check.samples is not None and check.expected is not None and check.samples > check.expected:
+        yield (
+            f"samples come more than once {workers}: {check.samples} in an epoch instead of {check.expected}; the "
+            "dataset must share them among its workers (torch.utils.data.get_worker_info)"
+        )
+    elif check.repeated:
+        yield f"samples come more than once {workers}: {check.repeated} of those looked at had come before"
+    if check.samples is not None and check.expected is not None and check.samples < check.expected:
+        yield (
+            f"samples are lost {workers}: {check.samples} in an epoch instead of {check.expected} (drop_last leaves "
+            "out a shorter batch of each worker)"
+        )
+    if check.idle:
+        yield (
+            f"{check.idle} of {check.num_workers} workers get no samples: the dataset has fewer shards than workers, "
+            "or does not share them out"
+        )

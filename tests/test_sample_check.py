@@ -1,0 +1,117 @@
+"""Whether the workers of an iterable dataset share its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import IterableDataset, get_worker_info
+
+import nws_sweep
+from nws_sweep import sample_check
+from nws_sweep.identities import Identify, digest_of
+from nws_sweep.records import MeasureRules, SampleCheck, SamplesSeen
+
+
+def seen(*names: str | None, workers: int = 2, complete: bool = True) -> SamplesSeen:
+    digests = tuple(None if name is None else name.encode() for name in names)
+    return SamplesSeen(digests=digests, workers=frozenset(range(workers)), complete=complete)
+
+
+def told(alone: SamplesSeen, shared: SamplesSeen, num_workers: int = 2) -> str:
+    return "; ".join(sample_check.remarks(sample_check.judged(alone, shared, num_workers)))
+
+
+def test_shared_samples_are_nothing_to_tell() -> None:
+    assert told(seen("a", "b", workers=1), seen("b", "a")) == ""
+    assert told(seen("a", "a", workers=1), seen("a", "a")) == ""  # it has them twice by itself
+    assert told(seen(None, None, workers=1), seen(None, None)) == ""
+
+
+def test_samples_that_come_twice_are_told_even_if_they_are_changed_at_random() -> None:
+    assert "4 in an epoch instead of 2" in told(seen("a", "b", workers=1), seen("c", "d", "e", "f"))
+    assert "4 in an epoch instead of 2" in told(seen("a", "b", workers=1), seen("a", "b", "a", "b"))
+
+
+def test_of_an_epoch_without_end_the_repeated_ones_are_told() -> None:
+    endless = seen("a", "b", "c", "d", workers=1, complete=False)
+    assert "2 of those looked at had come before" in told(endless, seen("a", "b", "a", "b", complete=False))
+
+
+def test_lost_samples_and_idle_workers_are_told() -> None:
+    assert "samples are lost with num_workers=2: 1 in an epoch instead of 2" in told(
+        seen("a", "b", workers=1), seen("a")
+    )
+    assert "3 of 4 workers get no samples" in told(seen("a", workers=1), seen("a", workers=1), num_workers=4)
+
+
+def test_a_failure_is_told() -> None:
+    (line,) = sample_check.remarks(SampleCheck(num_workers=2, error="OSError: gone"))
+    assert line == "check_samples: the samples could not be counted (OSError: gone)"
+
+
+SAME: list[Any] = [
+    lambda: (torch.arange(6).reshape(2, 3).t(), 3),
+    lambda: {"a": np.arange(3), "b": ["x", b"y", None, 1.5]},
+    lambda: Image.new("RGB", (4, 4)),
+    lambda: torch.ones(2, dtype=torch.float64)[:1],
+]
+
+
+@pytest.mark.parametrize("make", SAME)
+def test_equal_samples_have_equal_digests(make: Any) -> None:
+    assert digest_of(make()) == digest_of(make()) is not None
+
+
+def test_different_samples_have_different_digests() -> None:
+    samples = [1, 1.0, "1", b"1", [1], (1,), {1: 1}, {"a": 1}, torch.tensor(1), torch.tensor(1.0), torch.tensor(2)]
+    assert len({digest_of(sample) for sample in samples}) == len(samples)
+
+
+def test_a_sample_that_cannot_be_told_has_none() -> None:
+    assert digest_of(lambda: None) is None
+    assert Identify(batched=False)(lambda: None).digests == [None]
+    assert len(Identify(batched=True)([1, 2]).digests) == 2
+
+
+class Stream(IterableDataset[int]):
+    """Shares its samples among workers by shards, or not at all."""
+
+    def __init__(self, shards: int | None) -> None:
+        self.shards = shards
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        if worker is None or self.shards is None:
+            yield from range(60)
+            return
+        for shard in range(worker.id, self.shards, worker.num_workers):
+            yield from range(shard, 60, self.shards)
+
+
+@pytest.mark.parametrize(
+    ("shards", "remark"),
+    [
+        (None, "samples come more than once with num_workers=4: 240 in an epoch instead of 60"),
+        (3, "1 of 4 workers get no samples"),
+        (4, ""),
+    ],
+)
+def test_real_workers_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int | None, remark: str
+) -> None:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    result = nws_sweep.search(
+        Stream(shards), batch_size=5, candidates=[4], measure=MeasureRules(window_s=0.02, max_seconds=0.2),
+        check_samples=True, progress=False,
+    )  # fmt: skip
+    told = [line for line in result.warnings if "samples" in line]
+    assert any(remark in line for line in told) if remark else not told
+    idle = [line for line in result.warnings if "1 of 4 workers got no samples in an epoch" in line]
+    assert bool(idle) == (shards == 3)  # seen without being asked for, since the epoch came to its end
