@@ -28,6 +28,7 @@ SCHEMA_NAME = "nws_sweep_schema"
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
+_DELETED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,9 @@ def check(config: DictConfig) -> None:
         ConfigurationError: With one line that names the key, the value and what is allowed.
     """
     for key, permitted in ranges():
-        value = OmegaConf.select(config, key, throw_on_missing=True)
+        value = OmegaConf.select(config, key, default=_DELETED, throw_on_missing=True)
+        if value is _DELETED:
+            raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
         plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
         if not _passes(permitted, plain):
             raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")

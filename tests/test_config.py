@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import config, cores
+import nws_sweep
+from nws_sweep import api, config, cores
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.explain import explain
-from nws_sweep.records import Configuration
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -86,16 +89,16 @@ def test_the_fingerprint_tells_configurations_apart_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("batch_size=0", "batch_size=0: allowed is an integer of at least 1"),
-        ("batch_size=-4", "batch_size=-4: allowed is an integer of at least 1"),
-        ("batch_size=abc", "batch_size=abc: allowed is an integer of at least 1"),
-        ("batch_size=1.5", "batch_size=1.5: allowed is an integer of at least 1"),
-        ("batch_size=", "batch_size=: allowed is an integer of at least 1"),
-        ("~batch_size", "batch_size=null: allowed is an integer of at least 1"),
+        ("batch_size=0", "batch_size=0: allowed is null or an integer of at least 1"),
+        ("batch_size=-4", "batch_size=-4: allowed is null or an integer of at least 1"),
+        ("batch_size=abc", "batch_size=abc: allowed is null or an integer of at least 1"),
+        ("batch_size=1.5", "batch_size=1.5: allowed is null or an integer of at least 1"),
+        ("batch_size=", "batch_size=: allowed is null or an integer of at least 1"),
+        ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
         ("prefetch_factor=0", "prefetch_factor=0: allowed is null or an integer of at least 1"),
         ("prefetch_factor=none", "prefetch_factor=none: allowed is null or an integer of at least 1"),
         ("patience=-1", "patience=-1: allowed is an integer of at least 0"),
-        ("pin_memory=maybe", "pin_memory=maybe: allowed is true or false"),
+        ("pin_memory=maybe", "pin_memory=maybe: allowed is true, false or null"),
         ("bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
@@ -136,7 +139,7 @@ def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str,
 
 
 def test_a_key_given_twice_is_named_as_it_was_given_last() -> None:
-    assert refused("batch_size=4", "batch_size=abc") == "batch_size=abc: allowed is an integer of at least 1"
+    assert refused("batch_size=4", "batch_size=abc") == "batch_size=abc: allowed is null or an integer of at least 1"
 
 
 def test_a_wrong_option_of_a_group_lists_the_right_ones() -> None:
@@ -195,6 +198,7 @@ def test_every_dataset_option_composes(path: Path) -> None:
         "image_folder": ["dataset.root=/images"],
         "custom": ["dataset._target_=a.B"],
         "remote": ["dataset.url=memory://train"],
+        "project": ["dataset.config=conf/config.yaml"],
     }.get(path.stem, [])
     assert "_target_" in configured(f"dataset={path.stem}", *given).dataset
 
@@ -238,3 +242,41 @@ def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
     (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nbatch_size: 7\n")
     composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]"])
     assert composed.batch_size == 7
+
+
+def test_a_null_setting_is_that_of_the_dataloader_that_the_dataset_comes_in() -> None:
+    own = LoaderSettings(
+        batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,
+        timeout=7.0, in_order=False,
+    )  # fmt: skip
+    composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "loader.drop_last=false"])
+    assert config.leaves_open(composed)
+    found = config.configuration(composed, "project", (), own)
+    assert found.loader == replace(own, num_workers=0, drop_last=False)
+    assert (found.columns["batch_size"], found.columns["pin_memory"]) == (24, True)
+    assert not config.leaves_open(compose("config"))
+    assert config.configuration(composed, "project").loader == LoaderSettings(batch_size=None)
+
+
+def test_a_batch_size_of_null_leaves_the_batches_to_the_dataset() -> None:
+    assert configured("batch_size=null").loader.batch_size is None
+
+
+def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
+    found = config.embedded(compose("base"))
+    ours = inspect.signature(nws_sweep.search).parameters
+    assert found.measure == MeasureRules()
+    assert found.search == api._rules("adaptive", 3, None, None, 0.03, None, ())
+    assert found.consumer == {"_target_": "nws_sweep.consumers.Nothing"}
+    assert (found.check_samples, found.reuse) == (ours["check_samples"].default, ours["reuse"].default)
+
+
+def test_an_embedded_configuration_is_checked() -> None:
+    with pytest.raises(ConfigurationError, match=r"search.tolerance=5.0: allowed is a number from 0 to 1"):
+        config.embedded(compose("base", overrides=["search.tolerance=5"]))
+    with pytest.raises(ConfigurationError, match=r"config: Key 'mesure' not in 'SweepSchema'"):
+        config.embedded(compose("base", overrides=["+mesure=5"]))
+    with pytest.raises(ConfigurationError, match="nws_sweep=base: a plain value"):
+        config.embedded("base")
+    with pytest.raises(ConfigurationError, match="Missing mandatory value"):
+        config.embedded({})
