@@ -1,0 +1,78 @@
+"""A real Jupyter kernel: classes of its cells, progress in the cell, results that show themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+
+SEARCH = """
+import time, torch, nws_sweep
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):  # a class of the notebook
+    def __len__(self):
+        return 300
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return index
+
+torch.rand(500, 500) @ torch.rand(500, 500)
+result = nws_sweep.search(Slow(), batch_size=10, candidates=[0, 2], measure=nws_sweep.MeasureRules(window_s=0.02))
+result
+"""
+
+
+class Kernel:
+    def __init__(self, manager: KernelManager) -> None:
+        self._client = manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=60)
+
+    def run(self, code: str) -> dict[str, list[dict[str, Any]]]:
+        """What a cell shows: the contents of its messages by their kinds."""
+        shown: dict[str, list[dict[str, Any]]] = {}
+
+        def note(message: dict[str, Any]) -> None:
+            shown.setdefault(message["msg_type"], []).append(message["content"])
+
+        self._client.execute_interactive(code, timeout=120, output_hook=note)
+        assert "error" not in shown, shown["error"]
+        return shown
+
+    def close(self) -> None:
+        self._client.stop_channels()
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, environment: dict[str, str]) -> Iterator[Kernel]:
+    manager = KernelManager()
+    own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
+    manager.start_kernel(env=own, cwd=str(tmp_path))
+    kernel = Kernel(manager)
+    yield kernel
+    kernel.close()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_notebook_searches_and_shows(kernel: Kernel) -> None:
+    shown = kernel.run(SEARCH)
+    (first,) = shown["display_data"]  # one output, which grows
+    last = shown["update_display_data"][-1]["data"]["text/html"]
+    assert "num_workers=0" in first["data"]["text/html"]
+    assert "best: num_workers=2" in last
+    assert "stream" not in shown, shown["stream"]
+    (result,) = shown["execute_result"]
+    assert "<table>" in result["data"]["text/html"]
+    assert "num_workers=2" in result["data"]["text/html"]
+    picture = kernel.run("result.plot()")["execute_result"][0]["data"]
+    assert picture["image/png"]
+    tuned = kernel.run("print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2]).num_workers)")
+    assert [text["text"] for text in tuned["stream"] if text["name"] == "stdout"] == ["2\n"]
