@@ -1,7 +1,7 @@
 """Times the DataLoaders of a program that knows nothing of it: when each batch was asked for, and when it was there.
 
 DataLoader's own methods are wrapped for the time being, in their classes, so that every object keeps its type. The
-wrapped ones read the clock and note two numbers a batch, about a microsecond; whatever else they might do wrong is
+wrapped ones note two moments a batch, in one to three microseconds; whatever else they might do wrong is
 kept from the program. torch is not imported for this: where the program has not imported it yet, its module is wrapped
 as soon as it does.
 """
