@@ -53,8 +53,11 @@ def rule(law: Law, measured: int) -> str:
 
 
 def _about_nothing(evidence: Evidence) -> str:
-    busy = "" if evidence.busy is None else f": the CPUs are busy {units.share(evidence.busy)} of the time"
-    return f"nothing is used to its limit{busy}; {_about_edge(evidence)}"
+    if evidence.busy is None:
+        return f"nothing is seen at its limit, without a look at the CPUs; {_about_edge(evidence)}"
+    return f"nothing is used to its limit: the CPUs are busy {units.share(evidence.busy)} of the time; " + _about_edge(
+        evidence
+    )
 
 
 def _about_edge(evidence: Evidence) -> str:
@@ -63,7 +66,7 @@ def _about_edge(evidence: Evidence) -> str:
         return f"more than {_workers(number)} were not faster" if number else "workers were not faster"
     if number == 0:
         return "no candidate with workers was measured: some may be faster"
-    return f"no candidate above {_workers(number)} was measured: a larger search.max_workers may help"
+    return f"no candidate above {_workers(number)} was measured: {evidence.wider} may help"
 
 
 def _consumer(evidence: Evidence) -> str:

@@ -355,11 +355,11 @@ def _columns(
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not key.startswith(("~", "axis/", "experiment/")):
-            columns[key] = _column_value(config, key, override)
+            columns[key] = column_value(config, key, override)
     return columns
 
 
-def _column_value(config: DictConfig, key: str, override: str) -> Any:
+def column_value(config: DictConfig, key: str, override: str) -> Any:
     """The value itself, or for a group the chosen option's name."""
     value = None if "/" in key else OmegaConf.select(config, key, default=None)
     if value is None or OmegaConf.is_config(value):

@@ -66,6 +66,7 @@ class Evidence:
             process takes to get a batch from them. None if no measured workers are that quick.
         quicker_pace: The trial with workers whose pace beats the best's by far, though its epoch does not; None if
             there is none.
+        wider: What to ask for when more workers may be better.
     """
 
     best: Trial
@@ -81,6 +82,7 @@ class Evidence:
     other_cpus: float = 0.0
     handover_s: float | None = None
     quicker_pace: Trial | None = None
+    wider: str = "a larger search.max_workers"
 
     @property
     def batch_s(self) -> float:
@@ -214,6 +216,7 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
         other_cpus=max((trial.noise.other_cpus for trial in measured if trial.noise), default=0.0),
         handover_s=_handover_s(measured),
         quicker_pace=_quicker_pace(measured, best.measurement),
+        wider=result.configuration.search.wider,
     )
 
 

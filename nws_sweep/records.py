@@ -34,6 +34,9 @@ class BurstKind(str, enum.Enum):
     LOADING = "loading"  # without the consumer: what the loader does by itself
 
 
+# The strategy of a search whose candidates are runs of another program.
+HOSTED = "hosted"
+
 # Told among the tuned keywords only where they are not what DataLoader does by itself.
 _SELDOM_TUNED = {"multiprocessing_context": None, "in_order": True}
 
@@ -148,7 +151,7 @@ class SearchRules:
     """Which candidates are tried and how the best is chosen; conf/search holds the presets.
 
     Attributes:
-        strategy: ``adaptive``, ``patience`` or ``exhaustive``.
+        strategy: ``adaptive``, ``patience``, ``exhaustive``, or ``hosted`` (runs of another program).
         candidates: Values of num_workers that may be tried, ascending and without repeats.
         maximum_patience: Candidates without improvement that the search bears.
         tolerance: A candidate this much slower than the fastest (0.03 is 3 %) is as good, if it needs fewer workers.
@@ -164,6 +167,13 @@ class SearchRules:
     reference: int | None = None
     time_budget_s: float | None = None
     also: tuple[str, ...] = ()
+
+    @property
+    def wider(self) -> str:
+        """What to ask for when more workers than the candidates' may be better."""
+        if self.strategy == HOSTED:
+            return "larger hydra.callbacks.nws_sweep.candidates"
+        return "a larger search.max_workers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -668,6 +678,39 @@ class SearchRecord:
     def complete(self) -> bool:
         """Whether the search came to its own end."""
         return bool(self.stop_reason) and not self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedRun:
+    """What one run of another program told about its training loader, on its own; ``gathering`` makes trials of them.
+
+    Attributes:
+        num_workers: What the program was told to use.
+        candidates: All values that it is going to be told; empty if nobody knows.
+        columns: What identifies the configuration otherwise.
+        program: What the program calls itself.
+        host: Where it ran.
+        settings: What its training loader was given; None if it iterated none.
+        facts: What is known of that loader's dataset; likewise.
+        batches_per_epoch: Length of an epoch; None if unknown.
+        bursts: The loader's times, warm-up included.
+        reason: One line why it is no measurement; empty if it is one.
+        started_at: ISO 8601 time with zone.
+        elapsed_s: Length of the run, s.
+    """
+
+    num_workers: int
+    candidates: tuple[int, ...]
+    columns: Mapping[str, Any]
+    program: str
+    host: Host
+    settings: LoaderSettings | None = None
+    facts: DatasetFacts | None = None
+    batches_per_epoch: int | None = None
+    bursts: tuple[Burst, ...] = field(default=(), repr=False)
+    reason: str = ""
+    started_at: str
+    elapsed_s: float
 
 
 def shown(value: Any) -> str:

@@ -55,7 +55,7 @@ def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     if evidence.best.num_workers == max(candidates):
         yield (
             f"the best stands at the edge of what was tried (num_workers={evidence.best.num_workers}); "
-            "a larger search.max_workers may find a better one"
+            f"{result.configuration.search.wider} may find a better one"
         )
 
 

@@ -5,6 +5,7 @@ Every file is written under a temporary name and renamed, so that a reader never
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -26,6 +27,7 @@ from nws_sweep.records import (
     DatasetFacts,
     Estimate,
     Host,
+    HostedRun,
     LoaderSettings,
     Measurement,
     MeasureRules,
@@ -57,6 +59,8 @@ COMPARISON_PLOT = "time_vs_num_workers.png"
 BEST_PLOT = "best_per_configuration.png"
 BATCHES_PLOT = "batch_times.png"
 SCALING_PLOT = "scaling.png"
+HOSTED = "nws_sweep"  # in the sweep folder of another program: the grid of its runs
+HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
 
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.
@@ -359,6 +363,50 @@ def read_batches(folder: Path) -> list[BatchTime]:
             for row in csv.DictReader(file)
             if not row.get("settings")
         ]
+
+
+def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
+    """Writes what one run of another program told, below the folder of its configuration.
+
+    Args:
+        folder: Of the configuration.
+        number: That of the run in its sweep; a run of the same number is replaced.
+        run: What it told.
+    """
+    (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
+    write_text(folder / HOSTED_RUNS / f"{number}.json", json.dumps(asdict(run), default=str) + "\n")
+
+
+def read_hosted(folder: Path) -> list[HostedRun]:
+    """The runs of a configuration, in the order in which they started; those that cannot be read are left out."""
+    runs = []
+    for path in (folder / HOSTED_RUNS).glob("*.json"):
+        with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
+            runs.append(_hosted_run(json.loads(path.read_text("utf-8"))))
+    return sorted(runs, key=lambda run: run.started_at)
+
+
+def hosted_folders(folder: Path) -> list[Path]:
+    """The folders of the configurations of another program's sweep."""
+    return sorted(path.parent for path in folder.glob(f"*/{HOSTED_RUNS}"))
+
+
+def _hosted_run(data: Mapping[str, Any]) -> HostedRun:
+    return HostedRun(
+        **{
+            **data,
+            "candidates": tuple(data["candidates"]),
+            "host": Host(**data["host"]),
+            "settings": LoaderSettings(**data["settings"]) if data["settings"] else None,
+            "facts": _facts(data["facts"]) if data["facts"] else None,
+            "bursts": tuple(_burst(burst) for burst in data["bursts"]),
+        }
+    )
+
+
+def _burst(data: Mapping[str, Any]) -> Burst:
+    lists = {"wait_s": tuple(data["wait_s"]), "consume_s": tuple(data["consume_s"])}
+    return Burst(**{**data, **lists, "kind": BurstKind(data["kind"])})
 
 
 def _to_json(result: SearchRecord) -> dict[str, Any]:

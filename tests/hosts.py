@@ -42,3 +42,56 @@ def write(path: Path, text: str) -> None:
     """A file, with the folders that it needs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+# Trains, so to speak, on a dataset whose samples sleep; after each epoch it goes over a second loader.
+TRAINING = """\
+import time
+
+import hydra
+from hydra.utils import instantiate
+
+
+class Sleeping:
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return index
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(config):
+    loader = instantiate(config.loader)
+    if config.fails_with == config.loader.num_workers:
+        raise RuntimeError("out of luck")
+    for _ in range(2):
+        print("seen", sorted(index for batch in loader for index in batch.tolist())[-1])
+        for batch in instantiate(config.loader, dataset={"length": 8}, num_workers=0):
+            pass
+
+
+if __name__ == "__main__":
+    main()
+"""
+TRAINING_CONFIG = """\
+fails_with: null
+loader:
+  _target_: torch.utils.data.DataLoader
+  num_workers: 0
+  batch_size: 4
+  dataset:
+    _target_: train.Sleeping
+    length: 120
+"""
+
+
+def write_training_host(folder: Path) -> Path:
+    """A program ``train.py`` that iterates DataLoaders, with its ``conf/``."""
+    write(folder / "train.py", TRAINING)
+    write(folder / "conf" / "config.yaml", TRAINING_CONFIG)
+    return folder

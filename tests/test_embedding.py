@@ -68,6 +68,7 @@ def test_groups_are_those_that_can_be_embedded(source: NwsSweepConfigSource, pat
         ("", False),
         ("nws_sweep", False),
         ("nws_sweep/base", True),
+        ("nws_sweep/auto", True),
         ("nws_sweep/base.yaml", True),
         ("nws_sweep/search/exhaustive", True),
         ("nws_sweep/search", False),
@@ -93,8 +94,8 @@ def test_the_root_shows_one_group(source: NwsSweepConfigSource) -> None:
 
 def test_the_group_shows_what_can_be_embedded(source: NwsSweepConfigSource) -> None:
     assert source.list("nws_sweep", ObjectType.GROUP) == list(GROUPS)
-    assert source.list("nws_sweep", ObjectType.CONFIG) == ["base"]
-    assert source.list("nws_sweep", None) == sorted([*GROUPS, "base"])
+    assert source.list("nws_sweep", ObjectType.CONFIG) == ["auto", "base"]
+    assert source.list("nws_sweep", None) == sorted([*GROUPS, "auto", "base"])
     assert source.list("nws_sweep/search", None) == ["adaptive", "exhaustive", "patience"]
     assert source.list("nws_sweep/experiment", None) == source.list("search", None) == []
 

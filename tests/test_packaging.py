@@ -56,8 +56,9 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
     frozen = run([UV, "pip", "freeze", "--exclude-editable", "--python", sys.executable], checkout)
     constraints = folder.with_name("constraints.txt")
     constraints.write_text("".join(line + "\n" for line in frozen.splitlines() if "==" in line))
-    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder.with_name("dist")], checkout)
-    (wheel,) = folder.with_name("dist").iterdir()
+    # The source distribution, and the wheel out of that.
+    run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder.with_name("dist")], checkout)
+    (wheel,) = folder.with_name("dist").glob("*.whl")
     run([UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder], checkout)
     run([UV, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel], checkout)
     yield python

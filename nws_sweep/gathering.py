@@ -1,0 +1,146 @@
+"""Makes results of what runs of another program told, so that reports, plots and ``best`` know nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from nws_sweep import storage
+from nws_sweep.conditions import Conditions
+from nws_sweep.quantities import summarise
+from nws_sweep.records import (
+    HOSTED,
+    Configuration,
+    HostedRun,
+    LoaderSettings,
+    Measurement,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Trial,
+    TrialState,
+    Turn,
+)
+
+# Of whoever has no DataLoader; it stands for nothing but its num_workers.
+_UNKNOWN = LoaderSettings(batch_size=1)
+
+
+def gather_all(folder: Path, *, finished: bool = False) -> None:
+    """Writes the result of every configuration of a program's sweep; see ``gather``."""
+    for configuration in storage.hosted_folders(folder):
+        gather(configuration, finished=finished)
+
+
+def gather(folder: Path, *, finished: bool = False) -> None:
+    """Writes the result of one configuration from the files of its runs; may be called again when there are more.
+
+    Args:
+        folder: Of the configuration.
+        finished: Whether there will be none; else the result says that the search goes on until all candidates are
+            there.
+    """
+    if runs := storage.read_hosted(folder):
+        storage.save(folder, record(runs, finished=finished))
+
+
+def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
+    """The result of the runs of one configuration.
+
+    Args:
+        runs: In the order in which they started, at least one; of several with the same number the last counts.
+        finished: Whether there will be no more.
+    """
+    latest = list({run.num_workers: run for run in runs}.values())
+    # Candidates are ranked by an epoch where its length is known: then it must be known of all.
+    by_epoch = all(run.batches_per_epoch is not None for run in latest if not run.reason)
+    trials = tuple(_trial(run, _settings(run, latest), by_epoch=by_epoch) for run in latest)
+    missing = sorted({*latest[0].candidates} - {run.num_workers for run in latest})
+    done = finished or (not missing and bool(latest[0].candidates))
+    return SearchRecord(
+        configuration=_configuration(latest),
+        host=latest[0].host,
+        facts=next((run.facts for run in latest if run.facts), None),
+        trials=tuple(replace(trial, warnings=tuple(_overlaps(latest))) for trial in trials),
+        stop_reason=_stop_reason(len(latest), missing) if done else "",
+        started_at=latest[0].started_at,
+        cost_s=sum(run.elapsed_s for run in latest),
+    )
+
+
+def _stop_reason(count: int, missing: Sequence[int]) -> str:
+    without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
+    return f"the program ran with {count} candidate{'' if count == 1 else 's'}{without}"
+
+
+def _configuration(runs: Sequence[HostedRun]) -> Configuration:
+    """What the runs have in common."""
+    facts = next((run.facts for run in runs if run.facts), None)
+    candidates = tuple(sorted({*runs[0].candidates, *(run.num_workers for run in runs)}))
+    usable = runs[0].host.usable_cpus
+    return Configuration(
+        columns={"dataset": facts.type.rpartition(".")[2] if facts else "unknown", **runs[0].columns},
+        dataset={"_target_": facts.type if facts else ""},
+        consumer={"_target_": runs[0].program},
+        loader=replace(_typical(runs), num_workers=0),
+        measure=MeasureRules(cache="as_is"),
+        search=SearchRules(strategy=HOSTED, candidates=candidates, reference=usable if usable in candidates else None),
+    )
+
+
+def _settings(run: HostedRun, runs: Sequence[HostedRun]) -> LoaderSettings:
+    """Its own; of a run that came to no such loader those of the others."""
+    if run.settings is not None and run.settings.num_workers == run.num_workers:
+        return run.settings
+    return replace(_typical(runs), num_workers=run.num_workers).canonical()
+
+
+def _typical(runs: Sequence[HostedRun]) -> LoaderSettings:
+    """Those with the most workers: a loader without any does not know what workers are given."""
+    known = [run.settings for run in runs if run.settings is not None]
+    return max(known, key=lambda settings: settings.num_workers, default=_UNKNOWN)
+
+
+def _trial(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Trial:
+    measurement = None if run.reason else _measurement(run, settings, by_epoch=by_epoch)
+    trial = Trial(
+        settings=settings,
+        state=TrialState.FAILED if run.reason else TrialState.OK,
+        reason=run.reason,
+        measurement=measurement,
+        bursts=run.bursts,
+        cost_s=run.elapsed_s,
+    )
+    if trial.state is TrialState.OK and trial.objective_s is None:
+        return replace(trial, state=TrialState.FAILED, reason=_too_few(run, settings), measurement=None)
+    return trial
+
+
+def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
+    conditions = Conditions(
+        settings=settings,
+        rules=MeasureRules(),
+        batches_per_epoch=run.batches_per_epoch if by_epoch else None,
+        cores=float(run.host.usable_cpus),
+    )
+    return summarise([Turn(bursts=run.bursts)], conditions) if run.bursts else None
+
+
+def _too_few(run: HostedRun, settings: LoaderSettings) -> str:
+    taken = sum(burst.batches for burst in run.bursts)
+    return (
+        f"{taken} batches are too few: as many as lie in the queue, up to {settings.queued_batches}, do not count at "
+        "both ends of an epoch; let the program take more"
+    )
+
+
+def _overlaps(runs: Sequence[HostedRun]) -> Iterator[str]:
+    """A line if runs on one machine were at work at the same time."""
+    spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
+    for (host, began, elapsed_s), (other, later, _) in pairwise(spans):
+        if host == other and later < began + timedelta(seconds=elapsed_s):
+            yield "runs were at work at the same time and disturbed each other: launch them one after the other"
+            return

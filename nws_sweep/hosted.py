@@ -1,0 +1,321 @@
+"""``+nws_sweep=auto``: runs another Hydra program once for each value of its own num_workers, and reports at the end.
+
+The program stays what it is. A callback adds one axis to its multirun and watches its DataLoaders while a job runs;
+what a job told is on disk when the job ends, in whatever process that was. Hydra makes a warning of an exception in a
+callback, and lets SystemExit through: that is how a wrong command line is told.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
+
+from nws_sweep import cores, gathering, grid, host, storage, timeline
+from nws_sweep.conditions import Conditions
+from nws_sweep.config import column_value
+from nws_sweep.embedding import GROUP
+from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules
+from nws_sweep.timeline import Timeline
+from nws_sweep.watching import LoaderWatch
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+
+_NAMES = ("num_workers", "dataloader_num_workers")
+_CALLBACK = "hydra.callbacks.nws_sweep"
+_USAGE = "python train.py -m +nws_sweep=auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The axis of num_workers in the program's multirun.
+
+    Attributes:
+        key: The dotted key.
+        candidates: Its values; empty if a sweeper chooses them.
+        folder: Where the results belong.
+    """
+
+    key: str
+    candidates: tuple[int, ...]
+    folder: Path
+
+
+class HostedSweep(Callback):
+    """Watches the runs of a program that knows nothing of it.
+
+    Args:
+        key: The key that the program's DataLoader takes its num_workers from; None for the only one of that name.
+        candidates: Its values; None for 0, 1, 2, 4, ... up to twice the usable CPUs.
+    """
+
+    def __init__(self, key: str | None = None, candidates: Sequence[int] | None = None) -> None:
+        self._key = key
+        self._candidates = candidates
+        # Known before the first job; a launcher's processes get it with the callback.
+        self._axis: Axis | None = None
+        self._job: _Job | None = None
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """One run has nothing to compare."""
+        raise SystemExit(f"nws_sweep: +nws_sweep=auto runs the program several times, which needs -m: {_USAGE}")
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Adds the axis, unless it is there already."""
+        try:
+            self._prepare(config)
+        except Exception as error:
+            line = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
+            raise SystemExit(f"nws_sweep: {line}") from error
+
+    def _prepare(self, config: DictConfig) -> None:
+        given = _given(config)
+        key = key_of(dict(_keys(_own(config))), list(given), self._key)
+        swept = given.get(key)
+        if swept is None:
+            swept = checked(self._candidates) if self._candidates is not None else default_candidates()
+            _add_axis(config.hydra.overrides.task, key, swept)
+        if _is_first_rank():
+            folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
+            self._axis = Axis(key=key, candidates=swept, folder=storage.claim(folder))
+            atexit.register(_report_after_all, folder, os.getpid())
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Begins to watch."""
+        if self._axis is not None:
+            self._job = _Job()
+            self._job.watch.start()
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Writes what was seen, and the result of the configuration as far as it is known."""
+        job, self._job = self._job, None
+        if self._axis is None or job is None:
+            return
+        timelines = job.watch.stop()
+        others = list(_other_overrides(job_return.overrides or (), self._axis.key))
+        run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
+        folder = self._axis.folder / storage.folder_name(others)
+        storage.save_hosted(folder, int(config.hydra.job.num), run)
+        gathering.gather(folder)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Reports."""
+        if self._axis is None:
+            return
+        from nws_sweep import report
+        from nws_sweep.terminal import View
+
+        atexit.unregister(_report_after_all)
+        gathering.gather_all(self._axis.folder, finished=True)
+        if storage.holds_results(self._axis.folder):
+            View().conclude(*report.write(self._axis.folder))
+
+
+class _Job:
+    """A job that is running."""
+
+    def __init__(self) -> None:
+        self.watch = LoaderWatch()
+        self.started_at = datetime.now().astimezone().isoformat()
+        self.began = time.monotonic()
+
+
+def _report_after_all(folder: Path, process: int) -> None:
+    """What Hydra 1.3 leaves out where a job failed: it raises that job's error in place of on_multirun_end."""
+    if os.getpid() == process and storage.holds_results(folder):
+        sys.stdout.flush()
+        subprocess.run([sys.executable, "-m", "nws_sweep", "report", str(folder)], check=False)
+
+
+def _is_first_rank() -> bool:
+    """Whether this process speaks for all those that a launcher such as torchrun or srun has started."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID"))
+
+
+def _own(config: DictConfig) -> dict[str, Any]:
+    """The program's configuration, without Hydra's; interpolations as they are written."""
+    plain = OmegaConf.to_container(config, resolve=False)
+    return {str(key): value for key, value in plain.items() if key != "hydra"} if isinstance(plain, dict) else {}
+
+
+def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) -> str:
+    """The dotted key that the DataLoader takes its num_workers from.
+
+    Args:
+        config: All keys of the program's configuration, dotted, with their values as they are written.
+        swept: Keys that the command line gives values.
+        wanted: The key, if somebody has named it.
+
+    Raises:
+        ConfigurationError: If there is none, or there are several.
+    """
+    found = [key for key, value in config.items() if _is_called_so(key) and not _refers(value)]
+    if wanted is not None:
+        if wanted not in config and wanted not in swept:
+            raise ConfigurationError(
+                f"{_CALLBACK}.key={wanted}: the configuration has no such key; of that name it has "
+                f"{', '.join(found) or 'none'}"
+            )
+        return wanted
+    found = list(filter(_is_called_so, swept)) or found
+    if not found:
+        raise ConfigurationError(
+            f"the configuration has no key called {' or '.join(_NAMES)}; name the one that the DataLoader takes its "
+            f"num_workers from: {_CALLBACK}.key=NAME"
+        )
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"the configuration has several keys that may be meant: {', '.join(found)}; choose one: "
+            f"{_CALLBACK}.key={found[0]}"
+        )
+    return found[0]
+
+
+def _is_called_so(key: str) -> bool:
+    return key.rpartition(".")[2] in _NAMES
+
+
+def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")
+
+
+def _refers(value: Any) -> bool:
+    """Whether a value is taken from another key, which is listed itself."""
+    return isinstance(value, str) and value.startswith("${")
+
+
+def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
+    """The keys that the multirun gives values anyway, with those values; () where they are no numbers."""
+    overrides, params = list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {})
+    try:
+        axes = grid.axes(overrides, params, GlobalHydra.instance().config_loader())
+    except Exception:  # what only the sweeper understands, such as a distribution
+        axes = {text.partition("=")[0]: [] for text in (*params, *overrides)}
+    return {name.lstrip("+"): _numbers([value.partition("=")[2] for value in axes[name]]) for name in axes}
+
+
+def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(sorted({int(text) for text in texts})) if all(map(str.isdecimal, texts)) else ()
+
+
+def _add_axis(overrides: ListConfig, key: str, values: Sequence[int]) -> None:
+    """As if it stood at the end of the command line, which Hydra hands to its sweeper after this."""
+    with flag_override(overrides, ["struct", "readonly"], [False, False]):
+        overrides.append(f"{key}={','.join(map(str, values))}")
+
+
+def checked(candidates: Sequence[int]) -> tuple[int, ...]:
+    """The candidates, ascending.
+
+    Raises:
+        ConfigurationError: If they make no sense.
+    """
+    values = list(candidates)
+    if not values or len(set(values)) < len(values) or not all(type(v) is int and v >= 0 for v in values):
+        raise ConfigurationError(
+            f"{_CALLBACK}.candidates={values}: allowed is a list of different integers of at least 0, such as [0,2,4]"
+        )
+    return tuple(sorted(values))
+
+
+def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
+    """0, the powers of two up to twice the CPUs, the CPUs (the usual rule), and twice as many.
+
+    Args:
+        cpus: CPUs that may be used; None to ask the system.
+    """
+    cpus = cores.usable_cpus() if cpus is None else cpus
+    powers = [1 << exponent for exponent in range((2 * cpus).bit_length())]
+    return tuple(sorted({0, *powers, cpus, 2 * cpus}))
+
+
+def _other_overrides(overrides: Sequence[str], key: str) -> Iterator[str]:
+    """What a job was told beside its num_workers."""
+    for override in overrides:
+        name = override.partition("=")[0].lstrip("+")
+        if name not in (key, GROUP):
+            yield override
+
+
+def _failure(job_return: JobReturn) -> str:
+    """Why a job failed; empty if it did not."""
+    if job_return.status.name != "FAILED":
+        return ""
+    error = job_return._return_value  # what .return_value would raise
+    return one_line(f"{type(error).__name__}: {error}")
+
+
+def _hosted_run(
+    axis: Axis, config: DictConfig, others: Sequence[str], timelines: Sequence[Timeline], job: _Job, failure: str
+) -> HostedRun:
+    """What a job told."""
+    own = _without_hydra(config)
+    number = int(OmegaConf.select(own, axis.key))
+    names = {override: override.partition("=")[0].lstrip("+") for override in others}
+    run = HostedRun(
+        num_workers=number,
+        candidates=axis.candidates,
+        columns={name: column_value(own, name, override) for override, name in names.items()},
+        program=str(config.hydra.job.name),
+        host=host.describe(),
+        reason=failure,
+        started_at=job.started_at,
+        elapsed_s=time.monotonic() - job.began,
+    )
+    lines = timeline.merged(timelines)
+    chosen = timeline.training(lines, number)
+    if chosen is None:
+        return replace(run, reason=failure or "the program took no batch of any DataLoader")
+    return _with_loader(run, axis.key, chosen, [line for line in lines if line is not chosen])
+
+
+def _with_loader(run: HostedRun, key: str, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
+    settings = chosen.loader.settings
+    conditions = Conditions(settings=settings, rules=MeasureRules(), batches_per_epoch=chosen.batches_per_epoch)
+    return replace(
+        run,
+        settings=settings,
+        facts=_facts(chosen),
+        batches_per_epoch=chosen.batches_per_epoch,
+        bursts=timeline.bursts(chosen, others, conditions),
+        reason=run.reason or _mismatch(key, run.num_workers, settings.num_workers),
+    )
+
+
+def _without_hydra(config: DictConfig) -> DictConfig:
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+def _mismatch(key: str, wanted: int, found: int) -> str:
+    if wanted == found:
+        return ""
+    return f"the program's DataLoader has num_workers={found}: {key}={wanted} does not reach it"
+
+
+def _facts(line: Timeline) -> DatasetFacts:
+    loader, batches = line.loader, line.batches_per_epoch
+    # What one process sees of it in an epoch: a sampler may leave some out.
+    seen = None if batches is None else batches * (loader.settings.batch_size or 1)
+    lengths = [length for length in (loader.samples, seen) if length is not None]
+    return DatasetFacts(
+        type=loader.dataset,
+        iterable=loader.iterable,
+        samples=min(lengths) if seen is not None else None,
+        accelerator=loader.accelerator,
+    )

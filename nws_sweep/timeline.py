@@ -1,0 +1,242 @@
+"""What a program's own iteration over a DataLoader says: when it asked for each batch, and when it had it. Pure.
+
+Here nobody is asked for bursts; they are cut out of what happened. The first batches of an epoch, as many as the queue
+holds, are thrown away, windows of whole clumps follow, and the last ones, when the workers run out of work, are thrown
+away again. Where the program does something else for a while, such as a validation pass over another loader, the queue
+fills meanwhile: that time is not the training's, and as many batches are thrown away after it. Epochs too short for all
+this are taken whole, if the program saw their end.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from nws_sweep.conditions import Conditions
+from nws_sweep.records import Burst, BurstKind, LoaderSettings
+from nws_sweep.trial import whole_epochs
+
+# What happens in a larger share of the gaps between batches is a part of the training step.
+_RARELY = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """One iteration over a loader, to its end or as far as the program took it. All moments are of one clock, s.
+
+    Attributes:
+        began_s: When ``iter()`` was called.
+        iter_s: How long that took.
+        asked_s: When each batch was asked for.
+        given_s: When it was there.
+        over_s: When a batch was asked for that there was not, and when that was known; None if it did not come to that.
+        batch_length: Samples in the first batch; None if they cannot be told.
+    """
+
+    began_s: float
+    iter_s: float
+    asked_s: tuple[float, ...] = ()
+    given_s: tuple[float, ...] = ()
+    over_s: tuple[float, float] | None = None
+    batch_length: int | None = None
+
+    @property
+    def batches(self) -> int:
+        """Batches taken."""
+        return len(self.given_s)
+
+    @property
+    def last_s(self) -> float:
+        """The last moment that is known of it."""
+        if self.over_s is not None:
+            return self.over_s[1]
+        return self.given_s[-1] if self.given_s else self.began_s + self.iter_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """What a DataLoader says of itself.
+
+    Attributes:
+        settings: What it was given.
+        dataset: The class of its dataset, with its module.
+        iterable: Whether that is an IterableDataset.
+        samples: Length of the dataset; None if it has none.
+        batches: Batches of an epoch; None if only an epoch's end can tell.
+        accelerator: The accelerator that pinned memory serves; None if there is none, or no memory is pinned.
+    """
+
+    settings: LoaderSettings
+    dataset: str
+    iterable: bool = False
+    samples: int | None = None
+    batches: int | None = None
+    accelerator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All epochs of one loader, in their order."""
+
+    loader: Loader
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the program spent on it, batches' use included."""
+        return sum(epoch.last_s - epoch.began_s for epoch in self.epochs)
+
+    @property
+    def batches(self) -> int:
+        """Batches taken."""
+        return sum(epoch.batches for epoch in self.epochs)
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """Length of an epoch, as the latest one that ended had it, else as the loader says; None if unknown."""
+        ended = [epoch.batches for epoch in self.epochs if epoch.over_s is not None]
+        return ended[-1] if ended else self.loader.batches
+
+
+def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
+    """Loaders that say the same of themselves count as one: many programs make theirs anew for each epoch."""
+    epochs: dict[Loader, list[Epoch]] = {}
+    for timeline in timelines:
+        epochs.setdefault(timeline.loader, []).extend(timeline.epochs)
+    return [
+        Timeline(loader=loader, epochs=tuple(sorted(found, key=lambda epoch: epoch.began_s)))
+        for loader, found in epochs.items()
+    ]
+
+
+def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None:
+    """The training's loader: of those with so many workers (if none has, of all) the one that took the most time.
+
+    None if there is no loader that gave a batch.
+    """
+    able = [timeline for timeline in timelines if timeline.batches]
+    chosen = [timeline for timeline in able if timeline.loader.settings.num_workers == num_workers]
+    return max(chosen or able, key=lambda timeline: timeline.elapsed_s, default=None)
+
+
+def bursts(timeline: Timeline, others: Iterable[Timeline], conditions: Conditions) -> tuple[Burst, ...]:
+    """The bursts of a loader's epochs.
+
+    Args:
+        timeline: The training's.
+        others: Those of other loaders, whose passes may lie between two of its batches.
+        conditions: What was measured.
+    """
+    passes = [epoch for other in others for epoch in other.epochs if epoch.batches > 1 or epoch.over_s is not None]
+    found: list[Burst] = []
+    for epoch in timeline.epochs:
+        if epoch.batches:
+            found += _of_epoch(epoch, pauses(epoch, passes), conditions, is_first=not found)
+    return tuple(found)
+
+
+def pauses(epoch: Epoch, passes: Iterable[Epoch]) -> dict[int, float]:
+    """Numbers of the batches after which the program went over other loaders, and how long that took, s.
+
+    A single batch of another loader is a part of the training step, and so is what happens again and again.
+    """
+    ends = [*epoch.asked_s[1:], epoch.over_s[0] if epoch.over_s else math.inf]
+    found: dict[int, float] = {}
+    for other in passes:
+        index = bisect_right(epoch.given_s, other.began_s) - 1
+        if index >= 0 and other.last_s <= ends[index]:
+            found[index] = found.get(index, 0.0) + other.last_s - other.began_s
+    return found if len(found) <= max(1.0, _RARELY * epoch.batches) else {}
+
+
+def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool) -> list[Burst]:
+    whole = _as_one(epoch, paused, conditions)
+    if whole_epochs([], conditions):
+        return [replace(whole, kind=BurstKind.EPOCH if epoch.over_s is not None else BurstKind.WARM_UP)]
+    windows = _windows(whole, paused, conditions, is_first=is_first)
+    edges = sorted({0, whole.batches, *(edge for window in windows for edge in window)})
+    return [
+        _part(whole, begin, end, BurstKind.STEADY if (begin, end) in windows else BurstKind.WARM_UP)
+        for begin, end in pairwise(edges)
+    ]
+
+
+def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -> Burst:
+    """The whole epoch as one burst; without its last batch if nobody knows how long that was used."""
+    waits = [given - asked for asked, given in zip(epoch.asked_s, epoch.given_s, strict=True)]
+    waits[0] += epoch.iter_s
+    ends = [*epoch.asked_s[1:], *(epoch.over_s[:1] if epoch.over_s else ())]
+    used = [end - given - paused.get(i, 0.0) for i, (given, end) in enumerate(zip(epoch.given_s, ends, strict=False))]
+    batches = max(1, len(used))
+    return Burst(
+        kind=BurstKind.WARM_UP,
+        startup_s=waits[0],
+        wait_s=tuple(waits[:batches]),
+        consume_s=tuple(used) or (0.0,),
+        samples=_samples(batches, epoch, conditions),
+        end_s=epoch.over_s[1] - epoch.over_s[0] if epoch.over_s else None,
+    )
+
+
+def _samples(batches: int, epoch: Epoch, conditions: Conditions) -> int:
+    return batches * (epoch.batch_length or conditions.batch_length)
+
+
+def _part(whole: Burst, begin: int, end: int, kind: BurstKind) -> Burst:
+    return replace(
+        whole,
+        kind=kind,
+        startup_s=whole.startup_s if begin == 0 else None,
+        wait_s=whole.wait_s[begin:end],
+        consume_s=whole.consume_s[begin:end],
+        samples=whole.samples // whole.batches * (end - begin),
+        end_s=whole.end_s if end == whole.batches and kind is not BurstKind.STEADY else None,
+    )
+
+
+def _windows(
+    whole: Burst, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool
+) -> list[tuple[int, int]]:
+    """First batch of each window, and the one after its last."""
+    room = whole.batches if conditions.last_position is None else conditions.last_position
+    last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, room)
+    at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
+    found: list[tuple[int, int]] = []
+    begin = _warm_up(at, last, conditions, is_first=is_first)
+    while begin < last:
+        end, pause = _window_from(begin, last, at, paused, conditions)
+        if pause is not None:  # what lay ready after it comes for nothing
+            begin = pause + 1 + conditions.warm_up
+            continue
+        if end == begin or (found and at[end] - at[begin] < conditions.rules.window_s):
+            break
+        found.append((begin, end))
+        begin = end
+    return found
+
+
+def _window_from(
+    begin: int, last: int, at: Sequence[float], paused: Mapping[int, float], conditions: Conditions
+) -> tuple[int, int | None]:
+    """Where a window ends, for want of more batches maybe early; and the batch with a pause that cuts it short."""
+    end = begin
+    while at[end] - at[begin] < conditions.rules.window_s and end + conditions.clump <= last:
+        end += conditions.clump
+        if pauses_met := [index for index in range(end - conditions.clump, end) if index in paused]:
+            return end, pauses_met[-1]
+    return end, None
+
+
+def _warm_up(at: Sequence[float], last: int, conditions: Conditions, *, is_first: bool) -> int:
+    """Batches at the beginning of an epoch that are thrown away, in whole clumps.
+
+    Of the first epoch as long as a window: a program is slower at first; but no more than half of what there is.
+    """
+    clump = conditions.clump
+    count = math.ceil(conditions.warm_up / clump) * clump
+    while is_first and count + clump <= last / 2 and at[count] < conditions.rules.window_s:
+        count += clump
+    return count

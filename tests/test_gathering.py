@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import gathering, storage
+from nws_sweep.analysis import summarise
+from nws_sweep.records import HOSTED, BurstKind, HostedRun, SearchRecord, TrialState
+from tests.factories import FACTS, HOST, burst, loader_settings
+
+
+def run(num_workers: int, **changes: Any) -> HostedRun:
+    """One whose epoch is its start and a window of as many seconds as it has workers less than eight."""
+    pace_s = 8.0 - num_workers
+    defaults: dict[str, Any] = {
+        "num_workers": num_workers,
+        "candidates": (0, 2, 4),
+        "columns": {"lr": 0.5},
+        "program": "train",
+        "host": HOST,
+        "settings": loader_settings(num_workers, prefetch_factor=2 if num_workers else None),
+        "facts": FACTS,
+        "batches_per_epoch": 8,
+        "bursts": (
+            burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,)),
+            burst(batches=4, wait_s=(pace_s - 0.5,) * 4, consume_s=(0.5,) * 4),
+        ),
+        "started_at": f"2024-05-01T12:{num_workers:02}:00+00:00",
+        "elapsed_s": 40.0,
+    }
+    return HostedRun(**{**defaults, **changes})
+
+
+def record(*runs: HostedRun, finished: bool = False) -> SearchRecord:
+    return gathering.record(runs, finished=finished)
+
+
+def test_runs_become_the_trials_of_one_search() -> None:
+    found = record(run(0), run(2), run(4))
+    assert [(trial.num_workers, trial.state) for trial in found.trials] == [(n, TrialState.OK) for n in (0, 2, 4)]
+    assert [trial.objective_s for trial in found.trials] == [1 + 7 * 8.0, 1 + 7 * 6.0, 1 + 7 * 4.0]
+    assert found.configuration.columns == {"dataset": "Photos", "lr": 0.5}
+    assert found.configuration.search.strategy == HOSTED
+    assert found.configuration.consumer == {"_target_": "train"}
+    assert (found.configuration.search.candidates, found.configuration.search.reference) == ((0, 2, 4), None)
+    assert (found.stop_reason, found.cost_s) == ("the program ran with 3 candidates", 120.0)
+    assert all(not found.configuration.differing(trial.settings) for trial in found.trials)
+
+
+def test_the_cpu_count_is_the_reference_if_it_is_a_candidate() -> None:
+    assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8
+
+
+def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more() -> None:
+    assert record(run(0), run(2)).stop_reason == ""
+    assert record(run(0), run(2), finished=True).stop_reason == (
+        "the program ran with 2 candidates; num_workers=4 left nothing behind"
+    )
+    assert record(run(0, candidates=()), run(2, candidates=())).stop_reason == ""
+    assert record(run(0, candidates=()), finished=True).stop_reason == "the program ran with 1 candidate"
+
+
+def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
+    nothing = run(2, reason="ValueError: no", settings=None, facts=None, batches_per_epoch=None, bursts=())
+    found = record(nothing, run(0), run(4))
+    assert found.trials[0].settings == loader_settings(2, prefetch_factor=2)
+    assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "ValueError: no")
+    assert found.trials[0].measurement is None
+    assert found.trials[1].objective_s == 57.0  # what the failed one does not know of an epoch keeps nobody from it
+    assert found.facts == FACTS
+
+
+def test_a_loader_with_another_number_is_a_row_under_the_number_that_was_asked_for() -> None:
+    found = record(run(0), run(4), run(2, reason="it has num_workers=4", settings=loader_settings(4)))
+    assert [trial.num_workers for trial in found.trials] == [0, 4, 2]
+
+
+def test_a_sweep_in_which_everything_failed_is_told_too() -> None:
+    nothing = {"settings": None, "facts": None, "batches_per_epoch": None, "bursts": (), "reason": "no"}
+    found = record(run(0, **nothing), run(2, **nothing), run(4, **nothing))
+    assert [trial.num_workers for trial in found.trials] == [0, 2, 4]
+    assert found.configuration.columns == {"dataset": "unknown", "lr": 0.5}
+
+
+def test_all_are_ranked_by_a_batch_where_one_does_not_know_its_epoch() -> None:
+    found = record(run(0), run(2), run(4, batches_per_epoch=None))
+    assert [trial.objective_s for trial in found.trials] == [8.0, 6.0, 4.0]
+
+
+def test_too_few_batches_are_told_with_their_number() -> None:
+    short = (burst(BurstKind.WARM_UP, 3, startup_s=1.0),)
+    found = record(run(0), run(2), run(4, bursts=short)).trials[2]
+    assert (found.state, found.measurement, found.bursts) == (TrialState.FAILED, None, short)
+    assert found.reason.startswith("3 batches are too few: as many as lie in the queue, up to 8, do not count")
+
+
+def test_of_two_runs_with_one_number_the_later_counts() -> None:
+    found = record(run(0), run(2), run(0, reason="it broke"))
+    assert [(trial.num_workers, trial.reason) for trial in found.trials] == [(0, "it broke"), (2, "")]
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(120.0, False), (121.0, True)])
+def test_runs_at_the_same_time_are_told(seconds: float, warned: bool) -> None:
+    found = record(run(0, elapsed_s=seconds), run(2), run(4))
+    line = "runs were at work at the same time and disturbed each other: launch them one after the other"
+    assert (found.trials[0].warnings == (line,)) is warned
+
+
+def test_files_of_runs_become_a_grid_that_can_be_reported(tmp_path: Path) -> None:
+    for rate in (0.5, 0.25):
+        folder = tmp_path / f"lr={rate}"
+        for number, workers in enumerate((0, 2, 4)):
+            storage.save_hosted(folder, number, run(workers, columns={"lr": rate}))
+    gathering.gather_all(tmp_path)
+    summary = summarise(storage.find(tmp_path))
+    assert [one.label for one in summary.configurations] == ["dataset=Photos lr=0.25", "dataset=Photos lr=0.5"]
+    assert [one.best.num_workers for one in summary.configurations if one.best] == [4, 4]
+    assert summary.succeeded
+    rows = storage.read_batches(tmp_path / "lr=0.5")
+    assert [(row.num_workers, row.warm_up) for row in rows] == [
+        (workers, number == 0) for workers in (0, 2, 4) for number in range(5)
+    ]
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    nothing = run(2, settings=None, facts=None, batches_per_epoch=None, bursts=(), reason="it broke")
+    for number, written in enumerate((run(0), nothing)):
+        storage.save_hosted(tmp_path, number, written)
+    assert storage.read_hosted(tmp_path) == [run(0), nothing]
+
+
+def test_a_file_that_is_broken_is_left_out(tmp_path: Path) -> None:
+    storage.save_hosted(tmp_path, 0, run(0))
+    (tmp_path / storage.HOSTED_RUNS / "1.json").write_text("{")
+    assert storage.read_hosted(tmp_path) == [run(0)]
+
+
+def test_a_folder_without_runs_gets_no_result(tmp_path: Path) -> None:
+    gathering.gather(tmp_path)
+    assert not storage.holds_results(tmp_path)
+
+
+def test_the_edge_names_the_key_that_widens_it() -> None:
+    found = record(run(0), run(2), run(4))
+    assert found.configuration.search.wider == "larger hydra.callbacks.nws_sweep.candidates"

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import DataLoader
+
+from nws_sweep import cores, hosted, storage
+from nws_sweep.analysis import summarise
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of
+from nws_sweep.records import TrialState
+from tests.conftest import COMMAND_TIMEOUT_S, ROOT
+from tests.hosts import write_training_host
+
+KEY = "loader.num_workers"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "candidates"),
+    [(1, (0, 1, 2)), (2, (0, 1, 2, 4)), (6, (0, 1, 2, 4, 6, 8, 12)), (16, (0, 1, 2, 4, 8, 16, 32))],
+)
+def test_the_candidates_double_up_to_twice_the_cpus(cpus: int, candidates: tuple[int, ...]) -> None:
+    assert default_candidates(cpus) == candidates
+
+
+def test_candidates_may_be_given() -> None:
+    assert checked([4, 0, 2]) == (0, 2, 4)
+
+
+@pytest.mark.parametrize("candidates", [[], [0, 0], [-1], [1.5], ["2"], [True]])
+def test_candidates_that_make_no_sense_are_refused(candidates: list[Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is a list of"):
+        checked(candidates)
+
+
+@pytest.mark.parametrize(
+    ("config", "swept", "wanted", "key"),
+    [
+        ({"loader.num_workers": 4}, [], None, "loader.num_workers"),
+        ({"args.dataloader_num_workers": 4}, [], None, "args.dataloader_num_workers"),
+        ({"num_workers": 4, "data.num_workers": "${num_workers}"}, [], None, "num_workers"),
+        ({"a.num_workers": 4, "b.num_workers": 4}, [], "b.num_workers", "b.num_workers"),
+        ({"a.num_workers": 4, "b.num_workers": 4}, ["lr", "b.num_workers"], None, "b.num_workers"),
+        ({"data.workers": 4}, [], "data.workers", "data.workers"),
+        ({"lr": 0.5}, ["loader.num_workers"], None, "loader.num_workers"),
+        ({"lr": 0.5}, ["loader.jobs"], "loader.jobs", "loader.jobs"),
+    ],
+)
+def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
+    config: dict[str, Any], swept: list[str], wanted: str | None, key: str
+) -> None:
+    assert key_of(config, swept, wanted) == key
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted", "line"),
+    [
+        (
+            {"lr": 0.5},
+            None,
+            "the configuration has no key called num_workers or dataloader_num_workers; name the one that the "
+            "DataLoader takes its num_workers from: hydra.callbacks.nws_sweep.key=NAME",
+        ),
+        (
+            {"a.num_workers": 4, "b.num_workers": 4},
+            None,
+            "the configuration has several keys that may be meant: a.num_workers, b.num_workers; choose one: "
+            "hydra.callbacks.nws_sweep.key=a.num_workers",
+        ),
+        (
+            {"a.num_workers": 4},
+            "x.y",
+            "hydra.callbacks.nws_sweep.key=x.y: the configuration has no such key; of that name it has a.num_workers",
+        ),
+    ],
+)
+def test_a_key_that_is_not_clear_is_told_in_one_line(config: dict[str, Any], wanted: str | None, line: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        key_of(config, [], wanted)
+    assert str(refused.value) == line
+
+
+Composed = Callable[..., DictConfig]
+
+
+@pytest.fixture
+def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Composed]:
+    """Composes what Hydra hands to on_multirun_start."""
+    for name in ("RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_training_host(tmp_path) / "conf")):
+        given = [f"hydra.sweep.dir={tmp_path}/sweep", "+nws_sweep=auto"]
+        yield lambda *overrides: compose("config", overrides=[*given, *overrides], return_hydra_config=True)
+    GlobalHydra.instance().clear()
+    atexit.unregister(hosted._report_after_all)
+
+
+def started(config: DictConfig) -> HostedSweep:
+    callback = HostedSweep(**{key: config.hydra.callbacks.nws_sweep[key] for key in ("key", "candidates")})
+    callback.on_multirun_start(config)
+    return callback
+
+
+def task(config: DictConfig) -> list[str]:
+    return list(config.hydra.overrides.task)
+
+
+def test_the_programs_own_configuration_is_as_it_was(multirun: Composed) -> None:
+    composed = multirun()
+    assert {key for key in composed if key != "hydra"} == {"fails_with", "loader"}
+    assert "nws_sweep" in composed.hydra.callbacks
+
+
+def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
+    config = multirun("loader.batch_size=8")
+    started(config)
+    values = ",".join(map(str, default_candidates(cores.usable_cpus())))
+    assert task(config) == ["+nws_sweep=auto", "loader.batch_size=8", f"{KEY}={values}"]
+
+
+def test_candidates_and_key_can_be_given_on_the_command_line(multirun: Composed) -> None:
+    name = "hydra.callbacks.nws_sweep"
+    config = multirun(f"{name}.candidates=[4,0]", f"{name}.key={KEY}", "+val.num_workers=1")
+    started(config)
+    assert task(config)[-1] == f"{KEY}=0,4"
+
+
+@pytest.mark.parametrize(
+    ("override", "candidates"),
+    [
+        (f"{KEY}=3,1", (1, 3)),
+        (f"++{KEY}=range(0,3)", (0, 1, 2)),
+        (f"{KEY}=4", (4,)),
+        (f"{KEY}=choice(0,2)", (0, 2)),
+        (f"{KEY}=interval(0,8)", ()),
+    ],
+)
+def test_an_axis_that_is_there_is_left_alone(multirun: Composed, override: str, candidates: tuple[int, ...]) -> None:
+    config = changeable(multirun())
+    config.hydra.overrides.task.append(override)
+    check_left_alone(config, candidates)
+
+
+def test_an_axis_of_the_programs_own_files_is_left_alone(multirun: Composed) -> None:
+    config = changeable(multirun())
+    config.hydra.sweeper.params = {KEY: "0,8"}
+    check_left_alone(config, (0, 8))
+
+
+def changeable(config: DictConfig) -> DictConfig:
+    OmegaConf.set_readonly(config.hydra, False)
+    return config
+
+
+def check_left_alone(config: DictConfig, candidates: tuple[int, ...]) -> None:
+    before = task(config)
+    callback = started(config)
+    assert task(config) == before
+    assert callback._axis is not None
+    assert callback._axis.candidates == candidates
+
+
+def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    config = multirun()
+    callback = started(config)
+    assert task(config)[-1].startswith(f"{KEY}=")
+    assert callback._axis is None
+    callback.on_job_start(config)
+    assert callback._job is None
+    callback.on_multirun_end(config)
+
+
+def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        started(multirun("hydra.callbacks.nws_sweep.key=x"))
+    assert str(stopped.value).startswith(
+        "nws_sweep: hydra.callbacks.nws_sweep.key=x: the configuration has no such key"
+    )
+    with pytest.raises(SystemExit) as stopped:
+        HostedSweep().on_run_start(multirun())
+    assert str(stopped.value).startswith("nws_sweep: +nws_sweep=auto runs the program several times, which needs -m")
+
+
+def test_a_sweep_folder_is_used_once(multirun: Composed) -> None:
+    started(multirun())
+    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: holds a run or a grid already"):
+        started(multirun())
+
+
+def job(
+    multirun: Composed, callback: HostedSweep, number: int, loader: DataLoader[Any] | None, **returned: Any
+) -> None:
+    """What Hydra does with a job that iterates a loader once; launchers send the callback to other processes."""
+    override = f"{KEY}={number}"
+    config = changeable(multirun("loader.batch_size=2", override))
+    config.hydra.job.num = number
+    sent = pickle.loads(pickle.dumps(callback))
+    sent.on_job_start(config, task_function=None)
+    if loader is not None:
+        assert len(list(loader)) == len(loader)
+    status = returned.pop("status", JobStatus.COMPLETED)
+    result = JobReturn(overrides=["+nws_sweep=auto", "loader.batch_size=2", override], status=status, **returned)
+    sent.on_job_end(config, job_return=result)
+
+
+def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
+    callback = started(multirun("loader.batch_size=2", "hydra.callbacks.nws_sweep.candidates=[0,1,2,3]"))
+    job(multirun, callback, 0, DataLoader(list(range(16)), batch_size=2))  # type: ignore[arg-type]
+    folder = tmp_path / "sweep" / "nws_sweep" / "loader.batch_size=2"
+    (first,) = storage.find(folder).runs
+    assert [trial.state for trial in first.result.trials] == [TrialState.OK]
+    assert not first.result.complete
+    job(multirun, callback, 1, None)
+    job(multirun, callback, 2, DataLoader(list(range(16)), batch_size=2))  # type: ignore[arg-type]
+    job(multirun, callback, 3, None, status=JobStatus.FAILED, _return_value=RuntimeError("out of\nluck"))
+    result = storage.find(folder).runs[0].result
+    assert [(trial.num_workers, trial.reason) for trial in result.trials] == [
+        (0, ""),
+        (1, "the program took no batch of any DataLoader"),
+        (2, "the program's DataLoader has num_workers=0: loader.num_workers=2 does not reach it"),
+        (3, "RuntimeError: out of luck"),
+    ]
+    assert result.complete
+    assert dict(result.configuration.columns) == {"dataset": "list", "loader.batch_size": 2}
+    assert (result.facts.samples, result.facts.type) == (16, "builtins.list") if result.facts else None
+    assert sorted(path.name for path in (folder / "jobs").iterdir()) == ["0.json", "1.json", "2.json", "3.json"]
+
+
+def test_the_end_of_the_sweep_writes_and_shows_the_report(
+    multirun: Composed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callback = started(multirun("hydra.callbacks.nws_sweep.candidates=[0,1]"))
+    job(multirun, callback, 0, DataLoader(list(range(16)), batch_size=2))  # type: ignore[arg-type]
+    callback.on_multirun_end(multirun())
+    output = capsys.readouterr().out
+    assert "Best settings" in output
+    assert "report.md" in output
+    report = (tmp_path / "sweep" / "nws_sweep" / "report.md").read_text()
+    assert "the program ran with 1 candidate; num_workers=1 left nothing behind" in report
+
+
+@pytest.fixture
+def train(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the host's ``train.py``."""
+    write_training_host(tmp_path)
+    environment["PYTHONPATH"] = str(ROOT)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "train.py", *arguments], cwd=tmp_path, env={**os.environ, **environment},
+            capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+AUTO = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", "hydra.callbacks.nws_sweep.candidates=[0,2]")
+
+
+@pytest.mark.slow
+def test_a_program_is_swept_over_its_own_key(
+    train: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = train(*AUTO)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("seen 119") == 4
+    assert done.stdout.count("Best settings") == 1
+    summary = summarise(storage.find(tmp_path / "sweep" / "nws_sweep"))
+    (found,) = summary.configurations
+    assert found.best is not None
+    assert (found.label, found.best.num_workers) == ("dataset=Sleeping", 2)
+    assert summary.succeeded
+    assert (tmp_path / "sweep" / "nws_sweep" / "report.md").is_file()
+    assert (
+        yaml.safe_load((tmp_path / "sweep" / "1" / ".hydra" / "config.yaml").read_text())["loader"]["num_workers"] == 2
+    )
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_with_one_value_is_reported_all_the_same(
+    train: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = train(*AUTO, "fails_with=2", "loader.dataset.length=24")
+    assert done.returncode == 1
+    assert "out of luck" in done.stderr
+    assert "failed: dataset=Sleeping num_workers=2: failed: RuntimeError: out of luck" in done.stdout
+    assert (tmp_path / "sweep" / "nws_sweep" / "report.md").is_file()

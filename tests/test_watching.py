@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
+from torch.utils.data import dataloader as torchs_module
+
+from nws_sweep import watching
+from nws_sweep.records import LoaderSettings
+from nws_sweep.timeline import Epoch
+from nws_sweep.watching import LoaderWatch
+from tests.conftest import ROOT
+
+ORIGINAL = (DataLoader.__iter__, torchs_module._BaseDataLoaderIter.__next__)
+
+
+class Numbers(Dataset[int]):
+    def __init__(self, length: int = 6) -> None:
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return itertools.count()
+
+    def __len__(self) -> int:
+        raise AssertionError("asking for it makes torch warn later")
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoaderWatch]:
+    """Its clock goes on by 1 s whenever it is read."""
+    monkeypatch.setattr(watching, "_clock", itertools.count(0.0, 1.0).__next__)
+    watch = LoaderWatch()
+    watch.start()
+    yield watch
+    watch.stop()
+    assert (DataLoader.__iter__, torchs_module._BaseDataLoaderIter.__next__) == ORIGINAL
+
+
+def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: LoaderWatch) -> None:
+    batches = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+    assert batches == [[0, 1, 2, 3], [4, 5]]
+    (line,) = watch.stop()
+    assert line.epochs == (
+        Epoch(began_s=0.0, iter_s=1.0, asked_s=(2.0, 4.0), given_s=(3.0, 5.0), over_s=(6.0, 7.0), batch_length=4),
+    )
+
+
+def test_an_epoch_that_is_left_has_no_end(watch: LoaderWatch) -> None:
+    loader = DataLoader(Numbers(), batch_size=2)
+    next(iter(loader))
+    assert len(list(loader)) == 3
+    (line,) = watch.stop()
+    assert [(epoch.batches, epoch.over_s is None) for epoch in line.epochs] == [(1, True), (3, False)]
+
+
+def test_workers_that_persist_have_several_epochs(watch: LoaderWatch) -> None:
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+    assert [len(list(loader)) for _ in range(2)] == [3, 3]
+    (line,) = watch.stop()
+    assert [epoch.batches for epoch in line.epochs] == [3, 3]
+    assert line.loader.settings == LoaderSettings(
+        batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True
+    )
+
+
+def test_loaders_are_told_apart_and_described(watch: LoaderWatch) -> None:
+    list(DataLoader(Numbers(), batch_size=2, shuffle=True, drop_last=True))
+    list(DataLoader(Numbers(3)))
+    first, second = watch.stop()
+    assert first.loader.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
+    assert (first.loader.dataset, first.loader.samples, first.loader.batches) == (f"{__name__}.Numbers", 6, 3)
+    assert second.loader.settings == LoaderSettings(batch_size=1)
+    assert (second.loader.samples, second.loader.batches) == (3, 3)
+
+
+def test_a_dataset_without_a_length_is_not_asked_for_it(watch: LoaderWatch) -> None:
+    for _ in zip(range(2), DataLoader(Endless(), batch_size=3), strict=False):
+        pass
+    (line,) = watch.stop()
+    assert (line.loader.iterable, line.loader.samples, line.loader.batches) == (True, None, None)
+
+
+def test_the_first_batch_tells_the_size_that_the_loader_does_not_know(watch: LoaderWatch) -> None:
+    dataset = Numbers()
+    list(DataLoader(dataset, batch_sampler=list(BatchSampler(SequentialSampler(dataset), 3, False))))
+    list(DataLoader(dataset, batch_size=None))
+    first, second = watch.stop()
+    assert (first.loader.settings.batch_size, first.loader.batches) == (3, None)
+    assert second.loader.settings.batch_size == 1
+
+
+def test_random_numbers_are_what_they_would_have_been() -> None:
+    def drawn() -> list[list[int]]:
+        torch.manual_seed(7)
+        return [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4, shuffle=True)]
+
+    plain = drawn()
+    watch = LoaderWatch()
+    watch.start()
+    watched = drawn()
+    watch.stop()
+    assert watched == plain
+
+
+def test_what_a_program_drops_is_gone(watch: LoaderWatch) -> None:
+    loader = DataLoader(Numbers())
+    iterator = iter(loader)
+    next(iterator)
+    gone = weakref.ref(loader), weakref.ref(iterator)
+    del loader, iterator
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_a_loader_that_cannot_be_noted_works_all_the_same(watch: LoaderWatch) -> None:
+    class Unhashable(DataLoader[int]):
+        __hash__ = None  # type: ignore[assignment]
+
+    assert len(list(Unhashable(Numbers()))) == 6
+    assert watch.stop() == []
+
+
+def test_an_error_of_the_dataset_reaches_the_program(watch: LoaderWatch) -> None:
+    class Broken(Numbers):
+        def __getitem__(self, index: int) -> int:
+            raise OSError("no such sample")
+
+    with pytest.raises(OSError, match="no such sample"):
+        list(DataLoader(Broken()))
+    (line,) = watch.stop()
+    assert line.epochs[0].batches == 0
+
+
+def test_who_wraps_the_loader_once_more_keeps_working(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, ours = [], DataLoader.__iter__
+
+    def theirs(loader: DataLoader[int]) -> Any:
+        calls.append(loader)
+        return ours(loader)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataLoader, "__iter__", theirs)
+        assert len(list(DataLoader(Numbers()))) == 6
+        (line,) = watch.stop()
+        assert DataLoader.__iter__ is theirs
+        assert len(list(DataLoader(Numbers()))) == 6  # through our wrapper, which notes nothing any more
+    assert (len(calls), line.epochs[0].batches) == (2, 6)
+    setattr(DataLoader, "__iter__", ORIGINAL[0])  # noqa: B010
+
+
+def test_what_comes_after_very_many_batches_is_not_kept(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_MOST_BATCHES", 8)
+    loader = DataLoader(Numbers())
+    for _ in range(3):
+        list(loader)
+    (line,) = watch.stop()
+    assert [epoch.batches for epoch in line.epochs] == [6, 2, 0]
+    assert [epoch.over_s is None for epoch in line.epochs] == [False, True, True]
+
+
+def test_watching_costs_microseconds_a_batch() -> None:
+    """Minima of runs in turn; ten times what is usual, for machines that do much else."""
+    loader = DataLoader(Numbers(2000), batch_size=None)
+    plain, watched = [], []
+    for _ in range(5):
+        plain.append(_seconds(loader))
+        watch = LoaderWatch()
+        watch.start()
+        watched.append(_seconds(loader))
+        watch.stop()
+    assert (min(watched) - min(plain)) / 2000 < 20e-6
+
+
+def _seconds(loader: DataLoader[int]) -> float:
+    began = time.perf_counter()
+    for _ in loader:
+        pass
+    return time.perf_counter() - began
+
+
+def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
+    program = (
+        "import sys\nfrom nws_sweep.watching import LoaderWatch\nwatch = LoaderWatch()\nwatch.start()\n"
+        "assert 'torch' not in sys.modules\nfrom torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\n"
+        "line, = watch.stop()\nprint(line.epochs[0].batches, DataLoader.__iter__.__module__)\n"
+        "print('_Finder' in map(lambda finder: type(finder).__name__, sys.meta_path))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["3", "torch.utils.data.dataloader", "False"]
+
+
+def test_without_torch_nothing_is_left_behind() -> None:
+    program = (
+        "import sys\nfrom nws_sweep.watching import LoaderWatch\nbefore = list(sys.meta_path)\n"
+        "watch = LoaderWatch()\nwatch.start()\nprint(watch.stop(), sys.meta_path == before, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["[]", "True", "False"]
