@@ -54,13 +54,13 @@ def build(
 
 
 def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
-    """What a DataLoader was given, or has set itself."""
+    """What a DataLoader was given; its own prefetch_factor is None again, as if it had not been asked for workers."""
     context = loader.multiprocessing_context
     return LoaderSettings(
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         pin_memory=loader.pin_memory,
-        prefetch_factor=loader.prefetch_factor,
+        prefetch_factor=None if loader.prefetch_factor == _USUAL_PREFETCH else loader.prefetch_factor,
         persistent_workers=loader.persistent_workers,
         shuffle=isinstance(loader.sampler, RandomSampler),
         drop_last=loader.drop_last,

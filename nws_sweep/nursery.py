@@ -131,4 +131,6 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
 
 def _dataset_of(spec: ArmSpec) -> tuple[object, ...]:
     """What decides how a dataset comes out."""
-    return spec.dataset, spec.seed, spec.start_method, spec.working_folder
+    # The default method is None until anybody has asked for it.
+    start_method = spec.start_method or multiprocessing.get_all_start_methods()[0]
+    return spec.dataset, spec.seed, start_method, spec.working_folder

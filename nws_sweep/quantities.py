@@ -318,11 +318,14 @@ def _running(turns: Sequence[Turn]) -> list[Turn]:
 def least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
     """CPU seconds that a batch takes for certain: less what all usable CPUs can have done beside the bursts.
 
-    Between two bursts the arm talks with its parent, which is felt where bursts are very short. Where each window began
-    an epoch of its own nothing is certain: starting the workers takes CPU time too.
+    Between two bursts the arm talks with its parent, which is felt where bursts are very short. Where a window began or
+    ended an epoch nothing is certain: starting and ending the workers takes CPU time too.
     """
     running = _running(turns)
-    if any(burst.startup_s is not None and burst.kind is not BurstKind.EPOCH for burst in all_bursts(running)):
+    if any(
+        (burst.startup_s is not None or burst.ended_epoch) and burst.kind is not BurstKind.EPOCH
+        for burst in all_bursts(running)
+    ):
         return None
     made = sum(_batches_made(turn, conditions) for turn in running)
     cpu_s = sum(turn.after.cpu_s - turn.before.cpu_s for turn in running)

@@ -226,7 +226,7 @@ def test_a_wrong_command_line_is_refused_in_words(
 @pytest.mark.slow
 def test_the_quick_benchmark_writes_its_page(tmp_path: Path) -> None:
     output, journal = tmp_path / "bias.md", tmp_path / "bias.jsonl"
-    options = ["--quick", "--only", "consumer", "--rounds", "1", "--workers", "0,2"]
+    options = ["--quick", "--only", "consumer", "--rounds", "1", "--workers", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "bias", *options, "--output", output, "--journal", journal],
         cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}, capture_output=True, text=True,
@@ -236,4 +236,4 @@ def test_the_quick_benchmark_writes_its_page(tmp_path: Path) -> None:
     (row,) = [line for line in output.read_text("utf-8").splitlines() if line.startswith("| consumer | 2 |")]
     ratio = float(row.split("|")[4].split()[0])
     assert 0.5 < ratio < 2  # the tests that run beside this one disturb it
-    assert len(journal.read_text().splitlines()) == 1 + 2 * len(KINDS)
+    assert len(journal.read_text().splitlines()) == 1 + len(KINDS)

@@ -92,8 +92,8 @@ def test_whole_epochs_have_no_limit_in_time(loader: ConfigLoader) -> None:
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["batch_size=64,0"], "batch_size=0: allowed is an integer of at least 1"),
-        (["batch_size=64,abc"], "batch_size=abc: allowed is an integer of at least 1"),
+        (["batch_size=64,0"], "batch_size=0: allowed is null or an integer of at least 1"),
+        (["batch_size=64,abc"], "batch_size=abc: allowed is null or an integer of at least 1"),
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
     ],

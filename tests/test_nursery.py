@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,14 @@ def test_how_an_arm_ended_is_told_and_the_dataset_stays(nursery: Nursery, name: 
     for _ in range(2):
         with pytest.raises(TrialError, match=reason), nursery.start(spec(name)) as arm:
             one_epoch(arm)
+
+
+def test_the_default_start_method_is_the_same_whether_it_has_a_name_yet_or_not(nursery: Nursery, makings: Path) -> None:
+    unnamed = spec("NotesItsMaking", path=str(makings))
+    named = replace(unnamed, start_method=multiprocessing.get_all_start_methods()[0])
+    with nursery.start(unnamed) as one, nursery.start(named) as other:
+        assert (one_epoch(one), one_epoch(other)) == (64, 64)
+    assert times_made(makings) == 1
 
 
 def test_a_hanging_arm_is_ended_at_its_time_limit(nursery: Nursery) -> None:

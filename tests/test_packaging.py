@@ -65,9 +65,14 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
     shutil.rmtree(folder)
 
 
+def check_help(command: Sequence[str | Path], cwd: Path) -> None:
+    """The command finds its configuration."""
+    assert "axis/batch_size: small, wide" in run([*command, "--help"], cwd)
+
+
 def check_start(command: Sequence[str | Path], cwd: Path, tmp_path: Path) -> None:
     """The command answers --help, composes its presets, and measures."""
-    assert "axis/batch_size: small, wide" in run([*command, "--help"], cwd)
+    check_help(command, cwd)
     output = run([*command, *TINY], cwd, NWS_SWEEP_OUTPUT_DIR=str(tmp_path / "out"))
     assert "Best settings" in output
     (folder,) = (tmp_path / "out" / "runs").iterdir()
@@ -116,10 +121,47 @@ def check_embedding(python: Path, host: Path, **environment: str) -> None:
 # In this order: a wheel is replaced by an editable install, which is then removed.
 
 
-@pytest.mark.parametrize("by", ["module", "script"])
-def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path, by: str) -> None:
+def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
-    check_start(start_by(by, python), elsewhere, tmp_path)
+    check_help(start_by("module", python), elsewhere)
+    check_start(start_by("script", python), elsewhere, tmp_path)
+
+
+SCRIPT = """
+import time, nws_sweep
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 300
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return index
+
+loader = nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2])
+print(type(loader).__name__, loader.num_workers, nws_sweep.search(loader, candidates=[0, 2]).reused)
+"""
+
+
+def test_a_program_uses_the_api_of_a_wheel(python: Path, elsewhere: Path, tmp_path: Path) -> None:
+    write(elsewhere / "program.py", SCRIPT)
+    folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
+    assert run([python, "program.py"], elsewhere, **folders) == "DataLoader 2 True\n"
+
+
+def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
+    """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``."""
+    folder = tmp_path / "plain"
+    shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
+    config = folder / "conf" / "config.yaml"
+    config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0}"))
+    folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
+    quick = ["measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search.candidates=[2]"]
+    project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
+    run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **folders)
+    assert run([python, "train.py"], folder, **folders) == "batches 31 workers 2\n"
+    composed: list[str | Path] = [python, "train.py", "--config-dir", "found", "+best=run", "workers=0"]
+    assert run(composed, folder, **folders) == "batches 31 workers 2\n"
 
 
 @pytest.mark.parametrize(
@@ -156,14 +198,15 @@ def editable(python: Path, checkout: Path) -> Path:
     return python
 
 
-@pytest.mark.parametrize(("by", "where"), [("module", "elsewhere"), ("script", "elsewhere"), ("module", "checkout")])
 def test_an_editable_install_starts_from_anywhere(
-    editable: Path, checkout: Path, elsewhere: Path, tmp_path: Path, by: str, where: str
+    editable: Path, checkout: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
-    cwd = elsewhere if where == "elsewhere" else checkout
-    found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], cwd)
-    assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
-    check_start(start_by(by, editable), cwd, tmp_path)
+    for cwd in (elsewhere, checkout):
+        found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], cwd)
+        assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
+    check_help(start_by("script", editable), elsewhere)
+    check_help(start_by("module", editable), checkout)
+    check_start(start_by("module", editable), elsewhere, tmp_path)
 
 
 def test_a_program_embeds_the_configuration_of_an_editable_install(editable: Path, host: Path) -> None:

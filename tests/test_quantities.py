@@ -150,10 +150,12 @@ def test_what_the_cpus_may_have_done_beside_the_bursts_is_not_held_against_them(
     assert least_cpu_s(tiny, conditions()) == 0.0
 
 
-def test_windows_that_each_began_an_epoch_tell_nothing_certain_of_a_batchs_cpu_time() -> None:
-    """Their CPU time includes starting the workers, their pace does not."""
+def test_windows_that_each_began_or_ended_an_epoch_tell_nothing_certain_of_a_batchs_cpu_time() -> None:
+    """Their CPU time includes starting and ending the workers, their pace does not."""
     each = Turn(bursts=(*START.bursts, burst(produced=64)), before=used(0.0), after=used(10.0), elapsed_s=6.0)
     assert least_cpu_s([START, each, each], conditions()) is None
+    ended = Turn(bursts=(burst(produced=64, end_s=0.5),), before=used(0.0), after=used(10.0), elapsed_s=6.0)
+    assert least_cpu_s([START, ended, ended], conditions()) is None
 
 
 def test_the_stopwatch_counts_start_and_end_of_whole_epochs() -> None:

@@ -229,7 +229,7 @@ def test_the_experiment_starts_its_store_and_stops_it(
 ) -> None:
     port = free_port()
     small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.01"]
-    limits = ["search.max_workers=8", "measure.window_s=0.1", "measure=quick"]
+    limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.1", "measure.max_seconds=0.5"]
     done = shared_process.run(["experiment=remote_store", *small, *limits], tmp_path, environment)
     assert (done.returncode, done.stderr) == (0, "")
     (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
