@@ -14,6 +14,10 @@ import pytest
 from nws_sweep import processes
 from tests.one_process import SharedProcess
 
+# Most of what the tests' many processes do is to import; each would compile torch anew if nobody may keep the outcome.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 ROOT = Path(__file__).resolve().parent.parent
 # A sweep imports torch and torchvision, seconds each; far above what any of these commands takes on two busy cores.
 COMMAND_TIMEOUT_S = 240
