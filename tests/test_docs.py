@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import stat
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from PIL import Image
 
 from nws_sweep import __version__, config, storage
+from nws_sweep.records import MeasureRules
 from tests.conftest import ROOT
-from tests.factories import search_result, store_grid, trial
+from tests.factories import configuration, search_result, store_grid, trial
 from tests.one_process import SharedProcess
 from tests.real_files import write_cifar10, write_mnist
 
@@ -43,7 +45,7 @@ EXPERIMENTS = {
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command with little to measure; only values that the document leaves open are given."""
     text = " ".join(arguments)
-    if (arguments[:1] and arguments[0] in ("report", "best")) or "--" in text:
+    if (arguments[:1] and arguments[0] in ("report", "best", "check")) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
         arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002"]
@@ -55,7 +57,10 @@ def shrunk(arguments: list[str]) -> list[str]:
         "measure.max_seconds": "0.1",
         "search.max_workers": "1" if "-m" not in arguments else "0",
     }
-    if "dataset" not in given and "experiment" not in given:
+    if "dataset=project" in text:
+        small.pop("search.max_workers")
+        small["search.candidates"] = "[1]"
+    elif "dataset" not in given and "experiment" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
@@ -75,7 +80,14 @@ def project(tmp_path: Path) -> Path:
     write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
-    store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0))).rename(tmp_path / "DIR")
+    sleeping = {"_target_": "nws_sweep.datasets.sleep.Sleep", "length": 640, "seconds_per_sample": 0.001}
+    measured = configuration(
+        dataset=sleeping, consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        measure=MeasureRules(window_s=0.02, max_seconds=0.2),
+    )  # fmt: skip
+    grid = store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0), configuration=measured))
+    grid.rename(tmp_path / "DIR")
+    shutil.copytree(ROOT / "tests" / "projects" / "plain", tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -86,6 +98,9 @@ def test_every_command_of_the_documents_works(
 ) -> None:
     arguments = shlex.split(command)[3:]
     done = shared_process.run(shrunk(arguments), project, environment)
+    if arguments[0] == "check":  # the result was made up
+        assert (done.returncode, "faster" in done.stdout) == (1, True)
+        return
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 

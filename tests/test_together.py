@@ -100,7 +100,7 @@ def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path) ->
             def __len__(self):
                 return 200
             def __getitem__(self, index):
-                time.sleep(0.002)
+                time.sleep(0.01)
                 return index
 
         rank = int(sys.argv[1])

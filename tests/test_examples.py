@@ -1,0 +1,137 @@
+"""The Python examples of the documents run as they stand, on small real files."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from nws_sweep import api, config
+from nws_sweep.records import MeasureRules
+from tests.conftest import ROOT
+
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Of other packages, on import and at work.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
+
+
+class Slow(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 256
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.004)
+        return torch.tensor(float(index))
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the test's own, and little time for each candidate."""
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api, "most_workers", lambda: 2)
+    monkeypatch.setattr(api, "MeasureRules", lambda: MeasureRules(window_s=0.02, max_seconds=0.2))
+
+
+def blocks(document: str, containing: str) -> list[str]:
+    return [block for block in PYTHON.findall((ROOT / document).read_text("utf-8")) if containing in block]
+
+
+def run(block: str, **given: Any) -> dict[str, Any]:
+    names = {"__name__": "example", **given}
+    exec(compile("import nws_sweep\nfrom torch.utils.data import DataLoader\n" + block, "example", "exec"), names)
+    return names
+
+
+def test_a_script() -> None:
+    (block,) = blocks("README.md", "nws_sweep.search(dataset")
+    assert len(block.strip().splitlines()) <= 6
+    found = run(block, dataset=Slow())
+    assert found["result"].num_workers == found["loader"].num_workers == 2
+
+
+def test_a_program_that_hands_its_config_over() -> None:
+    (block,) = blocks("docs/projects.md", "cfg.get")
+    node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
+    cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(base_config(), node)})
+    assert run(block, loader=DataLoader(Slow(), batch_size=64), cfg=cfg)["loader"].num_workers == 1
+
+
+def base_config() -> Any:
+    config.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return compose("base")
+
+
+def test_a_lightning_training() -> None:
+    import lightning
+
+    class Mean(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = torch.nn.Parameter(torch.zeros(()))
+            self.batches = 0
+
+        def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+            self.batches += 1
+            return ((batch - self.value) ** 2).mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+    (block,) = blocks("README.md", "LightningDataModule")
+    assert blocks("docs/projects.md", "LightningDataModule") == [block]
+    assert len(block.strip().splitlines()) <= 6
+    found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
+    model = Mean()
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, datamodule=found["MyData"]())
+    assert model.batches == 4
+    loader: Any = trainer.train_dataloader
+    assert loader.num_workers == 2
+
+
+def test_webdataset() -> None:
+    import webdataset
+
+    Path("shards").mkdir()
+    for shard in range(4):
+        with webdataset.TarWriter(f"shards/{shard:04d}.tar") as tar:
+            for index in range(32):
+                picture = io.BytesIO()
+                pixels = np.random.default_rng(index).integers(0, 255, (24, 32, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(picture, "JPEG")
+                tar.write({"__key__": f"{shard}{index:03d}", "jpg": picture.getvalue(), "cls": str(shard).encode()})
+    (block,) = blocks("docs/projects.md", "webdataset")
+    found = run(block)
+    assert found["result"].record.facts.iterable
+    assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
+    assert sum(len(labels) for _, labels in found["loader"]) == 128
+
+
+def test_hugging_face_datasets() -> None:
+    Path("parquet").mkdir()
+    for part in range(2):
+        rows = {"x": [[float(index)] * 8 for index in range(64)], "y": range(64 * part, 64 * (part + 1))}
+        pd.DataFrame(rows).to_parquet(f"parquet/{part}.parquet")
+    (block,) = blocks("docs/projects.md", "load_dataset")
+    found = run(block)
+    assert sorted(label for batch in found["loader"] for label in batch["y"].tolist()) == list(range(128))
+    assert found["result"].record.facts.iterable
+    assert found["result"].num_workers in (0, 1, 2)
