@@ -9,7 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep import host
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.project_keys import SETTINGS, fingerprint_of, is_asking
+from nws_sweep.project_keys import SETTINGS, asking, fingerprint_of, is_asking
 from nws_sweep.records import LoaderSettings, ProjectFacts, SearchRecord
 from nws_sweep.store import ResultStore, default_folder, staleness
 
@@ -34,7 +34,7 @@ def best_setting(name: str, *default: Any, _root_: DictConfig) -> Any:
     """
     _check(name)
     if is_asking():  # about what else is in the node that this stands in
-        return f"nws_best:{name}"
+        return _asked_for(name)
     reasons: list[str] = []
     here = host.describe()
     for record in ResultStore(default_folder()).newest():
@@ -57,8 +57,13 @@ def best_setting(name: str, *default: Any, _root_: DictConfig) -> Any:
 def _usual(name: str, *default: Any) -> Any:
     _check(name)
     if is_asking():
-        return f"nws_best:{name}"
+        return _asked_for(name)
     return default[0] if default else getattr(_USUAL, name)
+
+
+def _asked_for(name: str) -> str:
+    """What an answer is where it is only looked at."""
+    return f"nws_best:{name}"
 
 
 def _check(name: str) -> None:
@@ -77,10 +82,11 @@ def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -
         return f"of another dataset, at {project.key}"
     key = project.keys.get("batch_size")
     measured = record.configuration.loader.batch_size
-    if key is None or measured is None or _asks_itself(root, key):
+    if key is None or measured is None:
         return ""
-    asked = OmegaConf.select(root, key)
-    return "" if asked == measured else f"of batch_size={measured}, this has {asked}"
+    with asking():
+        asked = OmegaConf.select(root, key)
+    return "" if asked in (measured, _asked_for("batch_size")) else f"of batch_size={measured}, this has {asked}"
 
 
 def _loads_the_same(project: ProjectFacts, root: DictConfig) -> bool:
@@ -89,10 +95,3 @@ def _loads_the_same(project: ProjectFacts, root: DictConfig) -> bool:
         return there and fingerprint_of(root, project.key) == project.fingerprint
     except OmegaConfBaseException:  # something that it was measured with is not there
         return False
-
-
-def _asks_itself(root: DictConfig, key: str) -> bool:
-    parent, _, name = key.rpartition(".")
-    node = OmegaConf.select(root, parent) if parent else root
-    raw = OmegaConf.to_container(node, resolve=False)
-    return isinstance(raw, dict) and "nws_best:" in str(raw.get(name))

@@ -65,8 +65,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     """Finds the best ``num_workers`` for a dataset by measuring.
 
     Every candidate is measured in a process of its own that is given a copy of the dataset; the caller's dataset,
-    sampler, generator and random numbers stay as they are. Under torch.distributed rank 0 measures, and all ranks get
-    its answer. A second search of the same thing answers at once.
+    sampler, generator and random numbers stay as they are. Under torch.distributed all ranks must call it: rank 0
+    measures, and all get its answer. A second search of the same thing answers at once.
 
     Args:
         dataset: Map-style or iterable; or a function without arguments that makes it, for one that cannot be pickled;
@@ -270,18 +270,20 @@ def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
 
 def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
     store, machine, say = ResultStore(default_folder()), host.describe(), teller(order.progress)
-    if known := store.find(configuration, machine, order.reuse):
+    reuse = order.reuse if subject.identity else "never"
+    if known := store.find(configuration, machine, reuse):
         say(f"measured before, at {known.started_at}")
         return SearchResult(known, reused=True)
     with hostlock.held(os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT), f"{subject.name} in a program", say):
         # Somebody else may have searched the same meanwhile: another rank, say, that has joined no process group.
-        if known := store.find(configuration, machine, order.reuse):
+        if known := store.find(configuration, machine, reuse):
             return SearchResult(known, reused=True)
         start = SearchRecord(
             configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
         )
         record = _measured(start, subject, order.consumer, say)
-    store.keep(record)
+    if subject.identity:
+        store.keep(record)
     return SearchResult(record)
 
 

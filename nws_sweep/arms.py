@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep import processes, units, usage
-from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.processes import Child, Grandchild
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, SamplesSeen, Usage
 
@@ -305,6 +305,8 @@ def start(spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
 @contextlib.contextmanager
 def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
     """As ``start``, but nothing is made yet."""
+    if multiprocessing.current_process().daemon:
+        raise ConfigurationError("a daemonic process may have no children: measure in the program's main process")
     preload([spec.dataset, spec.consumer])
     context: Any = multiprocessing.get_context("forkserver" if HAS_FORK_SERVER else "spawn")
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 import types
+from collections import UserList, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePath
 from typing import Any
@@ -51,25 +53,30 @@ class _Walk:
         else:
             self._seen[id(value)] = value
             yield _name(type(value))
-            yield from self._inside(value, depth + 1)
+            try:
+                yield from self._inside(value, depth + 1)
+            except Exception:  # whatever looking into it raises
+                yield "opaque"
 
     def _inside(self, value: Any, depth: int) -> Iterator[str]:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
-            yield from _of_array(value)
-        elif isinstance(value, Mapping):
-            yield from self._several(list(value.items()), depth)
-        elif isinstance(value, Set):
-            yield from self._several(sorted(value, key=repr) if len(value) <= _LOOKED_AT else [len(value)], depth)
-        elif isinstance(value, Sequence):
-            yield from self._several(value, depth)
-        elif isinstance(value, functools.partial):
-            yield from self._several([value.func, value.args, value.keywords], depth)
-        elif isinstance(value, type):
-            yield from self._class(value, depth)
-        elif isinstance(value, types.FunctionType | types.MethodType):
-            yield from self._function(value, depth)
-        else:
-            yield from self._object(value, depth)
+            return _of_array(value)
+        if hasattr(value, "dtypes") and hasattr(value, "iloc"):
+            return self._frame(value, depth)
+        if isinstance(
+            value, Mapping | Set | list | tuple | deque | UserList
+        ):  # others may load what they are asked for
+            return self._several(_elements(value), depth)
+        return self._code_or_object(value, depth)
+
+    def _code_or_object(self, value: Any, depth: int) -> Iterator[str]:
+        if isinstance(value, functools.partial):
+            return self._several([value.func, value.args, value.keywords], depth)
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, types.FunctionType | types.MethodType):
+            return self._function(value, depth)
+        return self._object(value, depth)
 
     def _several(self, values: Sequence[Any], depth: int) -> Iterator[str]:
         yield str(len(values))
@@ -80,17 +87,21 @@ class _Walk:
     def _object(self, value: Any, depth: int) -> Iterator[str]:
         yield from self.texts(type(value), depth)
         attributes = dict(getattr(value, "__dict__", {}))
+        if not attributes:
+            yield _stable_repr(value)
         attributes |= {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
         yield from self._several(sorted(attributes.items()), depth)
 
-    def _class(self, kind: type, depth: int) -> Iterator[str]:
+    def _frame(self, frame: Any, depth: int) -> Iterator[str]:
+        """A table of pandas."""
+        yield f"{list(frame.columns) if hasattr(frame, 'columns') else frame.name}:{len(frame)}:{frame.dtypes}"
+        yield from self.texts(frame.iloc[:: max(1, len(frame) // _LOOKED_AT)].to_numpy().tolist(), depth)
+
+    def _class(self, kind: type) -> Iterator[str]:
         yield _name(kind)
         for base in kind.__mro__[:-1]:
             for name, member in sorted(vars(base).items()):
-                function = inspect.unwrap(getattr(member, "__func__", member)) if callable(member) else None
-                if isinstance(function, types.FunctionType):
-                    yield name
-                    yield from _of_code(function.__code__)
+                yield from _of_member(name, member)
 
     def _function(self, function: Any, depth: int) -> Iterator[str]:
         plain = getattr(function, "__func__", function)
@@ -98,6 +109,31 @@ class _Walk:
         yield from _of_code(plain.__code__)
         cells = [cell.cell_contents for cell in plain.__closure__ or () if _is_filled(cell)]
         yield from self._several([plain.__defaults__, cells, getattr(function, "__self__", None)], depth)
+
+
+def _elements(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, Set):
+        return sorted(value, key=repr) if len(value) <= _LOOKED_AT else [len(value)]
+    return value  # type: ignore[no-any-return] # a sequence
+
+
+def _of_member(name: str, member: Any) -> Iterator[str]:
+    """A class's method, property or plain value."""
+    if isinstance(member, (*_PLAIN, str, bytes, tuple)) and not name.startswith("__"):
+        yield f"{name}={_stable_repr(member)}"
+    plain = member.fget if isinstance(member, property) else member
+    function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
+    if isinstance(function, types.FunctionType):
+        yield name
+        yield from _of_code(function.__code__)
+
+
+def _stable_repr(value: Any) -> str:
+    """How it writes itself, unless with its address; of a built-in function or class the name."""
+    text = repr(value)
+    return getattr(value, "__qualname__", "") if "0x" in text else text[:_LONGEST_TEXT]
 
 
 def _of_code(code: types.CodeType) -> Iterator[str]:
@@ -113,11 +149,20 @@ def _of_code(code: types.CodeType) -> Iterator[str]:
 def _of_array(array: Any) -> Iterator[str]:
     yield f"{tuple(array.shape)}:{array.dtype}"
     try:
-        flat = array.reshape(-1)
-        step = max(1, len(flat) // _LOOKED_AT)
-        yield str(flat[::step].tolist())
+        size = math.prod(array.shape)
+        positions = range(0, size, max(1, size // _LOOKED_AT))
+        yield str([array[_index(position, array.shape)].tolist() for position in positions])
     except Exception:  # sparse, quantised, on a device that is gone: shape and type must do
         yield "opaque"
+
+
+def _index(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Where the element of that number stands: an array that is not contiguous would be copied to be flattened."""
+    index = []
+    for length in reversed(shape):
+        position, rest = divmod(position, length)
+        index.append(rest)
+    return tuple(reversed(index))
 
 
 def _is_filled(cell: types.CellType) -> bool:

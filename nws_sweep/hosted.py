@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import subprocess
 import sys
 import time
@@ -197,7 +198,7 @@ def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def _refers(value: Any) -> bool:
     """Whether a value is taken from another key, which is listed itself."""
-    return isinstance(value, str) and value.startswith("${")
+    return isinstance(value, str) and re.fullmatch(r"\$\{[^:}]*\}", value) is not None  # a colon calls a resolver
 
 
 def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:

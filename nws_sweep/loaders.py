@@ -142,5 +142,5 @@ def length(sized: Any) -> int | None:
     """``len`` of a dataset or a loader, None if it has none."""
     try:
         return len(sized)
-    except TypeError:
+    except (TypeError, NotImplementedError):
         return None

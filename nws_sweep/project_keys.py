@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -56,13 +57,20 @@ def fingerprint_of(composed: DictConfig, key: str) -> str:
     node = OmegaConf.select(without, key)
     if isinstance(node, DictConfig):
         _drop_settings(node)
-    token = _asking.set(True)
-    try:
+    with asking():
         plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    finally:
-        _asking.reset(token)
     text = json.dumps(_plain(plain), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """What is resolved in the block is only looked at."""
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
 
 
 def is_asking() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ class Subject:
         settings: What the DataLoader is given beside num_workers.
         template: A DataLoader without workers; None if the arms must make one.
         maker: Makes that DataLoader in an arm, if there is no template.
-        identity: What tells it from others.
+        identity: What tells it from others; empty where that cannot be told before it is made.
     """
 
     name: str
@@ -80,14 +81,20 @@ def _of_loader(loader: DataLoader[Any], keywords: Mapping[str, Any]) -> Subject:
 
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject:
-    parts = (template.dataset, template.collate_fn, template.worker_init_fn, type(template.sampler), type(template))
+    functions = (template.collate_fn, template.worker_init_fn)
+    parts = (template.dataset, *functions, template.sampler, template.batch_sampler, type(template), _start_method())
     return Subject(
         name=type(template.dataset).__name__,
         settings=settings,
         template=template,
         maker=None,
-        identity=fingerprint(*parts, type(template.batch_sampler), loaders.samples_per_epoch(template)),
+        identity=fingerprint(*parts, loaders.samples_per_epoch(template)),
     )
+
+
+def _start_method() -> str:
+    """The workers' start method where the loader names none."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def _of_maker(maker: Any, fixed: Mapping[str, Any], tried: Mapping[str, Any]) -> Subject:
@@ -97,14 +104,14 @@ def _of_maker(maker: Any, fixed: Mapping[str, Any], tried: Mapping[str, Any]) ->
             "that makes one, or a DataLoader"
         )
     if fixed["sampler"] is not None or fixed["batch_sampler"] is not None:
-        raise ConfigurationError("a sampler needs the dataset itself; let the function return a whole DataLoader")
+        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
     settings = LoaderSettings(batch_size=fixed["batch_size"], pin_memory=fixed["pin_memory"], **tried)
     return Subject(
         name=getattr(maker, "__name__", type(maker).__name__),
         settings=replace(settings, shuffle=bool(fixed["shuffle"]), drop_last=fixed["drop_last"]),
         template=None,
         maker=functools.partial(_made, maker, dict(fixed)),
-        identity=fingerprint(maker, fixed["collate_fn"], fixed["worker_init_fn"]),
+        identity="",  # what it makes may depend on anything
     )
 
 
@@ -112,7 +119,7 @@ def _made(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> Any:
     """Runs in the arm."""
     dataset = maker()
     if isinstance(dataset, DataLoader):
-        return dataset
+        raise ConfigurationError("the function makes a DataLoader; allowed is one that makes a dataset")
     plain = {name: value for name, value in keywords.items() if name != "shuffle"}
     return DataLoader(dataset, shuffle=None if isinstance(dataset, IterableDataset) else keywords["shuffle"], **plain)
 

@@ -62,6 +62,13 @@ def test_the_answer_to_the_batch_size_itself_is_given_too(store: ResultStore) ->
     assert config(batch_size="${nws_best:batch_size}").data.batch_size == 64
 
 
+def test_the_batch_size_may_ask_by_way_of_another_key(store: ResultStore) -> None:
+    store.keep(result())
+    asking = config(batch_size="${size}")
+    asking.size = "${nws_best:batch_size,8}"
+    assert (asking.data.batch_size, asking.data.num_workers) == (64, 4)
+
+
 def refused(asking: DictConfig) -> str:
     with pytest.raises(InterpolationResolutionError) as told:
         _ = asking.data.num_workers

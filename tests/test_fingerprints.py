@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from nws_sweep.fingerprints import fingerprint
 from tests.conftest import ROOT
@@ -42,6 +44,10 @@ SAME: list[Any] = [
     lambda: {"a": {1, 2, "x"}},
     lambda: torch.arange(10_000.0),
     lambda: np.arange(10_000),
+    lambda: torch.arange(10_000.0).reshape(100, 100).t(),
+    lambda: pd.DataFrame({"a": range(1000), "b": ["x"] * 1000}),
+    lambda: torch.float16,
+    lambda: OmegaConf.create({"a": "???", "b": "${nothing}"}),
     lambda: functools.partial(Files, size=4),
     lambda: (Path("/data"), numbers, Files),
 ]
@@ -55,6 +61,12 @@ DIFFERENT = [
     (numbers(), numbers(1)),
     (lambda x: x, lambda x: x + 1),
     (functools.partial(numbers, 1), functools.partial(numbers, 2)),
+    (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1, 3]})),
+    (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [1, 2]})),
+    (torch.float16, torch.float32),
+    (torch.stack, torch.cat),
+    (type("A", (), {"size": 1})(), type("A", (), {"size": 2})()),
+    (torch.utils.data.BatchSampler(range(8), 2, False), torch.utils.data.BatchSampler(range(8), 4, False)),
     ("a", b"a"),
     (1, True),
 ]
