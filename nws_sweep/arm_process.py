@@ -223,10 +223,20 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
     multiprocessing.set_start_method(spec.start_method, force=True)
+    _take_over_surroundings(spec)
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
     parent = parent_process()
     _live(connection, spec, temporary_folder, ArmServer(spec, connection), [parent.sentinel] if parent else [])
+
+
+def _take_over_surroundings(spec: ArmSpec) -> None:
+    """The environment and the import path of the program, as it has them now."""
+    if spec.environment is not None:
+        os.environ.clear()
+        os.environ.update(spec.environment)
+    if spec.import_path is not None:
+        sys.path[:] = spec.import_path
 
 
 def _main_of_forked(

@@ -82,8 +82,11 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
         settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is not looked at: the sampler decides.
 
     Raises:
-        ConfigurationError: If the batch size should change, but is not this loader's to decide.
+        ConfigurationError: If the batch size should change, but is not this loader's to decide; or if the loader only
+            wraps another one.
     """
+    if inner := [name for name, value in vars(loader).items() if isinstance(value, DataLoader)]:
+        raise ConfigurationError(f"{type(loader).__name__} wraps another DataLoader ({inner[0]}): give that one")
     other = copy.copy(loader)
     own = vars(other)  # DataLoader lets some of its attributes be set in __init__ only
     own.update(_plain_attributes(loader, settings))

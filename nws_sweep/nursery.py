@@ -10,6 +10,8 @@ import contextlib
 import functools
 import logging
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -126,6 +128,9 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         start_method=multiprocessing.get_start_method(allow_none=True),
         working_folder=working_folder,
         log_path=log_path,
+        # As they are now: the server that arms are forked from may have been started long ago, elsewhere.
+        environment=dict(os.environ),
+        import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
     )
 
 

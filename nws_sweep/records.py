@@ -232,6 +232,8 @@ class ArmSpec:
             platform's own.
         working_folder: Where relative paths of the dataset begin: where the user's command was started.
         log_path: File that standard output and error of the arm and its workers are appended to; None to drop them.
+        environment: The environment variables of the program; None for those of the server that arms are forked from.
+        import_path: Its ``sys.path``, likewise.
     """
 
     dataset: Mapping[str, Any]
@@ -241,6 +243,8 @@ class ArmSpec:
     start_method: str | None = None
     working_folder: str = "."
     log_path: str | None = None
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    import_path: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

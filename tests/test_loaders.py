@@ -131,6 +131,18 @@ def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: di
         loaders.retuned(loader, replace(settings, batch_size=8))
 
 
+class Wrapping(DataLoader[Any]):
+    def __init__(self, inner: DataLoader[Any]) -> None:
+        super().__init__(inner.dataset)
+        self.inner = inner
+
+
+def test_a_loader_that_only_wraps_another_is_refused() -> None:
+    loader = Wrapping(DataLoader(DATA))
+    with pytest.raises(ConfigurationError, match=r"Wrapping wraps another DataLoader \(inner\): give that one"):
+        loaders.retuned(loader, loaders.settings_of(loader))
+
+
 class Stream(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(10))

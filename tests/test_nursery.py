@@ -18,9 +18,10 @@ import pytest
 from nws_sweep import processes, sharing
 from nws_sweep.arms import Arm, Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
-from nws_sweep.nursery import Nursery
+from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 from nws_sweep.sharing import Footprint
+from tests.factories import configuration
 
 pytestmark = [
     pytest.mark.usefixtures("no_leftovers"),
@@ -128,6 +129,22 @@ def test_the_default_start_method_is_the_same_whether_it_has_a_name_yet_or_not(n
     with nursery.start(unnamed) as one, nursery.start(named) as other:
         assert (one_epoch(one), one_epoch(other)) == (64, 64)
     assert times_made(makings) == 1
+
+
+def test_arms_see_the_environment_and_the_import_path_as_they_are_now(
+    nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "set_up_later.py").write_text(
+        "import os\n\ndef numbers():\n    return list(range(int(os.environ['NWS_TEST_LENGTH'])))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for length in (5, 7):  # the server that arms are forked from runs already
+        monkeypatch.setenv("NWS_TEST_LENGTH", str(length))
+        chosen = configuration(
+            dataset={"_target_": "set_up_later.numbers"}, consumer=spec("Plain").consumer, seed=length
+        )
+        with nursery.start(spec_of(chosen, str(tmp_path))) as arm:
+            assert arm.facts.samples == length
 
 
 def test_a_hanging_arm_is_ended_at_its_time_limit(nursery: Nursery) -> None:
