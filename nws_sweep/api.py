@@ -26,7 +26,7 @@ from nws_sweep.records import Configuration, MeasureRules, SearchRecord, SearchR
 from nws_sweep.runner import search as run_search
 from nws_sweep.store import ResultStore, default_folder
 from nws_sweep.subjects import DATALOADER_DEFAULTS, Subject, subject_of
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.surroundings import ArmFactory, Surroundings
 
 Consumer = float | Callable[[Any], object] | None
 Progress = bool | Say | None
@@ -69,8 +69,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     measures, and all get its answer. A second search of the same thing answers at once.
 
     Args:
-        dataset: Map-style or iterable; or a function without arguments that makes it, for one that cannot be pickled;
-            or a DataLoader, then without any of the DataLoader's keywords.
+        dataset: Map-style or iterable; or a DataLoader, then without any of the DataLoader's keywords; or a function
+            without arguments that makes either, for one that cannot be pickled (its result is not remembered).
         batch_size: As DataLoader has it; likewise the keywords up to ``generator``.
         shuffle: As DataLoader has it.
         sampler: As DataLoader has it.
@@ -128,7 +128,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
         progress=progress,
     )  # fmt: skip
-    return _answer(subject_of(dataset, keywords), _by_config(order, config))
+    return together.agreed(lambda: _answer(subject_of(dataset, keywords), _by_config(order, config)))
 
 
 def tune(  # noqa: PLR0913
@@ -172,13 +172,12 @@ def tune(  # noqa: PLR0913
     rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
-    subject = subject_of(loader, {})
     order = _Order(
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
         progress=progress,
     )  # fmt: skip
-    result = _answer(subject, _by_config(order, config))
-    return loaders.retuned(loader, replace(result.settings, shuffle=subject.settings.shuffle))
+    result = together.agreed(lambda: _answer(subject_of(loader, {}), _by_config(order, config)))
+    return loaders.retuned(loader, result.settings)
 
 
 def _rules(
@@ -252,7 +251,7 @@ def _answer(subject: Subject, order: _Order) -> SearchResult:
         search=order.rules,
         check_samples=order.check_samples,
     )
-    return together.agreed(lambda: _find(configuration, subject, order))
+    return _find(configuration, subject, order)
 
 
 def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
@@ -294,5 +293,17 @@ def _measured(start: SearchRecord, subject: Subject, consumer: Consumer | Mappin
         if callable(consumer):
             spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
         open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, say)
+        start = _as_made(start, open_arm) if subject.open else start
         record = run_search(start, Surroundings(open_arm=open_arm), Narrator(say))
         return sample_check.checked(record, open_arm) if start.configuration.check_samples else record
+
+
+def _as_made(start: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
+    """With the settings of the DataLoader that a function made: DataLoader's own if it made a dataset."""
+    configuration = start.configuration
+    with open_arm(configuration, None) as arm:
+        made = arm.facts.loader
+    assert made is not None  # there is always one: see subjects.py
+    own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
+    columns, loader = {**configuration.columns, **own}, replace(made, num_workers=0)
+    return replace(start, configuration=replace(configuration, loader=loader, columns=columns))

@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import logging
 import math
+import os
+import sysconfig
 import types
 from collections import UserList, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -20,6 +23,7 @@ _DEEPEST = 8
 _LOOKED_AT = 64  # elements of a container
 _MOST_VALUES = 20_000  # in all, some tens of milliseconds
 _LONGEST_TEXT = 4096
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 
 
@@ -73,7 +77,7 @@ class _Walk:
         if isinstance(value, functools.partial):
             return self._several([value.func, value.args, value.keywords], depth)
         if isinstance(value, type):
-            return self._class(value)
+            return self._class(value, depth)
         if isinstance(value, types.FunctionType | types.MethodType):
             return self._function(value, depth)
         return self._object(value, depth)
@@ -97,16 +101,37 @@ class _Walk:
         yield f"{list(frame.columns) if hasattr(frame, 'columns') else frame.name}:{len(frame)}:{frame.dtypes}"
         yield from self.texts(frame.iloc[:: max(1, len(frame) // _LOOKED_AT)].to_numpy().tolist(), depth)
 
-    def _class(self, kind: type) -> Iterator[str]:
+    def _class(self, kind: type, depth: int) -> Iterator[str]:
         yield _name(kind)
         for base in kind.__mro__[:-1]:
             for name, member in sorted(vars(base).items()):
-                yield from _of_member(name, member)
+                yield from self._member(name, member, depth)
+
+    def _member(self, name: str, member: Any, depth: int) -> Iterator[str]:
+        """A class's method, property or plain value."""
+        if isinstance(member, (*_PLAIN, str, bytes, tuple)) and not name.startswith("__"):
+            yield f"{name}={_stable_repr(member)}"
+        plain = member.fget if isinstance(member, property) else member
+        function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
+        if isinstance(function, types.FunctionType):
+            yield name
+            yield from self._code(function, depth)
+
+    def _code(self, function: types.FunctionType, depth: int) -> Iterator[str]:
+        """What it does, and the functions and values of its module that it uses."""
+        yield from _of_code(function.__code__)
+        if not _is_users(function):
+            return
+        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+            value = function.__globals__[name]
+            if not isinstance(value, types.ModuleType | logging.Logger):
+                yield name
+                yield from self.texts(value, depth)
 
     def _function(self, function: Any, depth: int) -> Iterator[str]:
         plain = getattr(function, "__func__", function)
         yield plain.__qualname__
-        yield from _of_code(plain.__code__)
+        yield from self._code(plain, depth)
         cells = [cell.cell_contents for cell in plain.__closure__ or () if _is_filled(cell)]
         yield from self._several([plain.__defaults__, cells, getattr(function, "__self__", None)], depth)
 
@@ -117,17 +142,6 @@ def _elements(value: Any) -> Sequence[Any]:
     if isinstance(value, Set):
         return sorted(value, key=repr) if len(value) <= _LOOKED_AT else [len(value)]
     return value  # type: ignore[no-any-return] # a sequence
-
-
-def _of_member(name: str, member: Any) -> Iterator[str]:
-    """A class's method, property or plain value."""
-    if isinstance(member, (*_PLAIN, str, bytes, tuple)) and not name.startswith("__"):
-        yield f"{name}={_stable_repr(member)}"
-    plain = member.fget if isinstance(member, property) else member
-    function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
-    if isinstance(function, types.FunctionType):
-        yield name
-        yield from _of_code(function.__code__)
 
 
 def _stable_repr(value: Any) -> str:
@@ -144,6 +158,16 @@ def _of_code(code: types.CodeType) -> Iterator[str]:
             yield from _of_code(constant)
         elif not isinstance(constant, frozenset):  # in the order of their hashes, which differs between processes
             yield repr(constant)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    """Whether it is no library's: those are told by their versions, and keep things that have nothing to do with it."""
+    return not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen"))
 
 
 def _of_array(array: Any) -> Iterator[str]:

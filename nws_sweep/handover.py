@@ -12,8 +12,11 @@ import io
 import mmap
 import multiprocessing
 import os
+import sys
+import types
 from collections.abc import Callable, Mapping
 from multiprocessing import sharedctypes, synchronize
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +56,8 @@ def write(what: str, value: Any, path: Path) -> dict[str, Any]:
                 "such as search(lambda: MyDataset(...), ...)"
             )
         ) from error
-    return {"_target_": _LOAD, "path": str(path)}
+    # Of a notebook, workers that are spawned get no classes in the program either.
+    return {"_target_": _LOAD, "path": str(path), "is_script": hasattr(sys.modules["__main__"], "__file__")}
 
 
 def write_maker(what: str, maker: Callable[[], Any], path: Path) -> dict[str, Any]:
@@ -61,12 +65,19 @@ def write_maker(what: str, maker: Callable[[], Any], path: Path) -> dict[str, An
     return {**write(what, maker, path), "_target_": _MAKE}
 
 
-def load(path: str) -> Any:
+def load(path: str, is_script: bool) -> Any:
     """The object in the file.
+
+    Args:
+        path: The file.
+        is_script: Whether the program is a file: its main module's classes are sent to spawned workers by value, which
+            they would otherwise find by running the file as their main module.
 
     Raises:
         ConfigurationError: If it cannot be unpickled here, such as a class of a module that cannot be imported.
     """
+    if is_script:
+        setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - for what is sent to workers
     try:
         with Path(path).open("rb") as file:
             return cloudpickle.load(file)
@@ -79,9 +90,9 @@ def load(path: str) -> Any:
         ) from error
 
 
-def make(path: str) -> Any:
-    """What the function in the file makes."""
-    return load(path)()
+def make(path: str, is_script: bool) -> Any:
+    """What the function in the file makes; see ``load``."""
+    return load(path, is_script)()
 
 
 def is_handed_over(node: Mapping[str, Any]) -> bool:
@@ -102,6 +113,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
             if isinstance(obj, kind):
                 return reduce(obj)
         return super().reducer_override(obj)
+
+
+def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
+    """Classes and functions of the program's file go to workers by value: its main module is not the arm's."""
+    if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
+        return cloudpickle.loads, (cloudpickle.dumps(obj),)
+    return NotImplemented
 
 
 def _reduce_iterator(iterator: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -85,6 +86,26 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
         ConfigurationError: If the batch size should change, but is not this loader's to decide; or if the loader only
             wraps another one.
     """
+    other = _alike(loader, settings)
+    for name in _kept_iterators(other):
+        vars(other)[name] = other._get_iterator()
+    return other
+
+
+def dormant(loader: AnyLoader) -> AnyLoader:
+    """Another loader like this one that is only meant to be retuned: without workers, and nothing in it has begun.
+
+    To begin an iterator would draw from the caller's random numbers.
+
+    Raises:
+        ConfigurationError: If the loader only wraps another one.
+    """
+    other = _alike(loader, replace(settings_of(loader), num_workers=0).canonical())
+    vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
+    return other
+
+
+def _alike(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     if inner := [name for name, value in vars(loader).items() if isinstance(value, DataLoader)]:
         raise ConfigurationError(f"{type(loader).__name__} wraps another DataLoader ({inner[0]}): give that one")
     other = copy.copy(loader)
@@ -96,9 +117,11 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
         other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
     if settings.batch_size != loader.batch_size or settings.drop_last != loader.drop_last:
         own.update(_batches(loader, settings))
-    for name in [name for name, value in own.items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]:
-        own[name] = other._get_iterator()
     return other
+
+
+def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
+    return [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]
 
 
 class KeptIterator:

@@ -29,11 +29,16 @@ _POLL_S = 0.002
 _SOONER_KILLED = 300  # of 1000: as if it held 30 % more of the machine's memory
 
 
-@functools.cache  # once: a Ctrl-C during this moment is lost
 def start_fork_server() -> None:
-    """Starts it deaf to Ctrl-C: by itself it is so only after importing torch, and would die before."""
+    """Starts it once for this process, deaf to Ctrl-C: by itself it is so only after importing torch."""
+    _start_fork_server(os.getpid())
+
+
+@functools.cache  # a Ctrl-C during this moment is lost
+def _start_fork_server(pid: int) -> None:
     from multiprocessing import forkserver  # not on every platform
 
+    _forget_server_of_parent(pid)
     if threading.current_thread() is not threading.main_thread():
         forkserver.ensure_running()
         return
@@ -42,6 +47,27 @@ def start_fork_server() -> None:
         forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+def _forget_server_of_parent(pid: int) -> None:
+    """A process that was forked from one with a server may not wait for that one: it needs its own."""
+    from multiprocessing import forkserver  # not on every platform
+
+    server: Any = forkserver._forkserver
+    known = getattr(server, "_forkserver_pid", None)
+    if known is None or _parent_of(known) == pid:
+        return
+    let_fork_server_go()
+    server._forkserver_address = server._forkserver_pid = None
+
+
+def _parent_of(pid: int) -> int | None:
+    import psutil
+
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
+        return None
 
 
 @contextlib.contextmanager

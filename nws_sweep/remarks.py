@@ -27,6 +27,7 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield f"the search did not finish; {finished} candidates were measured" + (
             f", {begun} more were begun" if begun else ""
         )
+    yield from _about_workers(result.trials)
     yield from _about_verdict(result)
     yield from _about_edge(result, best)
     if result.sample_check is not None:
@@ -42,6 +43,13 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield from _about_ranking(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
+    """That no candidate with workers could be measured: then 0 is the best for want of others."""
+    reasons = [trial.reason for trial in trials if trial.num_workers and trial.measurement is None and trial.reason]
+    if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
+        yield f"every candidate with workers failed; the first one: {reasons[0]}"
 
 
 def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:

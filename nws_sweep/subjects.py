@@ -33,6 +33,7 @@ class Subject:
         settings: What the DataLoader is given beside num_workers.
         template: A DataLoader without workers; None if the arms must make one.
         maker: Makes that DataLoader in an arm, if there is no template.
+        open: Whether no settings were given, so that those of a DataLoader which the maker may make stand.
         identity: What tells it from others; empty where that cannot be told before it is made.
     """
 
@@ -40,6 +41,7 @@ class Subject:
     settings: LoaderSettings
     template: DataLoader[Any] | None
     maker: Callable[[], Any] | None
+    open: bool = False
     identity: str
 
     def hand_over(self, folder: Path) -> dict[str, Any]:
@@ -73,11 +75,14 @@ def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
 
 
 def _of_loader(loader: DataLoader[Any], keywords: Mapping[str, Any]) -> Subject:
+    _refuse_keywords(keywords)
+    return _of_template(loaders.dormant(loader), loaders.settings_of(loader))
+
+
+def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if value != DATALOADER_DEFAULTS[name]:
             raise ConfigurationError(f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it")
-    settings = loaders.settings_of(loader)
-    return _of_template(loaders.retuned(loader, replace(settings, num_workers=0).canonical()), settings)
 
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject:
@@ -110,18 +115,20 @@ def _of_maker(maker: Any, fixed: Mapping[str, Any], tried: Mapping[str, Any]) ->
         name=getattr(maker, "__name__", type(maker).__name__),
         settings=replace(settings, shuffle=bool(fixed["shuffle"]), drop_last=fixed["drop_last"]),
         template=None,
-        maker=functools.partial(_made, maker, dict(fixed)),
+        maker=functools.partial(_made, maker, dict(fixed), dict(tried)),
+        open=all(value == DATALOADER_DEFAULTS[name] for name, value in {**fixed, **tried}.items()),
         identity="",  # what it makes may depend on anything
     )
 
 
-def _made(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> Any:
+def _made(maker: Callable[[], Any], fixed: Mapping[str, Any], tried: Mapping[str, Any]) -> Any:
     """Runs in the arm."""
     dataset = maker()
     if isinstance(dataset, DataLoader):
-        raise ConfigurationError("the function makes a DataLoader; allowed is one that makes a dataset")
-    plain = {name: value for name, value in keywords.items() if name != "shuffle"}
-    return DataLoader(dataset, shuffle=None if isinstance(dataset, IterableDataset) else keywords["shuffle"], **plain)
+        _refuse_keywords({**fixed, **tried})
+        return dataset
+    plain = {name: value for name, value in fixed.items() if name != "shuffle"}
+    return DataLoader(dataset, shuffle=None if isinstance(dataset, IterableDataset) else fixed["shuffle"], **plain)
 
 
 def _check_loader_settings(settings: Mapping[str, Any]) -> None:

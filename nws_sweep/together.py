@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ from nws_sweep.errors import NwsSweepError
 Answer = TypeVar("Answer")
 # A search takes minutes; the time limit of the program's own process group may be shorter.
 _PATIENCE = timedelta(days=7)
+_TOLD_AFTER_S = 10.0
 
 
 def agreed(work: Callable[[], Answer]) -> Answer:
@@ -27,11 +30,25 @@ def agreed(work: Callable[[], Answer]) -> Answer:
     if distributed is None or distributed.get_world_size() == 1:
         return work()
     # Of its own, since a NCCL group would need tensors on accelerators and give up after ten minutes.
-    group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+    with _told_to_wait(distributed.get_rank(), distributed.get_world_size()):
+        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
     try:
         return _first_rank_answers(work, distributed, group)
     finally:
         distributed.destroy_process_group(group)
+
+
+@contextlib.contextmanager
+def _told_to_wait(rank: int, ranks: int) -> Iterator[None]:
+    """Says what it waits for: a program whose other ranks never ask would stand still without a word."""
+    line = f"nws_sweep: rank {rank} waits for the others: all {ranks} ranks must call search or tune"
+    timer = threading.Timer(_TOLD_AFTER_S, print, [line], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _first_rank_answers(work: Callable[[], Answer], distributed: Any, group: Any) -> Answer:

@@ -121,6 +121,15 @@ def test_a_best_at_the_edge_of_the_candidates_is_warned_about() -> None:
     assert "search.max_workers" in warning
 
 
+def test_that_nothing_could_be_measured_with_workers_is_the_first_warning() -> None:
+    lines = warnings_of(search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")))
+    assert lines[0] == "every candidate with workers failed; the first one: no pickle"
+    assert not [
+        line for line in warnings_of(search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0))) if "every" in line
+    ]
+    assert not [line for line in warnings_of(search_result(trial(0, 8.0))) if "every" in line]
+
+
 def test_a_best_below_the_edge_is_not_warned_about() -> None:
     assert warnings_of(search_result(trial(2, 2.0), trial(4, 8.0))) == ()
 

@@ -104,6 +104,19 @@ def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
     assert not counted
 
 
+def test_a_loader_that_is_made_there_keeps_its_settings() -> None:
+    def make() -> DataLoader[Any]:
+        return DataLoader(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
+
+    result = small(make, candidates=[0, 1])
+    assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
+    assert result.trials[1].settings.prefetch_factor == 3
+    assert result.record.configuration.columns["batch_size"] == 15
+    assert result.record.configuration.loader.shuffle
+    with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
+        small(make, candidates=[0], prefetch_factor=4)
+
+
 def test_a_dataset_whose_samples_fail_is_told_by_its_reason() -> None:
     class Broken(Slow):
         def __getitem__(self, index: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,39 @@ def test_changed_code_counts() -> None:
     assert fingerprint(changed(["a"])) != fingerprint(same(["a"]))
 
 
+SCALE = [1]
+
+
+def scaled(x: int) -> int:
+    return x * SCALE[0]
+
+
+class Scaled:
+    def __getitem__(self, index: int) -> int:
+        return [scaled(x) for x in range(index)][-1]
+
+
+@pytest.mark.parametrize("thing", [scaled, Scaled(), lambda: scaled(1), functools.partial(scaled, 1)])
+def test_what_a_function_uses_of_its_module_counts(monkeypatch: pytest.MonkeyPatch, thing: Any) -> None:
+    before = fingerprint(thing)
+    assert fingerprint(thing) == before
+    monkeypatch.setitem(globals(), "SCALE", [2])
+    assert fingerprint(thing) != before
+
+
+def test_what_a_library_keeps_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(functools.reduce, textwrap.dedent)
+    monkeypatch.setattr(textwrap, "_leading_whitespace_re", None)
+    assert fingerprint(functools.reduce, textwrap.dedent) == before
+
+
 def test_it_is_the_same_in_another_process() -> None:
     script = (
         "from nws_sweep.fingerprints import fingerprint\n"
-        "class Mine:\n    def __getitem__(self, i):\n        return i in {'a', 'b', 'c'} and [j for j in range(i)]\n"
+        "import logging, threading\nlogger, lock, scale = logging.getLogger(), threading.Lock(), {'a', 'b'}\n"
+        "def used(i):\n    with lock:\n        logger.info(scale)\n"
+        "class Mine:\n    def more(self): return used(3), Mine\n"
+        "    def __getitem__(self, i):\n        return i in {'a', 'b', 'c'} and [j for j in range(i)]\n"
         "mine = Mine(); mine.kinds = {'cat', 'dog', 'cow'}; mine.me = mine\n"
         "print(fingerprint(mine))\n"
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import pickle
 import socket
 import sys
 import types
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,30 @@ def test_functions_and_classes_without_an_import_path_go_along(tmp_path: Path) -
     first, second = handed((Local(4), lambda x: x + offset), tmp_path)
     assert first.twice() == 8
     assert second(1) == 2
+
+
+def test_classes_of_a_script_reach_workers_that_are_spawned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the program they would: a spawned worker runs its file."""
+    monkeypatch.setattr(ForkingPickler, "reducer_override", None, raising=False)  # so that it is taken back
+    source = "class Mine:\n    def three(self):\n        return added(2)\ndef added(x):\n    return x + 1"
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, namespace)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
+    node = handover.write("it", [namespace["Mine"](), namespace["added"]], tmp_path / "file")
+    assert node["is_script"]
+    mine, added = instantiate(node)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(mine)
+    again, function = pickle.loads(bytes(ForkingPickler.dumps([mine, added])))
+    assert type(again) is type(mine)
+    assert (again.three(), function(2)) == (3, 3)
+    with pytest.raises((AttributeError, pickle.PicklingError)):  # as in the program
+        ForkingPickler.dumps(lambda: 1)
+
+
+def test_classes_of_a_notebook_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    assert not handover.write("it", 1, tmp_path / "file")["is_script"]
 
 
 def test_the_state_of_a_generator_goes_along(tmp_path: Path) -> None:
@@ -125,4 +151,4 @@ def test_a_class_that_cannot_be_imported_there_is_told(tmp_path: Path, monkeypat
     handover.write("it", module.Mine(), tmp_path / "file")
     monkeypatch.delitem(sys.modules, "only_here")
     with pytest.raises(ConfigurationError, match="ModuleNotFoundError: No module named 'only_here'"):
-        handover.load(str(tmp_path / "file"))
+        handover.load(str(tmp_path / "file"), is_script=False)

@@ -106,6 +106,17 @@ def test_an_iterator_that_a_loader_keeps_is_begun_anew() -> None:
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
 
+def test_a_dormant_loader_begins_nothing_and_can_be_retuned() -> None:
+    loader = Endless(DATA, batch_size=8)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    dormant = loaders.dormant(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert dormant.num_workers == 0
+    assert type(dormant.iterator).__name__ == "KeptIterator"
+    assert [batch.tolist()[0] for (batch,) in loaders.retuned(dormant, loaders.settings_of(loader))] == [0, 8]
+
+
 def test_the_batch_size_changes_with_the_sampler_kept() -> None:
     loader = full()
     other = loaders.retuned(loader, replace(loaders.settings_of(loader), batch_size=3, num_workers=0).canonical())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import cast
 
 import psutil
@@ -15,6 +17,7 @@ import pytest
 
 from nws_sweep import processes
 from tests.children import Child, child, line_of, tell
+from tests.conftest import ROOT
 
 # Far above what a signal takes on a busy machine.
 DONE_WITHIN_S = 20.0
@@ -135,3 +138,43 @@ def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
         os.kill(bound.pid, signal.SIGCONT)
         tell(bound)
         assert line_of(bound) == "goes on"
+
+
+FORKED = """
+import multiprocessing, os
+from multiprocessing import forkserver
+from nws_sweep import processes
+
+def main():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([])
+    processes.start_fork_server()
+    first = forkserver._forkserver._forkserver_pid
+    pid = os.fork()
+    if pid:
+        assert os.waitpid(pid, 0)[1] == 0
+        processes.start_fork_server()
+        assert forkserver._forkserver._forkserver_pid == first
+        print("done", flush=True)
+        return
+    processes.start_fork_server()
+    assert forkserver._forkserver._forkserver_pid != first
+    worker = context.Process(target=print)
+    worker.start()
+    worker.join()
+    os._exit(worker.exitcode)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_process_that_was_forked_from_one_with_a_fork_server_starts_its_own(tmp_path: Path) -> None:
+    """Python's own would wait for its parent's child: ChildProcessError."""
+    (tmp_path / "program.py").write_text(FORKED)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["done"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,16 @@ def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, erro
     joined(monkeypatch, 1, sent)
     with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
         together.agreed(never)
+
+
+def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(together, "_TOLD_AFTER_S", 0.01)
+    group = joined(monkeypatch, 0, [])
+    monkeypatch.setattr(group, "new_group", lambda **how: time.sleep(0.2))
+    monkeypatch.setattr(group, "broadcast_object_list", lambda *values, **how: None)
+    assert together.agreed(lambda: 3) == 3
+    told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
+    assert capsys.readouterr().err == told
 
 
 @pytest.mark.slow
