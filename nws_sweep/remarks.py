@@ -27,7 +27,8 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield f"the search did not finish; {finished} candidates were measured" + (
             f", {begun} more were begun" if begun else ""
         )
-    yield from _about_workers(result.trials)
+    if best is not None:
+        yield from _about_workers(result.trials)
     yield from _about_verdict(result)
     yield from _about_edge(result, best)
     if result.sample_check is not None:

@@ -67,6 +67,7 @@ def main(orders: TextIO) -> None:
 
 
 def _status(order: Mapping[str, Any]) -> int:
+    os.environ.pop("HYDRA_FULL_ERROR", None)  # the command line sets it for its own process
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = ["nws_sweep", *order["arguments"]]

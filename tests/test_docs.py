@@ -48,7 +48,8 @@ def shrunk(arguments: list[str]) -> list[str]:
     if (arguments[:1] and arguments[0] in ("report", "best", "check")) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
-        arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002"]
+        arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
+                     "search.candidates=[0,4]"]  # fmt: skip
     arguments = [*arguments, *EXPERIMENTS.get(arguments[0] if arguments else "", ())]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     small = {
@@ -64,6 +65,8 @@ def shrunk(arguments: list[str]) -> list[str]:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
+        if "dataset=sleep" in arguments:
+            small["++dataset.seconds_per_sample"] = "0.0005"
     if "search.candidates" in given:
         small.pop("search.max_workers")
     return [*arguments, *(f"{key}={value}" for key, value in small.items() if key not in given)]

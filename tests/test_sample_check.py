@@ -108,7 +108,7 @@ def test_real_workers_are_looked_at(
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     result = nws_sweep.search(
-        Stream(shards), batch_size=5, candidates=[4], measure=MeasureRules(window_s=0.02, max_seconds=0.2),
+        Stream(shards), batch_size=5, candidates=[4], measure=MeasureRules(window_s=0.02, max_seconds=2.0),
         check_samples=True, progress=False,
     )  # fmt: skip
     told = [line for line in result.warnings if "samples" in line]
