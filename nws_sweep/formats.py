@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from nws_sweep import placement, storage, units
+from nws_sweep import cells, placement, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.records import SearchRecord, Trial, shown
+from nws_sweep.records import Configuration, SearchRecord, Trial, shown
 
 # Parts of the cost below this are not told.
 _NEGLIGIBLE_S = 0.05
@@ -60,7 +60,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> str:
     if format_name == "json":
         return json.dumps(documents(summary), indent=2) + "\n"
     if format_name == "overrides" and key is None:
-        return _lines(summary, _overrides_in_place)
+        return _lines(summary, overrides_in_place)
     forms: dict[str, Callable[[Settings], str]] = {
         "overrides": lambda settings: overrides(settings, key or ""),
         "kwargs": kwargs,
@@ -75,7 +75,8 @@ def _check_key(key: str | None) -> None:
         raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
 
 
-def _overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
+def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
+    """As ``overrides``, for the keys that the project's config has where one was measured."""
     project = configuration.project
     return overrides(settings) if project is None else placement.as_overrides(settings, project)
 
@@ -201,13 +202,14 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     if best is None or best.measurement is None:
         return [*identity, "failed", *[units.NOTHING] * (6 if _searched_besides(summary) else 5)]
     also = [configuration.found_besides or units.NOTHING] if _searched_besides(summary) else []
+    shown_best = cells.of_trial(best, configuration.configuration)
     return [
         *identity,
         str(best.num_workers),
         *also,
-        units.per_second(best.measurement.samples_per_s),
-        units.interval(best.measurement.batch_s),
-        units.seconds(best.measurement.epoch_s),
+        shown_best.rate,
+        shown_best.batch,
+        shown_best.epoch,
         units.ratio(configuration.gain_over_zero),
         units.ratio(configuration.gain_over_reference),
     ]
@@ -241,21 +243,15 @@ def cost_line(result: SearchRecord) -> str:
     return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-def trial_line(trial: Trial, besides: str) -> str:
-    """A candidate that has just been measured, in a line.
-
-    Args:
-        trial: What was measured.
-        besides: What it has otherwise than the others beside num_workers; empty for most.
-    """
-    name = f"num_workers={trial.num_workers:<3}" + (f" {besides}" if besides else "")
+def trial_line(trial: Trial, configuration: Configuration) -> str:
+    """A candidate that has just been measured, in a line."""
+    told = cells.of_trial(trial, configuration)
+    workers, _, besides = told.candidate.partition(" ")
+    name = f"num_workers={workers:<3}" + (f" {besides}" if besides else "")
     if trial.measurement is None:
-        return f"{name} {trial.state.value}: {trial.reason}"
-    measurement = trial.measurement
+        return f"{name} {told.state}"
     return (
-        f"{name} {units.interval(measurement.batch_s):>14} a batch  "
-        f"{units.per_second(measurement.samples_per_s):>8} samples/s  "
-        f"start-up {units.seconds(measurement.startup_s):>8}  epoch {units.seconds(measurement.epoch_s):>8}"
+        f"{name} {told.batch:>14} a batch  {told.rate:>8} samples/s  start-up {told.startup:>8}  epoch {told.epoch:>8}"
     )
 
 

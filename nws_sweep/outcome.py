@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep import analysis, formats, units
+from nws_sweep import analysis, cells, formats
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.diagnosis import Diagnosis
 from nws_sweep.errors import NwsSweepError
@@ -136,21 +136,9 @@ class SearchResult:
         return header, [self._row(trial) for trial in self.trials]
 
     def _row(self, trial: Trial) -> list[str]:
-        besides = self.record.configuration.differing(trial.settings)
-        name = f"{trial.num_workers} {besides}".rstrip()
-        state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
-        found = trial.measurement
-        if found is None:
-            return ["", name, *[units.NOTHING] * 4, state]
-        return [
-            "best" if trial.settings == self.settings else "",
-            name,
-            units.interval(found.batch_s),
-            units.per_second(found.samples_per_s),
-            units.seconds(found.startup_s),
-            units.seconds(found.epoch_s),
-            state,
-        ]
+        shown = cells.of_trial(trial, self.record.configuration)
+        best = "best" if trial.settings == self.settings else ""
+        return [best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state]
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:

@@ -29,7 +29,7 @@ class Narrator:
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """A line for the candidate."""
-        self._say(formats.trial_line(trial, result.configuration.differing(trial.settings)))
+        self._say(formats.trial_line(trial, result.configuration))
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""

@@ -10,7 +10,7 @@ import enum
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 
@@ -108,9 +108,9 @@ class LoaderSettings:
 
     def differing(self, other: LoaderSettings) -> str:
         """What differs from the other's beside num_workers, as ``key=value``; empty if nothing does."""
-        mine, theirs = asdict(self), asdict(other)
-        names = [name for name in mine if name != "num_workers" and mine[name] != theirs[name]]
-        return " ".join(f"{name}={shown(mine[name])}" for name in names)
+        names = [each.name for each in fields(self) if each.name != "num_workers"]
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
+        return " ".join(f"{name}={shown(mine)}" for name, mine, theirs in pairs if mine != theirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nws_sweep import formats, storage, units
+from nws_sweep import cells, formats, storage
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.records import Trial
 
@@ -146,21 +146,10 @@ _TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "
 
 
 def _trial_cells(trial: Trial, configuration: ConfigurationSummary) -> list[str]:
-    measurement = trial.measurement
-    name = f"{trial.num_workers} {configuration.configuration.differing(trial.settings)}".rstrip()
-    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
-    if measurement is None:
-        return [name, *[units.NOTHING] * 6, state]
+    shown = cells.of_trial(trial, configuration.configuration)
     return [
-        name,
-        units.interval(measurement.batch_s),
-        units.per_second(measurement.samples_per_s),
-        units.seconds(measurement.startup_s),
-        units.seconds(measurement.epoch_s),
-        units.share(measurement.stall_fraction),
-        str(measurement.batch_s.n if measurement.batch_s else 0),
-        state,
-    ]
+        shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.waiting, shown.bursts, shown.state,
+    ]  # fmt: skip
 
 
 def _host_section(summary: Summary) -> str:

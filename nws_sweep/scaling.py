@@ -18,7 +18,6 @@ x = n / (y - m) of them.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -136,13 +135,18 @@ def law_of(points: Sequence[Point], floor_s: float = 0.0) -> Law | None:
         return None
     (fitted,) = _fit(scaling, [[p.batch_s for p in scaling]])
     spread = _misfit(scaling, fitted)
-    source = random.Random(0)  # the same points have the same interval
-    drawn = [
-        [p.batch_s * math.exp(source.gauss(0.0, math.hypot(p.error, spread))) for p in scaling] for _ in range(_DRAWS)
-    ]
     n_s, m_s, crowding_s = fitted
-    draws = tuple(_fit(scaling, drawn))
+    draws = tuple(_fit(scaling, _moved(scaling, spread)))
     return Law(n_s=n_s, m_s=m_s, crowding_s=crowding_s, floor_s=floor_s, points=len(scaling), draws=draws)
+
+
+def _moved(points: Sequence[Point], spread: float) -> Any:
+    """Times of the points moved by their errors, a row each time; the same points have the same ones."""
+    import numpy as np
+
+    errors = np.hypot([p.error for p in points], spread)
+    normal = np.random.default_rng(0).standard_normal((_DRAWS, len(points)))
+    return np.array([p.batch_s for p in points]) * np.exp(errors * normal)
 
 
 def _time_s(terms: Terms, num_workers: float) -> float:
@@ -159,7 +163,7 @@ def _misfit(points: Sequence[Point], fitted: Terms) -> float:
     return math.sqrt(max(0.0, squares - sum(p.error**2 for p in points) / len(points)))
 
 
-def _fit(points: Sequence[Point], times_s: Sequence[Sequence[float]]) -> list[Terms]:
+def _fit(points: Sequence[Point], times_s: Any) -> list[Terms]:
     """Least squares of the relative errors with no negative term, for each of several sets of times of the points.
 
     With three terms at most all choices of those that are not zero can be tried.

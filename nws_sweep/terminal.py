@@ -84,7 +84,7 @@ class View:
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
         """A line for the candidate just measured."""
         self._progress.advance(self._task)
-        self._print(f"  {formats.trial_line(trial, configuration.differing(trial.settings))}")
+        self._print(f"  {formats.trial_line(trial, configuration)}")
 
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the configuration just searched."""

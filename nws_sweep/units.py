@@ -1,4 +1,9 @@
-"""Numbers with units as people read them; seconds inside, scaled only when shown."""
+"""Numbers with units as people read them; seconds inside, scaled only when shown.
+
+A number with an interval is shown with the digits that the interval supports, two at least and three at most, by the
+rounding rule of the Particle Data Group: two digits of half the interval's width count if they are 10 to 35, else one. So
+6.234 s is 6.23 s if right to 5 % (0.31 s), and 6.2 s if right to 12 % (0.75 s).
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,45 @@ from nws_sweep.records import Estimate
 NOTHING = "-"
 
 
-def seconds(value: float | None) -> str:
-    """Three significant digits in µs, ms, s or min."""
+_FEWEST_DIGITS, _MOST_DIGITS = 2, 3
+_TWO_COUNT = 3.5  # of a half-width's digits, up to here
+
+
+def seconds(value: float | None, uncertainty: float | None = None) -> str:
+    """Two or three significant digits in µs, ms, s or min.
+
+    Args:
+        value: s.
+        uncertainty: Half the width of its interval as a share of it; None if it has none.
+    """
     if value is None:
         return NOTHING
+    rounded = float(f"{value:.{_digits(value, uncertainty) - 1}e}")
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
-        if float(f"{value:.2e}") < limit:  # 0.9999 s is 1.00 s, not 1000 ms
-            return f"{three_digits(value * factor)} {unit}"
-    return f"{three_digits(value / 60)} min"
+        if rounded < limit:  # 0.9999 s is 1.00 s, not 1000 ms
+            return f"{number(value * factor, uncertainty)} {unit}"
+    return f"{number(value / 60, uncertainty)} min"
 
 
 def interval(estimate: Estimate | None) -> str:
     """An estimate in seconds with half the width of its interval in per cent, where it has one."""
     if estimate is None:
         return NOTHING
-    if estimate.low is None or estimate.high is None:
-        return seconds(estimate.value)
-    half_width = 50 * (estimate.high - estimate.low) / estimate.value
-    return f"{seconds(estimate.value)} ±{half_width:.{0 if half_width >= 10 else 1}f} %"
+    half_width = uncertainty(estimate)
+    return seconds(estimate.value, half_width) + ("" if half_width is None else f" {plus_minus(half_width)}")
+
+
+def plus_minus(half_width: float) -> str:
+    """Half the width of an interval as a share of the value, such as ``±3.2 %``."""
+    percent = 100 * half_width
+    return f"±{percent:.{0 if percent >= 9.95 else 1}f} %"
+
+
+def uncertainty(estimate: Estimate | None) -> float | None:
+    """Half the width of its interval as a share of it; None without an interval."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
 def memory(value: float | None) -> str:
@@ -37,14 +63,14 @@ def memory(value: float | None) -> str:
     return f"{value:.0f} B"
 
 
-def per_second(value: float | None) -> str:
-    """A rate with three significant digits."""
-    return NOTHING if value is None else three_digits(value)
+def per_second(value: float | None, uncertainty: float | None = None) -> str:
+    """A rate with two or three significant digits; for the uncertainty see ``seconds``."""
+    return NOTHING if value is None else number(value, uncertainty)
 
 
-def ratio(value: float | None) -> str:
-    """A gain, such as ``1.94x``."""
-    return NOTHING if value is None else f"{three_digits(value)}x"
+def ratio(value: float | None, uncertainty: float | None = None) -> str:
+    """A gain, such as ``1.94x``; for the uncertainty see ``seconds``."""
+    return NOTHING if value is None else f"{number(value, uncertainty)}x"
 
 
 def share(value: float | None) -> str:
@@ -54,5 +80,21 @@ def share(value: float | None) -> str:
 
 def three_digits(value: float) -> str:
     """Three significant digits without an exponent."""
-    exponent = int(f"{value:.2e}".partition("e")[2])  # after rounding: 9.999 is 10.0, not 10.00
-    return f"{value:.{max(0, 2 - exponent)}f}"
+    return number(value, None)
+
+
+def number(value: float, uncertainty: float | None) -> str:
+    """Two or three significant digits without an exponent; for the uncertainty see ``seconds``."""
+    digits = _digits(value, uncertainty)
+    rounded = f"{value:.{digits - 1}e}"
+    exponent = int(rounded.partition("e")[2])  # after rounding: 9.999 is 10.0, not 10.00
+    return f"{value if uncertainty is None else float(rounded):.{max(0, digits - 1 - exponent)}f}"
+
+
+def _digits(value: float, uncertainty: float | None) -> int:
+    if not uncertainty or not value:
+        return _MOST_DIGITS
+    mantissa, exponent = f"{abs(value) * uncertainty:.1e}".split("e")
+    last = int(exponent) - (float(mantissa) <= _TWO_COUNT)  # the power of ten that the last digit stands for
+    first = int(f"{value:e}".partition("e")[2])
+    return min(_MOST_DIGITS, max(_FEWEST_DIGITS, first - last + 1))

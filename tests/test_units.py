@@ -47,10 +47,24 @@ def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(
         (Estimate(value=0.5, low=None, high=None, n=2), "500 ms"),
         (Estimate(value=1.0, low=0.97, high=1.035, n=5), "1.00 s ±3.2 %"),
         (Estimate(value=0.5, low=0.375, high=0.75, n=5), "500 ms ±38 %"),
+        (Estimate(value=6.234, low=5.923, high=6.545, n=5), "6.23 s ±5.0 %"),
+        (Estimate(value=6.234, low=5.484, high=6.984, n=5), "6.2 s ±12 %"),
+        (Estimate(value=0.996, low=0.598, high=1.394, n=5), "1.0 s ±40 %"),
+        (Estimate(value=0.0001, low=0.0000901, high=0.0001099, n=5), "100 µs ±9.9 %"),
     ],
 )
 def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate | None, text: str) -> None:
     assert units.interval(estimate) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "text"),
+    [(12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"), (1.94, 0.1, "1.94"),
+     (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00")],
+)  # fmt: skip
+def test_numbers_have_the_digits_that_their_interval_supports(value: float, uncertainty: float, text: str) -> None:
+    assert units.per_second(value, uncertainty) == text
+    assert units.ratio(value, uncertainty) == f"{text}x"
 
 
 def test_rates_gains_and_shares_have_their_signs_and_a_dash_for_nothing() -> None:

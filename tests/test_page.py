@@ -1,0 +1,132 @@
+"""What the HTML report says, and that whatever it says is safe in a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from nws_sweep import cells, formats, html, page
+from nws_sweep.page import Page, Table
+from tests.factories import COLUMNS, failed_trial, search_result, summary_of_grid, summary_of_run, trial
+
+EVIL = "</script><script>alert('&')</script>"
+
+
+def grid() -> Page:
+    return page.page(
+        summary_of_grid(
+            search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
+            search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
+            search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
+        )
+    )
+
+
+def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> None:
+    found = grid()
+    assert found.answer is not None
+    assert found.answer.setting == "num_workers=2"
+    assert "batch_size=128" in found.answer.label
+    assert found.answer.gains[0] == "2.00x as fast as without workers"
+    assert [one.setting for one in found.answers] == ["num_workers=2", "num_workers=2", ""]
+    assert found.answers[2].error == "no candidate could be measured"
+    assert found.configurations == 3
+
+
+def test_the_figures_are_those_of_the_other_reports() -> None:
+    summary = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0)))
+    found = page.page(summary)
+    (configuration,) = summary.configurations
+    assert found.best.header == tuple(formats.best_header(summary))
+    assert found.best.rows == (tuple(formats.best_cells(summary, configuration)),)
+    shown = [cells.of_trial(each, configuration.configuration) for each in configuration.trials]
+    assert [(row[1], row[2], row[5]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
+    assert found.answer is not None
+    assert [one.text for one in found.answer.snippets] == [
+        formats.kwargs(configuration.best.settings.tuned()) if configuration.best else "",
+        formats.render(summary, "overrides").strip(),
+    ]
+
+
+def test_numbers_are_sorted_as_numbers_and_what_failed_has_none() -> None:
+    found = grid().trials
+    assert found.numeric == (False, True, True, True, True, True, True, True, True, False)
+    assert [row[1] for row in found.keys] == [0, 2, 4, 0, 2, 0]
+    assert found.keys[2][2:] == (None,) * 8
+    best = grid().best
+    assert dict(zip(best.header, best.numeric, strict=True))["batch_size"]
+    assert [len(row) for row in best.keys] == [len(best.header)] * 3
+
+
+def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
+    results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
+    found = page.page(summary_of_grid(*results))
+    assert len(found.answers) == page.MOST_ANSWERS
+    assert found.answers[0].label.endswith("batch_size=1")
+    assert len(found.best.rows) == found.configurations == 60
+    assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
+
+
+def test_without_anything_measured_there_is_no_answer() -> None:
+    found = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
+    assert found.answer is None
+    text = html.report(found, ())
+    assert "Nothing could be measured" in text
+    assert "it broke" in text
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes, and its headings."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_names_from_outside_are_text_only() -> None:
+    picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
+    text = html.report(grid(), [picture])
+    assert EVIL not in text
+    assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
+    scripts = Parsed(text).named("script")
+    assert [script.get("type") for script in scripts] == ["application/json", "application/json", None]
+
+
+def test_the_page_asks_nobody_for_anything() -> None:
+    text = html.report(grid(), [])
+    parsed = Parsed(text)
+    assert not {"link", "img", "iframe", "form"} & {tag for tag, _ in parsed.elements}
+    assert not [attributes for _, attributes in parsed.elements if "src" in attributes]
+    assert all((attributes["href"] or "").startswith("#") for attributes in parsed.named("a"))
+    (policy,) = (m["content"] for m in parsed.named("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_references_lead_to_elements_of_the_page() -> None:
+    parsed = Parsed(html.report(grid(), []))
+    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in parsed.elements:
+        for name in ("aria-labelledby", "for"):
+            assert attributes.get(name) in (None, *ids)
+        if (attributes.get("href") or "").startswith("#"):
+            assert str(attributes["href"])[1:] in ids
+
+
+@pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
+def test_a_table_is_data_that_ends_no_script(text: str) -> None:
+    table = Table(header=("a",), numeric=(False,), rows=((text,),), keys=((None,),))
+    data = html.as_data(table)
+    assert not {"<", ">", "&"} & set(data)
+    assert json.loads(data)["rows"] == [[text]]
