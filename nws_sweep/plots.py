@@ -227,7 +227,7 @@ def draw_timelines(lines: Sequence[Timeline], title: str) -> Figure:
 def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
     edges = [index - 0.5 for index in range(len(line.wait_s) + 1)]
     total = [wait + consume for wait, consume in zip(line.wait_s, line.consume_s, strict=True)]
-    axes.stairs(total, edges, baseline=line.wait_s, fill=True, color=COLOURS[4], label="consumer")
+    axes.stairs(total, edges, baseline=line.wait_s, fill=True, color=COLOURS[1], label="consumer")
     axes.stairs(line.wait_s, edges, fill=True, color=COLOURS[0], label="waiting for the loader")
     shaded = [top if warm_up else 0.0 for warm_up in line.warm_up]
     axes.stairs(shaded, edges, fill=True, color=FAINT, zorder=0, label="warm-up, not counted")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep import cells, formats, storage
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.records import Trial
+from nws_sweep.storage import BatchTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture in the report: its file, relative to the report's folder, and what it shows."""
+
+    path: Path
+    alt: str
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -21,56 +31,38 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
         NotARunError: If the folder is neither.
     """
     summary = summarise(storage.find(folder))
-    comparisons = list(_write_comparison(summary))
-    own = [path for c in summary.configurations for path in (*_write_scaling_plot(c), *_write_batch_plot(c))]
+    pictures = list(_write_pictures(summary))
     tables = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
-    storage.write_text(report, markdown(summary, [path.relative_to(folder) for path in comparisons]))
-    return summary, [report, *tables, *comparisons, *([] if summary.stored.is_grid else own)]
+    storage.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
+    return summary, [report, *tables, *(path for _, paths in pictures for path in paths)]
 
 
-def _write_comparison(summary: Summary) -> Iterator[Path]:
-    from nws_sweep import drawing, plots
+def write_pictures(run_folder: Path) -> list[Path]:
+    """Writes the pictures of a single configuration, which a report of its grid shows and leaves alone.
+
+    Raises:
+        NotARunError: If there is no result in the folder.
+    """
+    from nws_sweep import drawing, illustrations
+
+    (configuration,) = summarise(storage.find(run_folder)).configurations
+    chosen = illustrations.of_configuration(configuration, _batches)
+    return [path for picture in chosen for path in drawing.save(picture.draw(), run_folder / picture.name)]
+
+
+def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, ...]]]:
+    from nws_sweep import drawing, illustrations
 
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
     folder.mkdir(exist_ok=True)
-    if panels := plots.comparisons(summary):
-        drawing.save(plots.draw_comparison(panels, "Time against num_workers"), folder / storage.COMPARISON_PLOT)
-        yield folder / storage.COMPARISON_PLOT
-    if summary.stored.is_grid and (bars := plots.bars(summary)):
-        drawing.save(plots.draw_bars(bars, "Best setting per configuration"), folder / storage.BEST_PLOT)
-        yield folder / storage.BEST_PLOT
+    for one in illustrations.of(summary, _batches):
+        paths = drawing.save(one.draw(), folder / one.name)
+        yield Picture(path=paths[0].relative_to(summary.stored.folder), alt=one.alt), paths
 
 
-def _write_scaling_plot(configuration: ConfigurationSummary) -> Iterator[Path]:
-    """How a configuration scales with its workers, and what they cost."""
-    from nws_sweep import drawing, scaling_plots
-
-    picture = configuration.run.folder / storage.SCALING_PLOT
-    if not _is_newer(picture, configuration.run.folder / storage.RESULT):
-        scaled, paid = scaling_plots.scaling(configuration), scaling_plots.prices(configuration)
-        if scaled is None and paid is None:
-            return
-        drawing.save(scaling_plots.draw(scaled, paid, configuration.label), picture)
-    yield picture
-
-
-def _write_batch_plot(configuration: ConfigurationSummary) -> Iterator[Path]:
-    """The per-batch times of a configuration, unless the picture is newer than what it shows."""
-    from nws_sweep import drawing, plots
-
-    run_folder = configuration.run.folder
-    picture = run_folder / storage.BATCHES_PLOT
-    if not _is_newer(picture, run_folder / storage.BATCHES):
-        lines = plots.timelines(storage.read_batches(run_folder))
-        if not lines:
-            return
-        drawing.save(plots.draw_timelines(lines, f"Per-batch times, {configuration.label}"), picture)
-    yield picture
-
-
-def _is_newer(path: Path, source: Path) -> bool:
-    return path.is_file() and source.is_file() and path.stat().st_mtime >= source.stat().st_mtime
+def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
+    return storage.read_batches(configuration.run.folder)
 
 
 def _write_tables(summary: Summary) -> Iterator[Path]:
@@ -101,13 +93,13 @@ def _write_best(summary: Summary) -> Iterator[Path]:
             storage.write_text(configuration.run.folder / storage.BEST, text)
 
 
-def markdown(summary: Summary, pictures: Iterable[Path]) -> str:
-    """The report as Markdown, with the pictures that concern all configurations, relative to its folder."""
+def markdown(summary: Summary, pictures: Iterable[Picture]) -> str:
+    """The report as Markdown, with its own pictures; those of a grid's configurations stand in their sections."""
     sections = [
         f"# {_escaped(summary.title)}",
         "## Best settings\n\n" + formats.as_markdown_table(summary),
         *_lists(summary),
-        *(f"![{path.stem.replace('_', ' ')}]({path.as_posix()})" for path in pictures),
+        *(f"![{_escaped(picture.alt)}]({picture.path.as_posix()})" for picture in pictures),
         *(_configuration_section(c, summary) for c in summary.configurations),
         _host_section(summary),
     ]
@@ -136,10 +128,19 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
     ]
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")
-    for name, what in ((storage.SCALING_PLOT, "how it scales"), (storage.BATCHES_PLOT, "per-batch times")):
-        if (configuration.run.folder / name).is_file():
-            parts.append(f"![{what}](<{(relative / name).as_posix()}>)")
+    parts += _own_pictures(configuration, relative) if summary.stored.is_grid else []
     return "\n\n".join(part.strip() for part in parts if part)
+
+
+def _own_pictures(configuration: ConfigurationSummary, relative: Path) -> list[str]:
+    """Those that stand in the folder of a configuration already."""
+    found = ((storage.SCALING_PLOT, "how it scales"), (storage.BATCHES_PLOT, "per-batch times"))
+    files = [(f"{name}.png", what) for name, what in found]
+    return [
+        f"![{what}](<{(relative / name).as_posix()}>)"
+        for name, what in files
+        if (configuration.run.folder / name).is_file()
+    ]
 
 
 _TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]

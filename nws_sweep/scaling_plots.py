@@ -163,9 +163,9 @@ def draw_scaling(axes: Axes, scaled: Scaling) -> None:
     if scaled.law:
         x = [rate.num_workers for rate in scaled.law]
         axes.fill_between(
-            x, [rate.low for rate in scaled.law], [rate.high for rate in scaled.law], color=COLOURS[5], alpha=0.3, lw=0
+            x, [rate.low for rate in scaled.law], [rate.high for rate in scaled.law], color=COLOURS[4], alpha=0.3, lw=0
         )
-        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[5], label="law of scaling, 95 %", zorder=2)
+        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], label="law of scaling, 95 %", zorder=2)
     if scaled.ceiling is not None and _is_near(scaled):
         axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=_about_ceiling(scaled))
     errors = [[r.value - r.low for r in scaled.measured], [r.high - r.value for r in scaled.measured]]
