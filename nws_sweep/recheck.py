@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 from pathlib import Path
 
 from nws_sweep import handover, host, hostlock, services, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, summarise
+from nws_sweep.contrast import Change, Quantity, Ratio, change_of, time_of, times_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.progress import Narrator, Say
-from nws_sweep.records import Configuration, Estimate, SearchRecord, Trial
+from nws_sweep.records import Configuration, SearchRecord, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 
 _PRECISER = 3  # an interval that decides must be narrower than what it decides about
 _LONGER = 2
-
-
-class Change(str, Enum):
-    """What has become of a time."""
-
-    SAME = "same"
-    SLOWER = "slower"
-    FASTER = "faster"
-    UNCLEAR = "can't tell"  # the interval of the ratio reaches to both sides of the limit
-    FAILED = "failed"
+_NOTHING_SHARED = "there is no time that both have"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +30,16 @@ class Check:
         label: The configuration.
         then: The trial that was found to be the best; None if none was.
         now: The same settings measured again; None if that failed.
-        ratio: Time now / time then; None without both. Its interval where both have one.
-        change: Whether that is within the limit.
-        reason: Why it failed; empty if it did not.
+        ratio: Time now / time then; None without both.
+        change: Whether that is within the limit; None without a ratio.
+        reason: Why there is none; empty if there is one.
     """
 
     label: str
     then: Trial | None
     now: Trial | None
-    ratio: Estimate | None
-    change: Change
+    ratio: Ratio | None
+    change: Change | None
     reason: str = ""
 
     @property
@@ -66,41 +57,16 @@ def compare(label: str, then: Trial, now: Trial, within: float) -> Check:
         now: The later one.
         within: The share by which they may differ, 0.1 for 10 %.
     """
-    ratio = _ratio(then, now)
-    if ratio is None:
-        return Check(label=label, then=then, now=now, ratio=None, change=Change.FAILED, reason=now.reason)
-    return Check(label=label, then=then, now=now, ratio=ratio, change=_change(ratio, within))
+    times = times_of(then, now)
+    if times is None:
+        return Check(label=label, then=then, now=now, ratio=None, change=None, reason=now.reason or _NOTHING_SHARED)
+    return Check(label=label, then=then, now=now, ratio=times.ratio, change=_change(times.ratio, within))
 
 
-def _change(ratio: Estimate, within: float) -> Change:
-    """Beyond the limit only if the whole interval is: a noisy machine must raise no alarm."""
-    least, most = 1 / (1 + within), 1 + within
-    if least <= ratio.value <= most:
-        return Change.SAME
-    low, high = ratio.low or ratio.value, ratio.high or ratio.value
-    if low > most:
-        return Change.SLOWER
-    return Change.FASTER if high < least else Change.UNCLEAR
-
-
-def _ratio(then: Trial, now: Trial) -> Estimate | None:
-    """Of a batch's steady time where both have one, which has an interval; else of an epoch's."""
-    one, other = _batch(then), _batch(now)
-    if one is not None and other is not None:
-        bounded = None not in (one.low, one.high, other.low, other.high)
-        return Estimate(
-            value=other.value / one.value,
-            low=(other.low or 0) / (one.high or 1) if bounded else None,
-            high=(other.high or 0) / (one.low or 1) if bounded else None,
-            n=min(one.n, other.n),
-        )
-    if then.objective_s is None or now.objective_s is None:
-        return None
-    return Estimate(value=now.objective_s / then.objective_s, low=None, high=None, n=1)
-
-
-def _batch(trial: Trial) -> Estimate | None:
-    return trial.measurement.batch_s if trial.measurement and trial.objective_s is not None else None
+def _change(ratio: Ratio, within: float) -> Change:
+    """By the value alone if that is within the limit, or has no interval: a noisy machine must raise no alarm."""
+    by_value = change_of(replace(ratio, half_width=0.0), within)
+    return by_value if by_value is Change.SAME or ratio.half_width is None else change_of(ratio, within)
 
 
 def recheck(folder: Path, within: float, say: Say, lock_file: str | None = hostlock.DEFAULT) -> Iterator[Check]:
@@ -125,9 +91,7 @@ def _checks(summary: Summary, within: float, measure: Callable[[Configuration], 
             yield _check(configuration, within, measure)
         except NwsSweepError as error:
             then = configuration.best
-            yield Check(
-                label=configuration.label, then=then, now=None, ratio=None, change=Change.FAILED, reason=str(error)
-            )
+            yield Check(label=configuration.label, then=then, now=None, ratio=None, change=None, reason=str(error))
 
 
 def _check(found: ConfigurationSummary, within: float, measure: Callable[[Configuration], Trial]) -> Check:
@@ -171,20 +135,12 @@ def table(checks: Iterable[Check]) -> tuple[list[str], list[list[str]]]:
 
 
 def _row(check: Check) -> list[str]:
-    then, now = check.then, check.now
-    verdict = check.change.value + (f": {check.reason}" if check.reason else "")
+    then, now, ratio = check.then, check.now, check.ratio
     return [
         check.label,
         str(then.num_workers) if then else units.NOTHING,
-        units.interval(_batch(then)) if then else units.NOTHING,
-        units.interval(_batch(now)) if now else units.NOTHING,
-        _shown(check.ratio),
-        verdict,
+        units.interval(time_of(then, Quantity.BATCH)) if then else units.NOTHING,
+        units.interval(time_of(now, Quantity.BATCH)) if now else units.NOTHING,
+        units.ratio_interval(ratio.value, ratio.low, ratio.high) if ratio else units.NOTHING,
+        check.change.value if check.change else f"failed: {check.reason}",
     ]
-
-
-def _shown(ratio: Estimate | None) -> str:
-    if ratio is None:
-        return units.NOTHING
-    interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-    return f"{ratio.value:.2f}{interval}"

@@ -1,4 +1,4 @@
-"""Writes the report of a run or a grid from its files: tables, plots, best settings, and Markdown that shows them."""
+"""Writes the report of a run or a grid from its files: tables, pictures, best settings, and pages that show them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from nws_sweep.storage import BatchTime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture in the report: its file, relative to the report's folder, and what it shows."""
+    """A picture in the report: its file, relative to the report's folder, what it is called, and what it shows."""
 
     path: Path
+    title: str
     alt: str
 
 
@@ -35,7 +36,24 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     tables = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
     storage.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
-    return summary, [report, *tables, *(path for _, paths in pictures for path in paths)]
+    html_report = _write_page(summary, pictures)
+    return summary, [html_report, report, *tables, *(path for _, paths in pictures for path in paths)]
+
+
+def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, ...]]]) -> Path:
+    from nws_sweep import html, page, vector
+
+    drawn = [
+        html.Drawn(
+            title=picture.title,
+            alt=picture.alt,
+            svg=vector.inline(files[1].read_text("utf-8"), picture.path.stem, picture.title, picture.alt),
+        )
+        for picture, files in pictures
+    ]
+    path = summary.stored.folder / storage.PAGE
+    storage.write_text(path, html.report(page.page(summary), drawn))
+    return path
 
 
 def write_pictures(run_folder: Path) -> list[Path]:
@@ -58,7 +76,7 @@ def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, ...
     folder.mkdir(exist_ok=True)
     for one in illustrations.of(summary, _batches):
         paths = drawing.save(one.draw(), folder / one.name)
-        yield Picture(path=paths[0].relative_to(summary.stored.folder), alt=one.alt), paths
+        yield Picture(path=paths[0].relative_to(summary.stored.folder), title=one.title, alt=one.alt), paths
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:

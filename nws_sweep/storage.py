@@ -54,6 +54,7 @@ CLAIM = ".nws_sweep"  # made when a program takes the folder for itself
 GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
+PAGE = "report.html"
 PLOTS = "plots"  # the folder of a grid's pictures; each is a PNG and an SVG of these names
 THROUGHPUT_PLOT = "throughput_vs_num_workers"
 TIME_PLOT = "time_vs_num_workers"

@@ -73,6 +73,12 @@ def ratio(value: float | None, uncertainty: float | None = None) -> str:
     return NOTHING if value is None else f"{number(value, uncertainty)}x"
 
 
+def ratio_interval(value: float, low: float | None, high: float | None) -> str:
+    """A ratio with the ends of its interval, where it has one, such as ``0.82 (0.80 to 0.84)``."""
+    ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return f"{value:.2f}{ends}"
+
+
 def share(value: float | None) -> str:
     """A fraction in per cent."""
     return NOTHING if value is None else f"{100 * value:.0f} %"

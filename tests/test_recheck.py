@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from nws_sweep import recheck
-from nws_sweep.recheck import Change
+from nws_sweep.contrast import Change
 from nws_sweep.records import Estimate, MeasureRules, Trial
 from tests.conftest import Command
-from tests.factories import configuration, failed_trial, search_result, store_grid, summary_of_grid, trial
+from tests.factories import (
+    configuration,
+    endless_trial,
+    failed_trial,
+    measurement,
+    search_result,
+    store_grid,
+    summary_of_grid,
+    trial,
+)
 
 
 def timed(value: float, half_width: float | None) -> Trial:
@@ -58,8 +67,15 @@ def test_epochs_are_compared_where_there_are_no_steady_batches() -> None:
 
 def test_a_trial_that_fails_now_does_not_hold() -> None:
     found = recheck.compare("it", trial(2, 2.0), failed_trial(2), 0.1)
-    assert (found.change, found.holds) == (Change.FAILED, False)
+    assert (found.change, found.holds) == (None, False)
     assert found.reason == failed_trial(2).reason
+
+
+def test_times_of_different_things_do_not_hold() -> None:
+    whole = trial(2, 2.0, measurement=measurement(2.0, batch_s=None))
+    found = recheck.compare("it", endless_trial(2, 2.0), whole, 0.1)
+    assert (found.change, found.holds) == (None, False)
+    assert recheck.table([found])[1][0][-1] == "failed: there is no time that both have"
 
 
 def test_only_the_best_is_measured_and_precisely_enough() -> None:

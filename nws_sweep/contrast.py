@@ -1,0 +1,195 @@
+"""How two times compare: their ratio with its interval, and whether that is beyond a limit. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from nws_sweep.records import Estimate, Trial, TrialState
+from nws_sweep.stats import student_t_975
+
+_NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
+_FEWEST_FOR_SPREAD = 3  # ratios; below, their spread cannot be told from luck
+
+
+class Change(str, Enum):
+    """What a ratio of two times says."""
+
+    SAME = "same"
+    SLOWER = "slower"
+    FASTER = "faster"
+    UNCLEAR = "can't tell"  # there is no interval, or a limit lies in it
+
+
+class Quantity(str, Enum):
+    """What a time is the time of."""
+
+    BATCH = "batch"
+    SAMPLE = "sample"
+    EPOCH = "epoch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """How many times as long one thing takes as another, on the log scale, where its interval is symmetrical.
+
+    Attributes:
+        log: The natural logarithm of the ratio; above 0 if the one above takes longer than the one below.
+        half_width: Half the width of the 95 % interval of that logarithm; None if there is no interval.
+    """
+
+    log: float
+    half_width: float | None
+
+    @property
+    def value(self) -> float:
+        """The ratio itself; above 1 if the one above takes longer."""
+        return math.exp(self.log)
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of its interval; None if there is none."""
+        return None if self.half_width is None else math.exp(self.log - self.half_width)
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of its interval, likewise."""
+        return None if self.half_width is None else math.exp(self.log + self.half_width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The times of two trials, of the same thing.
+
+    Attributes:
+        quantity: What they are the times of.
+        base: That of the trial which the other is compared with, s.
+        other: That of the other, s.
+    """
+
+    quantity: Quantity
+    base: Estimate
+    other: Estimate
+
+    @property
+    def ratio(self) -> Ratio:
+        """Time of the other / time of the base."""
+        return ratio_of(self.base, self.other)
+
+
+def ratio_of(base: Estimate, other: Estimate) -> Ratio:
+    """The ratio ``other / base`` of two times that were measured independently.
+
+    Their variances add on the log scale, so the half-widths of the logarithms' intervals are combined in quadrature:
+    sqrt(a^2 + b^2) (Zou and Donner, Statistics in Medicine 27, 2008, 1693: the interval of a difference from those of
+    its terms). To divide the ends by one another would make it up to sqrt(2) times too wide.
+
+    Args:
+        base: What is compared with, s, above 0.
+        other: What is compared, s, above 0.
+    """
+    widths = [_log_half_width(estimate) for estimate in (base, other)]
+    known = [width for width in widths if width is not None]
+    half_width = math.hypot(*known) if len(known) == len(widths) else None
+    return Ratio(log=math.log(other.value / base.value), half_width=half_width)
+
+
+def _log_half_width(estimate: Estimate) -> float | None:
+    if not estimate.low or not estimate.high:
+        return None
+    return math.log(estimate.high / estimate.low) / 2
+
+
+def change_of(ratio: Ratio, within: float) -> Change:
+    """What the whole interval says: beyond a limit or within both; what has no interval says nothing.
+
+    Args:
+        ratio: Of two times.
+        within: The share by which they may differ and still count as the same: 0.03 sets limits at 1.03 and 1 / 1.03.
+    """
+    margin = math.log1p(within)
+    if ratio.half_width is None:
+        return Change.UNCLEAR
+    if abs(ratio.log) + ratio.half_width <= margin:
+        return Change.SAME
+    if abs(ratio.log) - ratio.half_width <= margin:
+        return Change.UNCLEAR
+    return Change.SLOWER if ratio.log > 0 else Change.FASTER
+
+
+def times_of(base: Trial, other: Trial) -> Times | None:
+    """What of two trials can be compared: steady batches if they are of one size, else samples; else epochs.
+
+    Args:
+        base: The trial that the other is compared with.
+        other: The trial that is compared.
+
+    Returns:
+        None if there is nothing that both have a time of.
+    """
+    same_size = base.settings.batch_size == other.settings.batch_size
+    for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
+        one, another = time_of(base, quantity), time_of(other, quantity)
+        if one and another and one.value > 0 and another.value > 0:
+            return Times(quantity=quantity, base=one, other=another)
+    return None
+
+
+def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
+    """The time of a batch, a sample or an epoch, s; None if it was not measured or cannot be trusted."""
+    found = trial.measurement
+    if found is None or trial.state is not TrialState.OK:
+        return None
+    if quantity is Quantity.EPOCH:
+        return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s is not None else None
+    if quantity is Quantity.BATCH or found.batch_s is None:
+        return found.batch_s
+    return _scaled(found.batch_s, 1 / found.samples_per_s) if found.samples_per_s else None
+
+
+def _scaled(estimate: Estimate, value: float) -> Estimate:
+    """The same estimate in a unit in which its value is this one."""
+    low, high = (None if end is None else end * value / estimate.value for end in (estimate.low, estimate.high))
+    return replace(estimate, value=value, low=low, high=high)
+
+
+def combined(ratios: Sequence[Ratio]) -> Ratio:
+    """One ratio of several that show the same effect, such as that of an axis: their geometric mean.
+
+    Its half-width is the larger of two. What their own intervals leave open, sqrt(sum of squares) / n, would be all if
+    the effect were the same in each pair. Their spread, t x standard deviation / sqrt(n), knows where it is not, for
+    it holds the noise of each as well. (So in the analysis of repeated comparisons with fixed or random effects:
+    DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177.) Two ratios have a spread, but too few for
+    Student's t: it may widen their own interval, by the normal quantile, and makes none by itself.
+
+    Args:
+        ratios: One per pair of configurations that differ in nothing else; at least one, from independent trials.
+
+    Returns:
+        The mean; without an interval where neither half-width is known.
+    """
+    if not ratios:
+        raise ValueError("ratios: at least one is needed")
+    return Ratio(log=statistics.fmean(ratio.log for ratio in ratios), half_width=_half_width(ratios))
+
+
+def _half_width(ratios: Sequence[Ratio]) -> float | None:
+    own, spread = _own_half_width(ratios), _half_width_by_spread([ratio.log for ratio in ratios])
+    if own is not None:
+        return max(own, spread)
+    return spread if len(ratios) >= _FEWEST_FOR_SPREAD else None
+
+
+def _own_half_width(ratios: Sequence[Ratio]) -> float | None:
+    known = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
+    return math.hypot(*known) / len(known) if len(known) == len(ratios) else None
+
+
+def _half_width_by_spread(logs: Sequence[float]) -> float:
+    if len(logs) == 1:
+        return 0.0
+    quantile = student_t_975(len(logs) - 1) if len(logs) >= _FEWEST_FOR_SPREAD else _NORMAL_975
+    return quantile * statistics.stdev(logs) / math.sqrt(len(logs))
