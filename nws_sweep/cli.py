@@ -1,4 +1,4 @@
-"""The command line: a sweep (Hydra's own command line), ``report`` or ``best``; and the exit status."""
+"""The command line: a sweep (Hydra's own) or one of ``COMMANDS``; and the exit status."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nws_sweep import __version__
-from nws_sweep.errors import NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+
+if TYPE_CHECKING:
+    from nws_sweep.analysis import Summary
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
@@ -25,6 +29,10 @@ _KEY_HELP = (
     "under data"
 )
 _WHERE_HELP = "only the configurations with this value, such as batch_size=64; may be given several times"
+_FAIL_IF_HELP = (
+    "exit status 1 if any configuration is so in B; slower and changed is also one that could be measured in A but not "
+    "in B, and what cannot be told is neither"
+)
 
 
 def main() -> None:
@@ -112,6 +120,45 @@ def best(arguments: Sequence[str]) -> int:
     return 0 if all(configuration.best for configuration in summary.configurations) else 1
 
 
+def compare(arguments: Sequence[str]) -> int:
+    """Compares two runs or grids: for each configuration the time of its best setting in B / that in A."""
+    from nws_sweep.comparing import ALARMS
+
+    parser = argparse.ArgumentParser("nws_sweep compare", description=compare.__doc__)
+    parser.add_argument("a", metavar="A", type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    parser.add_argument("b", metavar="B", type=Path, help="another one")
+    parser.add_argument(
+        "--within", metavar="PERCENT", type=_percent, default=5.0,
+        help="by how much times may differ and still count as the same, in percent above 0 (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
+    parser.add_argument("--fail-if", choices=ALARMS, help=_FAIL_IF_HELP)
+    parser.add_argument("--html", metavar="FILE", type=Path, help="writes the comparison as a page, too")
+    options = parser.parse_args(arguments)
+    from nws_sweep import comparing, comparison_page, comparison_text
+
+    a, b = (_summary(folder, options.where) for folder in (options.a, options.b))
+    comparison = comparing.compare(a, b, options.within / 100)
+    print(comparison_text.render(comparison), end="")
+    if options.html:
+        comparison_page.write(comparison, options.html)
+        print(f"wrote {options.html}")
+    return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
+
+
+def _summary(folder: Path, conditions: Sequence[str]) -> Summary:
+    """What was found in one of several folders; a condition that leaves nothing of it names the folder."""
+    from nws_sweep import storage
+    from nws_sweep.analysis import summarise
+    from nws_sweep.selection import select
+
+    stored = storage.find(folder)
+    try:
+        return summarise(select(stored, conditions))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{folder}: {error}") from None
+
+
 def check(arguments: Sequence[str]) -> int:
     """Measures again what was found, and answers 1 if it is no longer so."""
     parser = argparse.ArgumentParser("nws_sweep check", description=check.__doc__)
@@ -147,6 +194,7 @@ def version(arguments: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "report": report,
     "best": best,
+    "compare": compare,
     "check": check,
     "--version": version,
 }

@@ -271,4 +271,3 @@ def inline_svg(figure: Figure, prefix: str, title: str, description: str) -> str
         description: What it shows, likewise.
     """
     return vector.inline(svg(figure), prefix, title, description)
-

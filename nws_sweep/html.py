@@ -12,7 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nws_sweep.page import Page, Table
+from nws_sweep.comparing import RunComparison
+from nws_sweep.data_table import Table
+from nws_sweep.page import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,19 @@ def report(page: Page, pictures: Sequence[Drawn]) -> str:
     """The report as one HTML file."""
     shown = [Drawn(title=one.title, alt=one.alt, svg=Markup(one.svg)) for one in pictures]
     return _render("report.html", title=page.title, page=page, pictures=shown)
+
+
+def comparison(value: RunComparison, origins: tuple[str, str], pairs: Table, summary: Sequence[str]) -> str:
+    """The comparison of two runs or grids as one HTML file.
+
+    Args:
+        value: What is compared.
+        origins: Where A and B come from, a line each.
+        pairs: The configurations that are in both.
+        summary: What is to be said of all of them, a line each.
+    """
+    title = f"{value.a.stored.folder.name} and {value.b.stored.folder.name}"
+    return _render("comparison.html", title=title, value=value, origins=origins, pairs=pairs, summary=summary)
 
 
 def _render(template: str, **values: Any) -> str:

@@ -80,7 +80,10 @@ def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
         best = next(rate for rate in scaled.measured if rate.num_workers == scaled.best)
         alt += f" The best: {units.per_second(best.value)} samples per second with num_workers={scaled.best}."
     yield Illustration(
-        name=storage.SCALING_PLOT, title="How it scales", alt=alt, draw=lambda: scaling_plots.draw(scaled, paid, c.label)
+        name=storage.SCALING_PLOT,
+        title="How it scales",
+        alt=alt,
+        draw=lambda: scaling_plots.draw(scaled, paid, c.label),
     )
 
 
@@ -104,9 +107,7 @@ def _throughput(shared: Facets) -> Iterator[Illustration]:
     if best := curve_plots.best_of(chart):
         where, curve, point = best
         alt += f" The best: {curve_plots.about(point)}{_named(where, curve.label)}."
-    yield Illustration(
-        name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title)
-    )
+    yield Illustration(name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nws_sweep import cells, formats, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
 from nws_sweep.certainty import certainty
+from nws_sweep.data_table import Table, rounded
 from nws_sweep.effects import Effect, effects
 from nws_sweep.records import Trial
 
@@ -48,23 +49,6 @@ class Answer:
     snippets: tuple[Snippet, ...]
     warnings: tuple[str, ...]
     error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of text with what they are sorted by.
-
-    Attributes:
-        header: Titles of the columns.
-        numeric: Which of them hold numbers.
-        rows: Cells, a row each.
-        keys: What the cells are sorted by: the number where there is one, None for the text itself.
-    """
-
-    header: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: tuple[tuple[str, ...], ...]
-    keys: tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +171,7 @@ def _best_table(summary: Summary) -> Table:
     rows = tuple(tuple(formats.best_cells(summary, c)) for c in summary.configurations)
     keys = tuple(_best_keys(summary, c) for c in summary.configurations)
     header = tuple(formats.best_header(summary))
-    return Table(header=header, numeric=_numeric(keys, len(header)), rows=rows, keys=keys)
+    return Table(header=header, rows=rows, keys=keys)
 
 
 def _best_keys(summary: Summary, configuration: ConfigurationSummary) -> tuple[float | None, ...]:
@@ -204,7 +188,7 @@ def _best_keys(summary: Summary, configuration: ConfigurationSummary) -> tuple[f
         configuration.gain_over_zero,
         configuration.gain_over_reference,
     ]
-    return (*identity, *map(_rounded, figures))
+    return (*identity, *map(rounded, figures))
 
 
 _BEST_FIGURES = ("num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", "vs CPU count")
@@ -215,8 +199,8 @@ def _trials(summary: Summary) -> Table:
     for configuration in summary.configurations:
         for trial in configuration.trials:
             rows.append((configuration.label, *_trial_row(trial, configuration)))
-            keys.append((None, *map(_rounded, _trial_keys(trial))))
-    return Table(header=_TRIALS, numeric=_numeric(keys, len(_TRIALS)), rows=tuple(rows), keys=tuple(keys))
+            keys.append((None, *map(rounded, _trial_keys(trial))))
+    return Table(header=_TRIALS, rows=tuple(rows), keys=tuple(keys))
 
 
 _TRIALS = (
@@ -243,17 +227,8 @@ def _trial_keys(trial: Trial) -> tuple[float | None, ...]:
     )  # fmt: skip
 
 
-def _numeric(keys: Sequence[Sequence[float | None]], columns: int) -> tuple[bool, ...]:
-    return tuple(any(row[index] is not None for row in keys) for index in range(columns))
-
-
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _rounded(value: float | None) -> float | None:
-    """Enough to sort by: a page of thousands of trials is a page of many digits."""
-    return None if value is None else float(f"{value:.4g}")
 
 
 def _measured(summary: Summary) -> str:
@@ -285,7 +260,7 @@ def _disturbances(summary: Summary) -> Iterator[tuple[str, str]]:
         "noise",
         (
             f"while a candidate was measured, other programs used up to {other:.1f} CPUs, the hypervisor took up to "
-            f"{units.share(steal)} of the CPU time, and the CPU quota throttled up to {units.share(throttled)} of the time"
+            f"{units.share(steal)} of the CPU time, and the CPU quota throttled up to {units.share(throttled)} of it"
         ),
     )
 

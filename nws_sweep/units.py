@@ -1,8 +1,8 @@
 """Numbers with units as people read them; seconds inside, scaled only when shown.
 
 A number with an interval is shown with the digits that the interval supports, two at least and three at most, by the
-rounding rule of the Particle Data Group: two digits of half the interval's width count if they are 10 to 35, else one. So
-6.234 s is 6.23 s if right to 5 % (0.31 s), and 6.2 s if right to 12 % (0.75 s).
+rounding rule of the Particle Data Group: two digits of half the interval's width count if they are 10 to 35, else one.
+So 6.234 s is 6.23 s if right to 5 % (0.31 s), and 6.2 s if right to 12 % (0.75 s).
 """
 
 from __future__ import annotations

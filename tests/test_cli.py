@@ -43,6 +43,7 @@ def only_folder(parent: Path) -> Path:
         (["dataset=cfar"], "dataset=cfar: allowed are "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         (["best", "nowhere"], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -101,6 +102,7 @@ def test_help_names_the_commands_and_groups(nws: Command) -> None:
         "-m batch_size=64,256 pin_memory=true,false",
         "report DIR",
         "best DIR",
+        "compare DIR_A DIR_B",
         "dataset: cifar10",
         "batch_size",
     ):

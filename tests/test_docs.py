@@ -45,7 +45,7 @@ EXPERIMENTS = {
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command with little to measure; only values that the document leaves open are given."""
     text = " ".join(arguments)
-    if (arguments[:1] and arguments[0] in ("report", "best", "check")) or "--" in text:
+    if (arguments[:1] and arguments[0] in ("report", "best", "check", "compare")) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
         arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
@@ -74,7 +74,7 @@ def shrunk(arguments: list[str]) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """What the documents' examples assume: a folder of images, a module with a dataset, a finished grid."""
+    """What the documents' examples assume: a folder of images, a module with a dataset, finished grids."""
     for name in ("cat", "dog"):
         folder = tmp_path / "images" / "train" / name
         folder.mkdir(parents=True)
@@ -90,6 +90,8 @@ def project(tmp_path: Path) -> Path:
     )  # fmt: skip
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0), configuration=measured))
     grid.rename(tmp_path / "DIR")
+    for name in ("DIR_A", "DIR_B"):
+        shutil.copytree(tmp_path / "DIR", tmp_path / name)
     shutil.copytree(ROOT / "tests" / "projects" / "plain", tmp_path, dirs_exist_ok=True)
     return tmp_path
 

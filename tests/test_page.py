@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from nws_sweep import cells, formats, html, page
-from nws_sweep.page import Page, Table
+from nws_sweep.data_table import Table
+from nws_sweep.page import Page
 from tests.factories import COLUMNS, failed_trial, search_result, summary_of_grid, summary_of_run, trial
 
 EVIL = "</script><script>alert('&')</script>"
@@ -126,7 +127,7 @@ def test_references_lead_to_elements_of_the_page() -> None:
 
 @pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
 def test_a_table_is_data_that_ends_no_script(text: str) -> None:
-    table = Table(header=("a",), numeric=(False,), rows=((text,),), keys=((None,),))
+    table = Table(header=("a",), rows=((text,),), keys=((None,),))
     data = html.as_data(table)
     assert not {"<", ">", "&"} & set(data)
     assert json.loads(data)["rows"] == [[text]]

@@ -1,0 +1,265 @@
+"""Two runs or grids side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import comparison_text
+from nws_sweep.analysis import Summary
+from nws_sweep.comparing import Difference, Pair, RunComparison, compare
+from nws_sweep.contrast import Change, Quantity
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import Estimate, SearchRecord, Trial
+from tests.conftest import Command
+from tests.factories import (
+    FACTS,
+    HOST,
+    configuration,
+    failed_trial,
+    loader_settings,
+    measurement,
+    search_result,
+    store_grid,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+LIMIT = 0.03
+
+
+def precise(num_workers: int, batch_s: float, **changes: Any) -> Trial:
+    """A trial whose batches took so long, give or take a thousandth."""
+    steady = Estimate(value=batch_s, low=batch_s / 1.001, high=batch_s * 1.001, n=5)
+    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=steady), **changes)
+
+
+def found(
+    batch_s: float, columns: Mapping[str, Any] | None = None, num_workers: int = 2, **changes: Any
+) -> SearchRecord:
+    return search_result(precise(num_workers, batch_s), columns=columns, **changes)
+
+
+def grid(**seconds: float) -> Summary:
+    """A configuration per batch size: ``b64=1.0`` took 1 s a batch."""
+    return summary_of_grid(*(found(value, {"batch_size": int(name[1:])}) for name, value in seconds.items()))
+
+
+def runs(a: SearchRecord, b: SearchRecord) -> RunComparison:
+    return compare(summary_of_run(a), summary_of_run(b), LIMIT)
+
+
+def only_pair(a: SearchRecord, b: SearchRecord) -> Pair:
+    (pair,) = runs(a, b).pairs
+    return pair
+
+
+def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_others_named() -> None:
+    comparison = compare(grid(b8=1.0, b16=1.0, b32=1.0, b64=1.0), grid(b32=1.5, b16=1.0, b8=0.5, b128=1.0), LIMIT)
+    assert [(pair.label, pair.change) for pair in comparison.pairs] == [
+        ("batch_size=8", Change.FASTER),
+        ("batch_size=16", Change.SAME),
+        ("batch_size=32", Change.SLOWER),
+    ]
+    assert [pair.ratio.value for pair in comparison.pairs if pair.ratio] == pytest.approx([0.5, 1.0, 1.5])
+    assert (comparison.only_a, comparison.only_b) == (("batch_size=64",), ("batch_size=128",))
+    assert (comparison.settings, comparison.hosts) == ((), ())
+
+
+def test_the_limit_decides() -> None:
+    a, b = grid(b8=1.0), grid(b8=1.05)
+    assert [compare(a, b, limit).pairs[0].change for limit in (0.03, 0.1)] == [Change.SLOWER, Change.SAME]
+
+
+def test_what_all_of_a_have_and_all_of_b_is_told_and_does_not_keep_them_apart() -> None:
+    a, b = (
+        summary_of_grid(*(found(1.0, {"batch_size": size, "pin_memory": pinned}) for size in (8, 16)))
+        for pinned in (False, True)
+    )
+    comparison = compare(a, b, LIMIT)
+    assert [pair.label for pair in comparison.pairs] == ["batch_size=8", "batch_size=16"]
+    assert comparison.settings == (Difference(name="pin_memory", a="false", b="true"),)
+
+
+def test_a_value_that_varies_in_one_of_them_keeps_apart() -> None:
+    a = summary_of_run(found(1.0, {"pin_memory": True}))
+    b = summary_of_grid(*(found(2.0, {"pin_memory": pinned}) for pinned in (False, True)))
+    comparison = compare(a, b, LIMIT)
+    assert [pair.label for pair in comparison.pairs] == ["pin_memory=true"]
+    assert comparison.only_b == ("pin_memory=false",)
+
+
+def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:
+    a, b = summary_of_grid(found(1.0), found(2.0)), summary_of_grid(found(2.0), found(2.0))
+    changes = [pair.change for pair in compare(a, b, LIMIT).pairs]
+    assert changes == [Change.SLOWER, Change.SAME]
+
+
+def test_nothing_in_common_is_one_line_that_names_both() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
+    assert str(refused.value) == ("no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32")
+
+
+def test_single_runs_are_always_compared_and_their_columns_told() -> None:
+    comparison = runs(found(1.0), found(1.0, {"dataset": "cifar10", "consumer": "train"}))
+    assert [pair.label for pair in comparison.pairs] == ["dataset=photos / dataset=cifar10"]
+    assert comparison.settings == (
+        Difference(name="dataset", a="photos", b="cifar10"),
+        Difference(name="consumer", a="-", b="train"),
+    )
+
+
+def test_batches_that_differ_in_size_are_compared_by_the_sample_and_their_sizes_told_once() -> None:
+    of_128 = configuration({"batch_size": 128}, loader=loader_settings(batch_size=128))
+    larger = trial(2, 1.0, settings=loader_settings(2, batch_size=128))
+    comparison = runs(search_result(precise(2, 1.0)), search_result(larger, configuration=of_128))
+    assert comparison.settings == (Difference(name="batch_size", a="64", b="128"),)
+    (pair,) = comparison.pairs
+    assert pair.times is not None
+    assert pair.times.quantity is Quantity.SAMPLE
+    assert pair.notes == ("the batch sizes differ, so times per sample are compared",)
+
+
+def test_what_no_column_shows_is_told_once() -> None:
+    other = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))
+    comparison = runs(
+        found(1.0, facts=replace(FACTS, samples=100)),
+        found(1.0, configuration=other, facts=replace(FACTS, samples=200)),
+    )
+    assert comparison.settings == (
+        Difference(name="dataset.files", a="100", b="200"),
+        Difference(name="loader.shuffle", a="false", b="true"),
+        Difference(name="samples of the dataset", a="100", b="200"),
+    )
+
+
+def test_hosts_are_told_apart_by_their_facts_as_shown() -> None:
+    other = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory_bytes + 4096, torch="2.5.0")
+    comparison = runs(found(1.0), found(1.0, host=other, facts=replace(FACTS, accelerator="cuda")))
+    assert comparison.hosts == (
+        Difference(name="host", a="node1", b="node2"),
+        Difference(name="usable CPUs", a="8", b="4"),
+        Difference(name="torch", a="2.4.0", b="2.5.0"),
+        Difference(name="accelerator", a="none", b="cuda"),
+    )
+
+
+def test_all_hosts_of_a_grid_are_named() -> None:
+    two = [found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16}, host=replace(HOST, hostname="node2"))]
+    comparison = compare(summary_of_grid(*two), grid(b8=1.0, b16=1.0), LIMIT)
+    assert comparison.hosts == (Difference(name="host", a="node1, node2", b="node1"),)
+
+
+def test_another_best_num_workers_is_told_with_what_the_former_one_costs_now() -> None:
+    before = found(1.0, num_workers=2)
+    both = search_result(precise(2, 1.0), precise(4, 0.5))
+    assert only_pair(before, both).notes == (
+        "the best num_workers differs; in B that of A takes 2.00 (2.00 to 2.00) times as long as the best",
+    )
+    assert only_pair(before, found(0.5, num_workers=4)).notes == ("the best num_workers differs",)
+
+
+def test_what_could_not_be_measured_has_no_verdict_and_is_told() -> None:
+    broken = search_result(failed_trial(2))
+    pair = only_pair(found(1.0), broken)
+    assert (pair.times, pair.ratio, pair.change, pair.broke) == (None, None, None, True)
+    assert pair.notes == ("nothing could be measured in B",)
+    mended = only_pair(broken, found(1.0))
+    assert (mended.change, mended.broke, mended.notes) == (None, False, ("nothing could be measured in A",))
+
+
+def test_without_an_interval_nothing_can_be_told_and_the_reader_learns_why() -> None:
+    whole = [search_result(trial(2, value, measurement=measurement(value, batch_s=None))) for value in (1.0, 9.0)]
+    pair = only_pair(*whole)
+    assert pair.change is Change.UNCLEAR
+    assert pair.notes == ("without an interval in both nothing can be told: too few windows or epochs were measured",)
+
+
+def test_a_search_that_did_not_finish_is_told() -> None:
+    assert only_pair(found(1.0), found(1.0, stop_reason="")).notes == ("its search in B did not finish",)
+
+
+BROKEN = search_result(failed_trial(2))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alarms"),
+    [
+        (found(1.0), found(1.5), ["slower", "changed"]),
+        (found(1.5), found(1.0), ["faster", "changed"]),
+        (found(1.0), found(1.0), []),
+        (search_result(trial(2, 1.0)), search_result(trial(2, 1.2)), []),
+        (found(1.0), BROKEN, ["slower", "changed"]),
+        (BROKEN, found(1.0), []),
+        (BROKEN, BROKEN, []),
+    ],
+    ids=["slower", "faster", "same", "unclear", "broken", "mended", "both broken"],
+)
+def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
+    comparison = runs(a, b)
+    assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
+
+
+def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
+    a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
+    b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
+    lines = comparison_text.render(compare(a, b, LIMIT)).splitlines()
+    assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
+    assert cells == [
+        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
+        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "2.00 s ±0.1 %", "2.00 (2.00 to 2.00)", "slower"],
+    ]
+    assert "2 configurations in both: 1 same, 1 slower" in lines
+    assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
+
+
+def test_the_text_shows_what_failed_and_another_best() -> None:
+    text = comparison_text.render(runs(found(1.0), BROKEN))
+    assert "| 2 -> - " in text
+    assert "| failed in B |" in text
+    assert "note: dataset=photos: nothing could be measured in B\n" in text
+    assert "failed in A and B" in comparison_text.render(runs(BROKEN, BROKEN))
+    assert "| 2 -> 4 " in comparison_text.render(runs(found(1.0), found(1.0, num_workers=4)))
+
+
+def test_the_command_compares_two_folders_and_answers_what_it_was_asked_for(
+    shared_nws: Command, tmp_path: Path
+) -> None:
+    sizes = [found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16})]
+    store_grid(tmp_path, *sizes).rename(tmp_path / "a")
+    store_grid(tmp_path, sizes[0], found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
+    plain = shared_nws("compare", "a", "b")
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "2 configurations in both: 1 same, 1 slower\n" in plain.stdout
+    for options, status in (
+        (["--fail-if", "slower"], 1),
+        (["--fail-if", "changed"], 1),
+        (["--fail-if", "faster"], 0),
+        (["--fail-if", "slower", "--within", "30"], 0),
+        (["--fail-if", "slower", "--where", "batch_size=8"], 0),
+    ):
+        assert shared_nws("compare", "a", "b", *options).returncode == status, options
+
+
+def test_what_cannot_be_compared_is_one_line_and_status_2(shared_nws: Command, tmp_path: Path) -> None:
+    store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16}))
+    store_run(tmp_path, found(1.0, {"batch_size": 32}))
+    for arguments, line in (
+        (["grid", "run"], "nws_sweep: no configuration is in both: A has batch_size=8, batch_size=16; B has batch"),
+        (["grid", "nowhere"], "nws_sweep: nowhere: not a run or a grid of nws_sweep (no such folder)"),
+        (
+            ["grid", "run", "--where", "batch_size=8"],
+            "nws_sweep: run: --where batch_size=8: allowed for batch_size: 32",
+        ),
+    ):
+        done = shared_nws("compare", *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(line)
