@@ -158,4 +158,3 @@ def _row_axes(figure: Figure, box: Box, count: int) -> Axes:
     axes.xaxis.set_major_locator(drawing.few(4))
     drawing.grid_lines(axes, "x")
     return axes
-

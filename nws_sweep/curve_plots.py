@@ -305,21 +305,23 @@ def draw(chart: Chart, title: str) -> Figure:
     keys = _keys(chart)
     top = drawing.head(title)
     below = top + drawing.legend_height(keys, WIDTH - 2 * EDGE) + (0.1 if keys else 0.0)
-    figure = drawing.sheet(below + rows * _ROW, title)
+    figure = drawing.sheet(below + rows * _ROW + 0.25, title)
     drawing.legend(figure, keys, EDGE, top, WIDTH - 2 * EDGE)
     width = (WIDTH - EDGE) / columns
     for index, panel in enumerate(chart.panels):
         row, column = divmod(index, columns)
-        box = Box(column * width + 0.7, below + row * _ROW + 0.28, width - 0.8, _ROW - 0.78)
+        box = Box(column * width + 0.7, below + row * _ROW + 0.28, width - 0.8, _ROW - 0.6)
         axes = drawing.axes_at(figure, box)
         _draw_panel(axes, panel, box)
         axes.set_ylabel(chart.quantity if column == 0 else "")
+        if index + columns < len(chart.panels):
+            axes.set_xlabel("")
         most = int((width - 0.1) / 0.088)
         axes.set_title(drawing.plain(drawing.shortened(panel.title, most)), fontsize=SMALL, loc="left", pad=5)
     return figure
 
 
-_ROW = 2.15  # inches
+_ROW = 2.0  # inches
 
 
 def _draw_single(chart: Chart, title: str) -> Figure:
@@ -382,7 +384,7 @@ def _keys(chart: Chart, *, by_end: bool = False) -> list[Key]:
     if not chart.key:
         return []
     curves = _by_end(chart.panels[0]) if by_end else chart.named
-    keys = [Key(text=drawing.shortened(f"{chart.key}:", 60), colour="none")]
+    keys = [Key(text=drawing.shortened(f"{chart.key}:", 60))]
     for c in curves:
         look = {"marker": MARKERS[c.colour], "dash": DASHES[c.dash], "hollow": c.dash > 0}
         keys.append(Key(text=drawing.shortened(c.label, 40), colour=COLOURS[c.colour], **look))
@@ -432,7 +434,7 @@ def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
     )  # fmt: skip
     for point in curve.points:
         if point.num_workers == curve.best:
-            axes.plot(point.num_workers + shift, point.value, "o", markersize=11, mfc="none", mec=colour, mew=1.3)
+            axes.plot(point.num_workers + shift, point.value, "o", markersize=10, mfc="none", mec=colour, mew=1.2)
 
 
 def _label_workers(axes: Axes, panel: Panel, box: Box) -> None:

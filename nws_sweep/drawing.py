@@ -73,7 +73,7 @@ class Key:
     """An entry of a legend: its text, and the line or the patch that it explains."""
 
     text: str
-    colour: str
+    colour: str = ""  # empty for a text that explains the others
     marker: str = ""
     dash: Any = "-"
     hollow: bool = False
@@ -127,30 +127,14 @@ def axes_at(figure: Figure, box: Box) -> Axes:
     return axes
 
 
-GREY, FAINT = MUTED, GRID
-
-
-def stacked(figure: Figure, count: int, *, same_height: bool = False) -> list[Axes]:
-    """So many axes, one below the other."""
-    if not count:
-        return []
-    return [axes for row in figure.subplots(count, squeeze=False, sharey=same_height) for axes in row]
-
-
-def tidy(axes: Axes) -> None:
-    """Only the lines that are read."""
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def grid_lines(axes: Axes, axis: Any = "y") -> None:
     """Lines behind the data to read their height by."""
     axes.grid(axis=axis, color=GRID, linewidth=0.8)
 
 
-def few(most: int) -> MaxNLocator:
-    """Ticks at round numbers, not more than so many."""
-    return MaxNLocator(nbins=most)
+def few(most: int, *, whole: bool = False) -> MaxNLocator:
+    """Ticks at round numbers, or at whole ones, not more than so many."""
+    return MaxNLocator(nbins=most, integer=whole)
 
 
 def legend(figure: Figure, keys: Sequence[Key], left: float, top: float, width: float) -> None:
@@ -177,11 +161,14 @@ def flow(widths: Sequence[float], available: float) -> list[tuple[float, int]]:
 
 
 def _key_width(key: Key) -> float:
-    return 0.3 + text_width(key.text) + 0.18
+    return (0.3 if key.colour else 0.0) + text_width(key.text) + 0.18
 
 
 def draw_key(figure: Figure, key: Key, left: float, middle: float) -> None:
     """One entry: its sample, 0.22 inches wide, and its text."""
+    if not key.colour:
+        write(figure, plain(key.text), left, middle)
+        return
     width, height = figure.get_size_inches()
     x, y = [left / width, (left + 0.22) / width], 1 - middle / height
     line = Line2D([*x], [y, y], color=key.colour, linewidth=7 if key.patch else 1.6, linestyle=key.dash)

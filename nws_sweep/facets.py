@@ -10,7 +10,7 @@ from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.records import Trial, TrialState, shown
 
 DATASET = "dataset"
-_MOST_CURVES, _MOST_PANELS = 8, 12
+_MOST_CURVES, _MOST_PANELS = 8, 9
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 BETWEEN = " · "
 

@@ -9,9 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nws_sweep import bar_plots, curve_plots, plots, scaling_plots, storage, units
+from nws_sweep import (
+    bar_plots,
+    batch_plots,
+    cost_plots,
+    curve_plots,
+    heat_plots,
+    memory_plots,
+    scaling_plots,
+    storage,
+    units,
+)
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.facets import Facets, facets
+from nws_sweep.scaling_plots import Prices, Scaling
 from nws_sweep.storage import BatchTime
 
 if TYPE_CHECKING:
@@ -45,7 +56,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
         batches: Gives the per-batch times of a configuration.
     """
     shared = facets(summary)
-    return tuple(_of_grid(summary, shared) if summary.stored.is_grid else _of_run(summary, shared, batches))
+    return tuple(_of_grid(summary, shared, batches) if summary.stored.is_grid else _of_run(summary, shared, batches))
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
@@ -61,40 +72,139 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 def _of_run(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Illustration]:
     (only,) = summary.configurations
     yield from _scaling(only)
+    yield from _times(shared)
     yield from _waiting(shared)
     yield from _batches(only, batches)
+    yield from _costs(summary)
 
 
-def _of_grid(summary: Summary, shared: Facets) -> Iterator[Illustration]:
+def _of_grid(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Illustration]:
     yield from _throughput(shared)
     yield from _best(summary)
+    yield from _heat(summary)
     yield from _waiting(shared)
+    yield from _memory(summary)
+    if fastest := _fastest(summary):
+        yield from _batches(fastest, batches)
+    yield from _costs(summary)
+
+
+def _fastest(summary: Summary) -> ConfigurationSummary | None:
+    rates = [
+        (c.best.measurement.samples_per_s or 0.0, -index)
+        for index, c in enumerate(summary.configurations)
+        if c.best and c.best.measurement
+    ]
+    return summary.configurations[-max(rates)[1]] if rates else None
 
 
 def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
     scaled, paid = scaling_plots.scaling(c), scaling_plots.prices(c)
     if scaled is None and paid is None:
         return
-    alt = "Samples per second against num_workers, and seconds against memory."
-    if scaled:
-        best = next(rate for rate in scaled.measured if rate.num_workers == scaled.best)
-        alt += f" The best: {units.per_second(best.value)} samples per second with num_workers={scaled.best}."
+    title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
     yield Illustration(
-        name=storage.SCALING_PLOT,
-        title="How it scales",
-        alt=alt,
-        draw=lambda: scaling_plots.draw(scaled, paid, c.label),
-    )
+        name=storage.SCALING_PLOT, title=title, alt=_about_scaling(scaled, paid),
+        draw=lambda: scaling_plots.draw(scaled, paid, title),
+    )  # fmt: skip
+
+
+def _about_scaling(scaled: Scaling | None, paid: Prices | None) -> str:
+    parts = []
+    if scaled:
+        best = next((rate.value for rate in scaled.measured if rate.num_workers == scaled.best), None)
+        first = scaled.measured[0]
+        parts.append(
+            f"Samples per second against num_workers: {units.per_second(first.value)} with {first.num_workers:g}, "
+            f"{units.per_second(best)} with the recommended {scaled.best}."
+        )
+    if paid:
+        held = next((price for price in paid.candidates if price.num_workers == paid.best), None)
+        parts.append(
+            f"Seconds per {paid.unit} against memory"
+            + (f": the recommended candidate holds {units.memory(held.memory_bytes)}." if held else ".")
+        )
+    return " ".join(parts)
+
+
+def _times(shared: Facets) -> Iterator[Illustration]:
+    chart = curve_plots.times(shared)
+    if chart is None:
+        return
+    title = "Time against num_workers"
+    alt = f"{chart.quantity.capitalize()} against num_workers."
+    for panel in chart.panels:
+        for curve in panel.curves:
+            alt += "".join(
+                f" The recommended {point.num_workers} take {units.three_digits(point.value)} {chart.quantity}."
+                for point in curve.points
+                if point.num_workers == curve.best
+            )
+    yield Illustration(name=storage.TIME_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
-    lines = plots.timelines(batches(c))
+    lines = batch_plots.timelines(batches(c))
     if not lines:
         return
-    title = "Time of each batch"
-    alt = f"Waiting and consumer of every batch, {_count(len(lines), 'candidate')}."
+    best = c.best.num_workers if c.best else None
+    title = _titled("Time of each batch", c)
+    alt = f"Waiting and consumer of each batch, {_count(len(lines), 'candidate')}, in the order of arrival."
+    if c.best and c.best.measurement and c.best.measurement.wait_s is not None:
+        waiting, consumer = c.best.measurement.wait_s, c.best.measurement.consume_s
+        alt += f" A batch of the best waits {units.seconds(waiting)} and is consumed in {units.seconds(consumer)}."
     yield Illustration(
-        name=storage.BATCHES_PLOT, title=title, alt=alt, draw=lambda: plots.draw_timelines(lines, f"{title}, {c.label}")
+        name=storage.BATCHES_PLOT, title=title, alt=alt, draw=lambda: batch_plots.draw_timelines(lines, title, best)
+    )
+
+
+def _heat(summary: Summary) -> Iterator[Illustration]:
+    chart = heat_plots.heat_map(summary)
+    if chart is None:
+        return
+    title = f"Best throughput by {chart.down} and {chart.across}"
+    most = max(sheet.reach[1] for sheet in chart.sheets)
+    least = min(sheet.reach[0] for sheet in chart.sheets)
+    alt = (
+        f"A map of the best throughput over {chart.across} and {chart.down}"
+        f"{f', of each {chart.third}' if chart.third else ''}: "
+        f"{units.per_second(least)} to {units.per_second(most)} samples per second."
+    )
+    yield Illustration(
+        name=storage.HEAT_PLOT, title=title, alt=alt, draw=lambda: heat_plots.draw_heat_map(chart, title)
+    )
+
+
+def _memory(summary: Summary) -> Iterator[Illustration]:
+    chart = memory_plots.fields(summary)
+    if not chart:
+        return
+    title = "Time against memory, best setting of each configuration"
+    spots = [spot for field in chart for spot in field.front]
+    least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
+    alt = (
+        "Seconds per 1000 samples against memory at the best setting of each configuration. The leanest holds "
+        f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the quickest holds "
+        f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
+    )
+    yield Illustration(
+        name=storage.MEMORY_PLOT, title=title, alt=alt, draw=lambda: memory_plots.draw_fields(chart, title)
+    )
+
+
+def _costs(summary: Summary) -> Iterator[Illustration]:
+    chart = cost_plots.costs(summary)
+    if not chart.costs:
+        return
+    title = "Where the time of the search went"
+    total_s = sum(chart.parts_s)
+    parts = ", ".join(
+        f"{part} {units.share(seconds / total_s)}"
+        for part, seconds in zip(cost_plots.PARTS, chart.parts_s, strict=True)
+    )
+    alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
+    yield Illustration(
+        name=storage.COST_PLOT, title=title, alt=alt, draw=lambda: cost_plots.draw_costs(chart, title)
     )
 
 
@@ -107,7 +217,9 @@ def _throughput(shared: Facets) -> Iterator[Illustration]:
     if best := curve_plots.best_of(chart):
         where, curve, point = best
         alt += f" The best: {curve_plots.about(point)}{_named(where, curve.label)}."
-    yield Illustration(name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
+    yield Illustration(
+        name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title)
+    )
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -140,8 +252,12 @@ def _waiting(shared: Facets) -> Iterator[Illustration]:
     yield Illustration(name=storage.WAITING_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _titled(text: str, c: ConfigurationSummary) -> str:
+    return f"{text}: {c.label}" if c.label else text
+
+
+def _count(number: int, what: str, ending: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else ending}"
 
 
 def _named(*names: str) -> str:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from nws_sweep import units
+from nws_sweep import curve_plots, drawing, units
 from nws_sweep.analysis import ConfigurationSummary
 from nws_sweep.diagnosis import Diagnosis
-from nws_sweep.drawing import COLOURS, DPI, GREY, Picture, tidy, titled
+from nws_sweep.drawing import COLOURS, EDGE, SMALL, Box, Key
+from nws_sweep.memory_plots import memory_scale
 from nws_sweep.records import Trial
+from nws_sweep.vector import INK, MUTED
 
 _STEPS = 120  # of the curve
 _FEWEST = 2  # candidates without which there is nothing to compare
-_MOST_TICKS, _NARROWEST = 12, 24  # ticks, and how many of them side by side fill the axis
+_PANEL = 4.4  # inches, with what is beside the axes
 _QUICK = 0.95  # of the best's speed
 
 
@@ -147,40 +147,55 @@ def draw(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
         title: Of the whole.
     """
     count = (scaled is not None) + (paid is not None)
-    figure = Picture(figsize=(0.6 + 5.2 * max(1, count), 4.2), dpi=DPI, layout="constrained")
-    figure.suptitle(titled(title))
-    panels = list(figure.subplots(1, count, squeeze=False)[0]) if count else []
+    top = drawing.head(title)
+    figure = drawing.sheet(top + 3.9, title, 2 * EDGE + _PANEL * count + 2.2 * (count == 1))
+    width = _PANEL if count > 1 else 6.4
+    boxes = [Box(EDGE + 0.65 + index * width, top + 0.55, width - 0.85, 2.8) for index in range(count)]
     if scaled is not None:
-        draw_scaling(panels[0], scaled)
+        drawing.legend(figure, _keys(scaled), EDGE, top + 0.02, width - 0.1)
+        draw_scaling(drawing.axes_at(figure, boxes[0]), scaled, boxes[0])
     if paid is not None:
-        draw_prices(panels[-1], paid)
+        about = "blue: at least 95 % of the best's speed; named by num_workers"
+        drawing.write(figure, about, boxes[-1].left, top + 0.02 + drawing.lines(1, SMALL) / 2)
+        draw_prices(drawing.axes_at(figure, boxes[-1]), paid)
     return figure
 
 
-def draw_scaling(axes: Axes, scaled: Scaling) -> None:
+def draw_scaling(axes: Axes, scaled: Scaling, box: Box) -> None:
     """Throughput of the candidates with their intervals, the curve through them with its own, and the ceiling."""
     numbers = [rate.num_workers for rate in scaled.measured]
     if scaled.law:
-        x = [rate.num_workers for rate in scaled.law]
-        axes.fill_between(
-            x, [rate.low for rate in scaled.law], [rate.high for rate in scaled.law], color=COLOURS[4], alpha=0.3, lw=0
-        )
-        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], label="law of scaling, 95 %", zorder=2)
+        x, low, high = zip(*((rate.num_workers, rate.low, rate.high) for rate in scaled.law), strict=True)
+        axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
+        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], linewidth=1.5)
     if scaled.ceiling is not None and _is_near(scaled):
-        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=_about_ceiling(scaled))
-    errors = [[r.value - r.low for r in scaled.measured], [r.high - r.value for r in scaled.measured]]
-    axes.errorbar(
-        numbers, [rate.value for rate in scaled.measured], yerr=errors, color=COLOURS[0], fmt="o", markersize=5,
-        capsize=3, label="measured", zorder=3,
-    )  # fmt: skip
+        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2)
+    low, high = [rate.low for rate in scaled.measured], [rate.high for rate in scaled.measured]
+    axes.vlines(numbers, low, high, color=COLOURS[0], linewidth=1.2)
+    axes.plot(numbers, [rate.value for rate in scaled.measured], "o", color=COLOURS[0], markersize=5)
     for rate in scaled.measured:
         if rate.num_workers == scaled.best:
-            axes.plot(rate.num_workers, rate.value, "o", markersize=13, mfc="none", mec=COLOURS[0], zorder=4)
+            axes.plot(rate.num_workers, rate.value, "o", markersize=12, mfc="none", mec=COLOURS[0], mew=1.3)
     axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second")
-    _tick(axes, numbers)
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small", frameon=False, loc="lower right")
-    tidy(axes)
+    axes.set_xticks(curve_plots.ticks([int(number) for number in numbers], box.width))
+    axes.set_ylim(0, 1.06 * _highest(scaled))
+    drawing.grid_lines(axes)
+
+
+def _highest(scaled: Scaling) -> float:
+    """What must be seen: all points, the curve, and the ceiling if it is near."""
+    ceiling = scaled.ceiling if scaled.ceiling is not None and _is_near(scaled) else 0.0
+    highest = max(rate.high for rate in scaled.measured)
+    return max(highest, ceiling, *(min(rate.high, 1.5 * highest) for rate in scaled.law))
+
+
+def _keys(scaled: Scaling) -> list[Key]:
+    keys = [Key(text="measured, 95 %", colour=COLOURS[0], marker="o")]
+    if scaled.law:
+        keys.append(Key(text="law of scaling, 95 %", colour=COLOURS[4]))
+    if scaled.ceiling is not None and _is_near(scaled):
+        keys.append(Key(text=_about_ceiling(scaled), colour=COLOURS[1], dash=(0, (3, 1.5))))
+    return keys
 
 
 def _is_near(scaled: Scaling) -> bool:
@@ -192,35 +207,25 @@ def _about_ceiling(scaled: Scaling) -> str:
     return f"the {scaled.ceiling_of} allow{'s' if scaled.ceiling_of == 'consumer' else ''} no more"
 
 
-def _tick(axes: Axes, numbers: list[float]) -> None:
-    """A tick at each candidate if they have room side by side."""
-    nearest = min(after - before for before, after in pairwise(numbers))
-    if len(numbers) <= _MOST_TICKS and nearest * _NARROWEST > numbers[-1]:
-        axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
 def draw_prices(axes: Axes, paid: Prices) -> None:
     """Each candidate at its memory and its time, named by its workers; below 95 % of the best's speed it is faint."""
     best = next((price for price in paid.candidates if price.num_workers == paid.best), paid.candidates[0])
-    scale, unit = _scale_of(max(price.memory_bytes for price in paid.candidates))
+    scale, unit = memory_scale(max(price.memory_bytes for price in paid.candidates))
     for price in paid.candidates:
         quick = price.seconds <= best.seconds / _QUICK
-        axes.plot(price.memory_bytes / scale, price.seconds, "o", color=COLOURS[0] if quick else GREY, markersize=5)
+        axes.plot(price.memory_bytes / scale, price.seconds, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
         axes.annotate(
             _name_of(price, paid), (price.memory_bytes / scale, price.seconds), xytext=_beside(price, paid),
-            textcoords="offset points", fontsize="small",
+            textcoords="offset points", fontsize=SMALL, color=INK,
         )  # fmt: skip
-    axes.plot(best.memory_bytes / scale, best.seconds, "o", markersize=13, mfc="none", mec=COLOURS[0])
+    axes.plot(best.memory_bytes / scale, best.seconds, "o", markersize=12, mfc="none", mec=COLOURS[0], mew=1.3)
     axes.set(xlabel=f"memory of all processes, {unit}", ylabel=f"seconds per {paid.unit}")
     axes.set_xlim(left=0, right=1.2 * max(price.memory_bytes for price in paid.candidates) / scale)
     if max(p.seconds for p in paid.candidates) > 20 * min(p.seconds for p in paid.candidates):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    axes.set_title("blue: at least 95 % of the speed", fontsize="small")
-    tidy(axes)
+    drawing.grid_lines(axes)
 
 
 def _beside(price: Price, paid: Prices) -> tuple[float, float]:
@@ -233,7 +238,3 @@ def _name_of(price: Price, paid: Prices) -> str:
         return str(price.num_workers)
     best = next(one for one in paid.candidates if one.num_workers == paid.best)
     return f"{price.num_workers}: {units.memory(best.memory_bytes - price.memory_bytes)} less"
-
-
-def _scale_of(most_bytes: int) -> tuple[float, str]:
-    return (1e9, "GB") if most_bytes >= 1e9 else (1e6, "MB")

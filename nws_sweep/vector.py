@@ -18,6 +18,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
 MUTED = "#858585"  # lines of little weight that still have to be seen
 GRID, BAND = "#dddddd", "#e9e9e9"
 PAPER = "#ffffff"
+FIXED_DARK, FIXED_LIGHT = "#101418", "#fdfdfd"  # text on coloured ground, whatever the page is like
 BACKGROUND = "background"  # identifier of what is behind a figure
 
 _CSS = {
@@ -29,7 +30,6 @@ _CSS = {
     **{colour: f"var(--series-{number}, {colour})" for number, colour in enumerate(SERIES[:-1], 1)},
 }
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-_FIXED = "fixed"  # class of a group whose colours do not follow the page's
 
 
 def compact(document: str) -> str:
@@ -66,13 +66,10 @@ def _strip(root: Element) -> None:
                 parent.remove(child)
 
 
-def _colour(element: Element) -> None:
-    if element.get("id", "").startswith(_FIXED):
-        return
-    if style := element.get("style"):
-        element.set("style", re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), style))
-    for child in element:
-        _colour(child)
+def _colour(root: Element) -> None:
+    for element in root.iter():
+        if style := element.get("style"):
+            element.set("style", re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), style))
 
 
 def _identify(root: Element, prefix: str) -> None:

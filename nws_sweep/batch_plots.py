@@ -1,0 +1,138 @@
+"""What each batch waited for, in a panel per candidate; from a pure value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nws_sweep import drawing
+from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box, Key
+from nws_sweep.storage import BatchTime
+from nws_sweep.vector import BAND
+
+_MOST_PANELS = 8
+_MOST_STEPS = 1600  # of all panels together: more are a blur, and a large file
+_ROW = 1.05  # inches
+_LEFT = 1.15
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Per-batch times of one candidate, s: all batches in order, and whether each one was warm-up.
+
+    ``together`` is how many batches each value is the mean of.
+    """
+
+    num_workers: int
+    wait_s: tuple[float, ...]
+    consume_s: tuple[float, ...]
+    warm_up: tuple[bool, ...]
+    together: int = 1
+
+
+def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
+    """The per-batch times of a run, one value per candidate, ascending."""
+    found: dict[int, list[BatchTime]] = {}
+    for batch in batches:
+        found.setdefault(batch.num_workers, []).append(batch)
+    return [
+        Timeline(
+            num_workers,
+            tuple(batch.wait_s for batch in mine),
+            tuple(batch.consume_s for batch in mine),
+            tuple(batch.warm_up for batch in mine),
+        )
+        for num_workers, mine in sorted(found.items())
+    ]
+
+
+def coarser(line: Timeline, most: int) -> Timeline:
+    """The line with means of successive batches, so that it has no more steps than this."""
+    size = -(-len(line.wait_s) // most)
+    if size <= 1:
+        return line
+    return Timeline(
+        line.num_workers, _means(line.wait_s, size), _means(line.consume_s, size), line.warm_up[::size], size
+    )
+
+
+def _means(values: Sequence[float], size: int) -> tuple[float, ...]:
+    parts = [values[start : start + size] for start in range(0, len(values), size)]
+    return tuple(sum(part) / len(part) for part in parts)
+
+
+def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
+    """Those that are shown: all, or of many the recommended one and others at equal distances, the ends among them."""
+    if len(lines) <= _MOST_PANELS:
+        return list(lines)
+    chosen = {round(step * (len(lines) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
+    return [line for index, line in enumerate(lines) if index in chosen or line.num_workers == best]
+
+
+def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
+    """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded.
+
+    Args:
+        lines: All candidates; of many some are shown.
+        title: Of the figure.
+        best: The recommended candidate.
+    """
+    shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]
+    left_out = f" ({len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
+    top = drawing.head(title + left_out)
+    below = top + drawing.lines(1, SMALL) + 0.12
+    figure = drawing.sheet(below + _ROW * len(shown) + 0.35, title + left_out)
+    drawing.legend(figure, _keys(shown), EDGE, top, WIDTH - 2 * EDGE)
+    highest = _highest(shown)
+    for index, line in enumerate(shown):
+        axes = drawing.axes_at(figure, Box(_LEFT, below + index * _ROW, WIDTH - _LEFT - 0.2, _ROW - 0.28))
+        _draw_timeline(axes, line, highest)
+        who = f"{line.num_workers} worker{'' if line.num_workers == 1 else 's'}"
+        drawing.write(figure, who, EDGE, below + (index + 0.36) * _ROW, weight="bold")
+        if line.num_workers == best:
+            drawing.write(figure, "(best)", EDGE, below + (index + 0.36) * _ROW + 0.17)
+        if line is shown[-1]:
+            axes.set_xlabel("batch, in the order of arrival")
+    return figure
+
+
+def _keys(lines: Sequence[Timeline]) -> list[Key]:
+    most = max(line.together for line in lines)
+    means = f" (means of up to {most} batches)" if most > 1 else ""
+    keys = [
+        Key(text=f"waiting for the loader, s{means}", colour=COLOURS[0], patch=True),
+        Key(text="consumer, s", colour=COLOURS[1], patch=True),
+    ]
+    if any(any(line.warm_up) for line in lines):
+        keys.append(Key(text="warm-up, not counted", colour=BAND, patch=True))
+    return keys
+
+
+def _highest(lines: Sequence[Timeline]) -> float:
+    """Where the axes end: at the largest batch that counts, for the first one of an epoch holds its start-up."""
+    counted, everything = [], [0.0]
+    for line in lines:
+        for wait, consume, warm_up in zip(line.wait_s, line.consume_s, line.warm_up, strict=True):
+            everything.append(wait + consume)
+            if not warm_up:
+                counted.append(wait + consume)
+    return 1.05 * max(counted or everything) or 1.0
+
+
+def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
+    edges = [(index - 0.5) * line.together for index in range(len(line.wait_s) + 1)]
+    total = [min(1.5 * top, w + c) for w, c in zip(line.wait_s, line.consume_s, strict=True)]
+    for is_warm_up, steps in groupby(enumerate(line.warm_up), key=lambda step: step[1]):
+        numbers = [number for number, _ in steps]
+        if is_warm_up:
+            axes.axvspan(edges[numbers[0]], edges[numbers[-1] + 1], color=BAND, linewidth=0, zorder=0)
+    axes.stairs(total, edges, fill=True, color=COLOURS[1])
+    axes.stairs([min(1.5 * top, wait) for wait in line.wait_s], edges, fill=True, color=COLOURS[0])
+    axes.set_xlim(edges[0], max(edges[-1], edges[0] + 1))
+    axes.set_ylim(0, top)
+    axes.yaxis.set_major_locator(drawing.few(3))
+    axes.xaxis.set_major_locator(drawing.few(8, whole=True))
