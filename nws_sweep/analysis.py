@@ -9,10 +9,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep import advice, memory, remarks
+from nws_sweep import advice, contrast, memory, remarks, units
 from nws_sweep.diagnosis import Diagnosis, diagnose
 from nws_sweep.records import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How many times as fast the best is as another candidate.
+
+    Attributes:
+        value: Time of the other / time of the best.
+        uncertainty: Half the width of its interval as a share of it; None if one of the two has none.
+    """
+
+    value: float
+    uncertainty: float | None
+
+    def __str__(self) -> str:
+        return units.ratio(self.value, self.uncertainty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +41,8 @@ class ConfigurationSummary:
         best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance; None
             if no candidate could be measured.
         fastest: The trial with the least time.
-        gain_over_zero: Time with num_workers=0 / time of the best; None if it was not measured.
-        gain_over_reference: Time with num_workers = usable CPUs (search.reference) / time of the best; likewise.
+        gain_over_zero: Over num_workers=0; None if it was not measured.
+        gain_over_reference: Over num_workers = usable CPUs (search.reference); likewise.
         diagnosis: What limits it at the best setting; None if no candidate could be measured.
         leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
@@ -36,8 +52,8 @@ class ConfigurationSummary:
     label: str
     best: Trial | None
     fastest: Trial | None
-    gain_over_zero: float | None
-    gain_over_reference: float | None
+    gain_over_zero: Gain | None
+    gain_over_reference: Gain | None
     diagnosis: Diagnosis | None
     leaner: Trial | None
     warnings: tuple[str, ...]
@@ -84,6 +100,7 @@ class Summary:
         stored: The files that it was made from.
         configurations: One value per configuration, in the order of measuring.
         varying: The identifying columns whose values differ between configurations, and ``dataset``.
+        searched_besides: Whether other settings were searched after num_workers.
         warnings: Lines that concern all of them.
         failures: A line for each trial or configuration that could not be measured: which and why.
     """
@@ -91,6 +108,7 @@ class Summary:
     stored: Stored
     configurations: tuple[ConfigurationSummary, ...]
     varying: tuple[str, ...]
+    searched_besides: bool
     warnings: tuple[str, ...]
     failures: tuple[str, ...]
 
@@ -136,6 +154,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=tuple(_configuration(run, varying) for run in stored.runs),
         varying=varying,
+        searched_besides=any(result.configuration.search.also for result in results),
         warnings=(*remarks.on_all(results), *stored.unreadable),
         failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
     )
@@ -179,12 +198,18 @@ def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSumma
     )
 
 
-def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> float | None:
+def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
     same = (t for t in result.trials if t.num_workers == num_workers and not result.configuration.differing(t.settings))
     other = next(same, None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
-    return other.objective_s / best.objective_s
+    return Gain(value=other.objective_s / best.objective_s, uncertainty=_uncertainty(best, other))
+
+
+def _uncertainty(best: Trial, other: Trial) -> float | None:
+    """That of the ratio of their steady times, if that is what is uncertain of their epochs."""
+    times = contrast.times_of(best, other)
+    return times.ratio.half_width if times else None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

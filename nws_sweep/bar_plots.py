@@ -66,7 +66,7 @@ def _bar(c: ConfigurationSummary, columns: Sequence[str]) -> Bar | None:
         low=rate * batch.value / slow if batch and slow else rate,
         high=rate * batch.value / quick if batch and quick else rate,
         num_workers=c.best.num_workers,
-        gain=c.gain_over_zero if c.best.num_workers else None,
+        gain=c.gain_over_zero.value if c.gain_over_zero and c.best.num_workers else None,
     )
 
 

@@ -190,7 +190,7 @@ def best_header(summary: Summary) -> list[str]:
     references = {configuration.configuration.search.reference for configuration in summary.configurations}
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    also = ["also"] if _searched_besides(summary) else []
+    also = ["also"] if summary.searched_besides else []
     return [*summary.varying, "num_workers", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
 
@@ -200,8 +200,8 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.best
     if best is None or best.measurement is None:
-        return [*identity, "failed", *[units.NOTHING] * (6 if _searched_besides(summary) else 5)]
-    also = [configuration.found_besides or units.NOTHING] if _searched_besides(summary) else []
+        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_besides else 5)]
+    also = [configuration.found_besides or units.NOTHING] if summary.searched_besides else []
     shown_best = cells.of_trial(best, configuration.configuration)
     return [
         *identity,
@@ -210,13 +210,9 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
         shown_best.rate,
         shown_best.batch,
         shown_best.epoch,
-        units.ratio(configuration.gain_over_zero),
-        units.ratio(configuration.gain_over_reference),
+        str(configuration.gain_over_zero or units.NOTHING),
+        str(configuration.gain_over_reference or units.NOTHING),
     ]
-
-
-def _searched_besides(summary: Summary) -> bool:
-    return any(configuration.configuration.search.also for configuration in summary.configurations)
 
 
 def cost_line(result: SearchRecord) -> str:

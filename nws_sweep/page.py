@@ -153,10 +153,10 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if best is None:
         return
     if configuration.gain_over_zero is not None and best.num_workers:
-        yield f"{units.ratio(configuration.gain_over_zero)} as fast as without workers"
+        yield f"{configuration.gain_over_zero} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
         yield (
-            f"{units.ratio(configuration.gain_over_reference)} as fast as with the usual rule, "
+            f"{configuration.gain_over_reference} as fast as with the usual rule, "
             f"num_workers = CPUs ({reference})"
         )
 
@@ -177,21 +177,16 @@ def _best_table(summary: Summary) -> Table:
 def _best_keys(summary: Summary, configuration: ConfigurationSummary) -> tuple[float | None, ...]:
     columns, best = configuration.configuration.columns, configuration.best
     identity = [_number(columns.get(name)) for name in summary.varying]
-    also = len(formats.best_header(summary)) - len(identity) - len(_BEST_FIGURES)
     found = best.measurement if best else None
     figures = [
         float(best.num_workers) if best else None,
-        *[None] * also,
+        *([None] if summary.searched_besides else []),
         found.samples_per_s if found else None,
         found.batch_s.value if found and found.batch_s else None,
         found.epoch_s if found else None,
-        configuration.gain_over_zero,
-        configuration.gain_over_reference,
+        *(gain.value if gain else None for gain in (configuration.gain_over_zero, configuration.gain_over_reference)),
     ]
     return (*identity, *map(rounded, figures))
-
-
-_BEST_FIGURES = ("num_workers", "samples/s", "per batch", "epoch", "vs 0 workers", "vs CPU count")
 
 
 def _trials(summary: Summary) -> Table:

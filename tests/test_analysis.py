@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nws_sweep.analysis import best_settings, recommend
+from nws_sweep.analysis import ConfigurationSummary, best_settings, recommend
 from nws_sweep.records import Noise, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
@@ -74,24 +75,36 @@ def test_whole_epochs_decide_where_their_length_is_known_and_batches_where_it_is
     assert recommend([endless_trial(0, 0.5), endless_trial(4, 0.25)], 0.0)[0] == endless_trial(4, 0.25)
 
 
+def gains(found: ConfigurationSummary) -> tuple[float | None, float | None]:
+    both = (found.gain_over_zero, found.gain_over_reference)
+    return (both[0].value if both[0] else None, both[1].value if both[1] else None)
+
+
+def test_a_gain_is_shown_with_the_digits_that_both_intervals_support() -> None:
+    (found,) = summary_of_run(search_result(trial(0, 8.0), trial(2, 2.469))).configurations
+    assert found.gain_over_zero is not None
+    assert found.gain_over_zero.uncertainty == pytest.approx(math.sqrt(2) * math.log(2) / 2)  # of 0.75 to 1.5, twice
+    assert str(found.gain_over_zero) == "3.2x"
+    assert str(replace(found.gain_over_zero, uncertainty=0.01)) == "3.24x"
+
+
 def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best() -> None:
     setting = configuration(search=search_rules((0, 2, 8), reference=8))
     found = summary_of_run(search_result(trial(0, 8.0), trial(2, 2.0), trial(8, 3.0), configuration=setting))
     (only,) = found.configurations
     assert only.best == trial(2, 2.0)
-    assert only.gain_over_zero == 4.0
-    assert only.gain_over_reference == 1.5
+    assert gains(only) == (4.0, 1.5)
 
 
 def test_gains_over_candidates_that_were_not_measured_are_not_defined() -> None:
     setting = configuration(search=search_rules((0, 2, 8), reference=8))
     (only,) = summary_of_run(search_result(failed_trial(0), trial(2, 2.0), configuration=setting)).configurations
-    assert (only.gain_over_zero, only.gain_over_reference) == (None, None)
+    assert gains(only) == (None, None)
 
 
 def test_without_a_reference_or_without_a_best_there_is_no_gain() -> None:
     (no_reference,) = summary_of_run(search_result(trial(0, 8.0), trial(2, 2.0))).configurations
-    assert (no_reference.gain_over_zero, no_reference.gain_over_reference) == (4.0, None)
+    assert gains(no_reference) == (4.0, None)
     (no_best,) = summary_of_run(search_result(failed_trial(0), failed_trial(2))).configurations
     assert (no_best.best, no_best.gain_over_zero) == (None, None)
 
@@ -301,4 +314,4 @@ def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
     assert summary.best is better
     assert summary.found_besides == "prefetch_factor=4"
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0]
-    assert summary.gain_over_zero == 16.0 / 6.0
+    assert gains(summary)[0] == 16.0 / 6.0
