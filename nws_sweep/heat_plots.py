@@ -14,12 +14,12 @@ from nws_sweep import drawing, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.drawing import EDGE, SMALL, WIDTH, Box
 from nws_sweep.facets import DATASET, cell, values
-from nws_sweep.vector import FIXED_DARK, FIXED_LIGHT, INK, PAPER
+from nws_sweep.vector import FIXED_DARK, FIXED_LIGHT, PAPER
 
 _MOST_PANELS = 4
 _MOST_CELLS = 40  # along an axis; more of them cannot be told apart
 _RAMP = LinearSegmentedColormap.from_list("throughput", ["#d7e7f3", "#7fb4d6", "#2f7fb5", "#0a4a7c"])
-_DARK_FROM = 0.5  # of the ramp: light text from here on
+_DARK_FROM = 0.66  # of the ramp: light text from here on
 _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
 
 
@@ -95,7 +95,7 @@ def heat_map(summary: Summary) -> HeatMap | None:
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
-    """The columns across, down, and of the sheets (empty if there is none): datasets never share a cell if it can be."""
+    """The columns across, down, and of the sheets (empty if there are none): datasets share no cell if it can be."""
     ordered = sorted(counts, key=lambda name: -counts[name])
     across, down, *others = ordered
     fitting = [name for name in others if counts[name] <= _MOST_PANELS]
@@ -105,9 +105,7 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
     return across, down, third
 
 
-def _best_of_cells(
-    configurations: Sequence[ConfigurationSummary], names: Sequence[str]
-) -> dict[tuple[str, ...], Heat]:
+def _best_of_cells(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> dict[tuple[str, ...], Heat]:
     found: dict[tuple[str, ...], Heat] = {}
     for c in configurations:
         rate = c.best.measurement.samples_per_s if c.best and c.best.measurement else None
@@ -120,8 +118,7 @@ def _best_of_cells(
 def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     """The maps, the larger rates darker; in each cell its rate, and its num_workers where there is room."""
     columns = 1 if len(chart.sheets) == 1 or len(chart.columns) > 8 else 2
-    names = max(drawing.text_width(_short(row)) for row in chart.rows)
-    left = EDGE + names + 0.3
+    left = EDGE + _names(chart) + 0.3
     width = (WIDTH - EDGE) / columns
     row_height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows)))
     height = row_height * len(chart.rows)
@@ -147,8 +144,12 @@ def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:
     axes.imshow(rates, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
-    axes.set_title(drawing.plain(drawing.shortened(sheet.title, 40)), fontsize=SMALL, loc="left", pad=5, color=INK)
-    axes.set(xlabel=drawing.plain(chart.across), ylabel=drawing.plain(chart.down))
+    drawing.caption(axes, sheet.title)
+    axes.set(
+        xlabel=drawing.plain(drawing.shortened(chart.across, 40)),
+        ylabel=drawing.plain(drawing.shortened(chart.down, 20)),
+    )
+    axes.yaxis.set_label_coords(-(_names(chart) + 0.17) / box.width, 0.5)
     _label(axes, chart, box)
     _separate(axes, chart)
     for x, y, text, dark in _texts(chart, sheet, scale, box):
@@ -159,6 +160,11 @@ def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:
 def _reach(chart: HeatMap) -> tuple[float, float]:
     reaches = [sheet.reach for sheet in chart.sheets]
     return min(least for least, _ in reaches), max(most for _, most in reaches)
+
+
+def _names(chart: HeatMap) -> float:
+    """Inches that the names of the rows take."""
+    return max(drawing.text_width(_short(row)) for row in chart.rows)
 
 
 def _short(text: str) -> str:

@@ -68,7 +68,9 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     observer = _Recorder(free, current.view)
     try:
         storage.save(free, start)
-        return _search(job, start, free, current, observer)
+        result = _search(job, start, free, current, observer)
+        _draw(free, current.view)
+        return result
     except Exception as error:
         logger.exception("the search failed")
         return _record_failure(observer.latest or start, error, free, current.view)
@@ -115,6 +117,17 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
     current.results += learning.without_bursts([result])
     job.store.keep(result, job.working_folder)
     return result
+
+
+def _draw(folder: Path, view: View) -> None:
+    """The pictures of this configuration: here, while its batches are at hand, and not all at once at the end."""
+    from nws_sweep import report
+
+    view.status("drawing")
+    try:
+        report.write_pictures(folder)
+    except Exception:
+        logger.exception("the pictures could not be drawn; `nws-sweep report` tries again")
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
