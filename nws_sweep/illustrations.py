@@ -244,8 +244,8 @@ def _waiting(shared: Facets) -> Iterator[Illustration]:
     ]  # fmt: skip
     alt = "The share of the time in which the consumer waits for the loader, against num_workers."
     if shares:
-        reach = f"{min(shares):.0f} %" if len(shares) == 1 else f"{min(shares):.0f} to {max(shares):.0f} %"
-        alt += f" At the best settings {reach}."
+        least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
+        alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
     yield Illustration(name=storage.WAITING_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 

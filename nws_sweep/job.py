@@ -68,9 +68,7 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     observer = _Recorder(free, current.view)
     try:
         storage.save(free, start)
-        result = _search(job, start, free, current, observer)
-        _draw(free, current.view)
-        return result
+        return _search(job, start, free, current, observer)
     except Exception as error:
         logger.exception("the search failed")
         return _record_failure(observer.latest or start, error, free, current.view)
@@ -114,20 +112,18 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
                 view.status("looking at how workers share the samples")
                 result = sample_check.checked(result, open_arm)
                 storage.save(folder, result)
+        view.status("drawing")
+        _draw(folder)  # while no other job of this machine measures
     current.results += learning.without_bursts([result])
     job.store.keep(result, job.working_folder)
     return result
 
 
-def _draw(folder: Path, view: View) -> None:
-    """The pictures of this configuration: here, while its batches are at hand, and not all at once at the end."""
+def _draw(folder: Path) -> None:
+    """The pictures of this configuration; imported here, for matplotlib takes its time."""
     from nws_sweep import report
 
-    view.status("drawing")
-    try:
-        report.write_pictures(folder)
-    except Exception:
-        logger.exception("the pictures could not be drawn; `nws-sweep report` tries again")
+    report.try_pictures(folder)
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
