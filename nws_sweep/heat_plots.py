@@ -55,6 +55,7 @@ class HeatMap:
         third: Name of the one whose values have a sheet each; empty if there is one sheet.
         columns: Values of the first.
         rows: Values of the second.
+        left_out: Values of both that are not shown.
         sheets: One, or one per value of a third column.
         over: Names of the other columns, of whose values each cell has the best.
         by_itself: Whether each sheet has its own scale: datasets cannot be compared.
@@ -67,6 +68,7 @@ class HeatMap:
     rows: tuple[str, ...]
     sheets: tuple[Sheet, ...]
     over: tuple[str, ...]
+    left_out: int
     by_itself: bool
 
 
@@ -89,9 +91,16 @@ def heat_map(summary: Summary) -> HeatMap | None:
         return None
     over = tuple(name for name in found if name not in (across, down, third))
     return HeatMap(
-        across=across, down=down, third=third, columns=columns, rows=rows, over=over, by_itself=third == DATASET,
+        across=across,
+        down=down,
+        third=third,
+        columns=columns,
+        rows=rows,
         sheets=tuple(sheet for sheet in sheets if any(heat for row in sheet.rows for heat in row)),
-    )  # fmt: skip
+        over=over,
+        left_out=len(found[across]) + len(found[down]) - len(columns) - len(rows),
+        by_itself=third == DATASET,
+    )
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
@@ -134,7 +143,8 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
 
 def _about(chart: HeatMap) -> str:
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
-    return f"samples per second with the best setting{over}; in brackets num_workers"
+    left_out = f"; {chart.left_out} more values are not shown" if chart.left_out else ""
+    return f"samples per second with the best setting{over}; in brackets num_workers{left_out}"
 
 
 def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:

@@ -31,9 +31,19 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
     rows = ((Heat(1024.0, 4), None), (Heat(2048.0, 2), Heat(512.0, 1)))
     assert heat_plots.heat_map(found) == HeatMap(
         across="batch_size", down="patience", third="", columns=("64", "128"), rows=("1", "2"),
-        sheets=(Sheet(title="", rows=rows),), over=(), by_itself=False,
+        sheets=(Sheet(title="", rows=rows),), over=(), left_out=0, by_itself=False,
     )  # fmt: skip
     assert Sheet(title="", rows=rows).reach == (512.0, 2048.0)
+
+
+def test_more_values_than_can_be_told_apart_are_left_out_and_counted() -> None:
+    points = [(seed, size) for seed in range(100) for size in (1, 2)]
+    results = (search_result(trial(0, 8.0), columns={"seed": seed, "batch_size": size}) for seed, size in points)
+    chart = heat_plots.heat_map(summary_of_grid(*results))
+    assert chart is not None
+    assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 2, 60)
+    texts = [text.get_text() for text in heat_plots.draw_heat_map(chart, "Best").texts]
+    assert texts[1].endswith("in brackets num_workers; 60 more values are not shown")
 
 
 def test_one_column_makes_no_map() -> None:

@@ -29,6 +29,14 @@ def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> N
     assert [field.title for field in memory_plots.fields(summary_of_grid(*results))] == ["a"]
 
 
+def test_a_page_has_six_datasets_and_says_how_many_there_are() -> None:
+    spot = Spot(label="", num_workers=1, memory_bytes=10**9, seconds=1.0)
+    field = Field(title="photos", key="", front=(spot,), others=(spot,))
+    figure = memory_plots.draw_fields([field] * 9, "Memory")
+    assert len(figure.axes) == 6
+    assert "(the first 6 of 9 datasets)" in figure.texts[1].get_text()
+
+
 def test_of_a_long_front_some_have_names_the_ends_among_them() -> None:
     front = [Spot(label=str(n), num_workers=n, memory_bytes=n, seconds=100.0 - n) for n in range(30)]
     assert [spot.num_workers for spot in memory_plots.named(front)] == [0, 6, 12, 17, 23, 29]
