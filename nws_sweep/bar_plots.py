@@ -80,13 +80,12 @@ def draw_bars(chart: Bars, title: str) -> Figure:
         right.append([f"{units.per_second(slowest)} to {units.per_second(fastest)}", "", ""])
     header = ["samples/s", "num_workers", "of 0 workers"]
     figure, axes = table(chart.columns, rows, header, right, title)
-    axes.barh(range(len(shown)), [bar.samples_per_s for bar in shown], color=COLOURS[0], height=0.62)
+    drawing.row_bars(axes, [0.0] * len(shown), [bar.samples_per_s for bar in shown], COLOURS[0])
     axes.hlines(range(len(shown)), [b.low for b in shown], [b.high for b in shown], color=INK, linewidth=1.1)
     if others:
-        axes.barh(
-            len(shown), others[0].samples_per_s - others[-1].samples_per_s, left=others[-1].samples_per_s, color=BAND,
-            edgecolor=MUTED, linewidth=0.6, height=0.62,
-        )  # fmt: skip
+        reach = others[0].samples_per_s - others[-1].samples_per_s
+        nothing = [0.0] * len(shown)
+        drawing.row_bars(axes, [*nothing, others[-1].samples_per_s], [*nothing, reach], BAND, MUTED)
     axes.set_xlim(0, 1.02 * max(max(bar.samples_per_s, bar.high) for bar in shown))
     axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
     return figure
@@ -117,7 +116,11 @@ def table(
         above: Inches left free below the title.
     """
     most = max(10, 54 // max(1, len(columns)))
-    left_cells = [[drawing.shortened(text, most) for text in row] for row in (columns, *rows)]
+    left_cells = [[drawing.shortened(text, 20) for text in columns]]
+    # A row with one cell says what the others have in common, across all columns.
+    left_cells += [
+        [drawing.shortened(text, most) for text in row] if len(row) == len(columns) else [*row] for row in rows
+    ]
     left_widths = _widths(left_cells[:1] + [row for row in left_cells[1:] if len(row) == len(columns)])
     right_widths = _widths([header, *right])
     beside = EDGE + sum(left_widths) + sum(right_widths) + 0.1
@@ -127,9 +130,9 @@ def table(
     box = Box(EDGE + sum(left_widths), top, width - beside, _ROW * len(rows))
     for number, (cells, others) in enumerate(zip(left_cells, (header, *right), strict=True)):
         middle = top + (number - 0.5) * _ROW if number else top - drawing.lines(1, SMALL) / 2 - 0.02
-        how = {} if number else {"weight": "bold"}
-        _write_row(figure, cells, left_widths, EDGE, middle, **how)
-        _write_right(figure, others, right_widths, box.left + box.width + 0.1, middle, **how)
+        weight = "normal" if number else "bold"
+        _write_row(figure, cells, left_widths, EDGE, middle, weight)
+        _write_right(figure, others, right_widths, box.left + box.width + 0.1, middle, weight)
     return figure, _row_axes(figure, box, len(rows))
 
 
@@ -138,17 +141,17 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[float]:
 
 
 def _write_row(
-    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, **how: str
+    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, weight: str
 ) -> None:
     for index, text in enumerate(cells):
-        drawing.write(figure, drawing.plain(text), left + sum(widths[:index]), middle, **how)
+        drawing.write(figure, drawing.plain(text), left + sum(widths[:index]), middle, weight=weight)
 
 
 def _write_right(
-    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, **how: str
+    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, weight: str
 ) -> None:
     for index, text in enumerate(cells):
-        drawing.write(figure, text, left + sum(widths[: index + 1]) - 0.08, middle, ha="right", **how)
+        drawing.write(figure, text, left + sum(widths[: index + 1]) - 0.08, middle, ha="right", weight=weight)
 
 
 def _row_axes(figure: Figure, box: Box, count: int) -> Axes:

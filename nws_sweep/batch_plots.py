@@ -14,7 +14,7 @@ from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box, Key
 from nws_sweep.storage import BatchTime
 from nws_sweep.vector import BAND
 
-_MOST_PANELS = 8
+_MOST_PANELS = 6
 _MOST_STEPS = 1600  # of all panels together: more are a blur, and a large file
 _ROW = 1.05  # inches
 _LEFT = 1.15
@@ -134,5 +134,5 @@ def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
     axes.stairs([min(1.5 * top, wait) for wait in line.wait_s], edges, fill=True, color=COLOURS[0])
     axes.set_xlim(edges[0], max(edges[-1], edges[0] + 1))
     axes.set_ylim(0, top)
-    axes.yaxis.set_major_locator(drawing.few(3))
-    axes.xaxis.set_major_locator(drawing.few(8, whole=True))
+    axes.yaxis.set_major_locator(drawing.few(2))
+    axes.xaxis.set_major_locator(drawing.few(6, whole=True))

@@ -79,7 +79,7 @@ def draw_costs(chart: Costs, title: str) -> Figure:
     left = [0.0] * len(rows)
     for index, colour in enumerate(_PART_COLOURS):
         widths = [row.parts_s[index] / scale for row in rows]
-        axes.barh(range(len(rows)), widths, left=left, color=colour, edgecolor=PAPER, linewidth=0.5, height=0.62)
+        drawing.row_bars(axes, left, widths, colour, PAPER)
         left = [begin + width for begin, width in zip(left, widths, strict=True)]
     axes.set_xlim(0, 1.02 * max(left))
     axes.set_xlabel(f"time of the search, {unit}")

@@ -296,8 +296,15 @@ def _range(reach: Sequence[float]) -> tuple[float, float]:
     return 0.0, _ROOM * top if top else 1.0
 
 
-def draw(chart: Chart, title: str) -> Figure:
-    """The panels, with names beside the ends of the curves if there is one panel, else in a legend."""
+def draw(chart: Chart | None, title: str) -> Figure:
+    """The panels, with names beside the ends of the curves if there is one panel, else in a legend.
+
+    Args:
+        chart: What to draw; None for an empty figure.
+        title: Of the figure.
+    """
+    if chart is None:
+        return drawing.sheet(1.0, title)
     if len(chart.panels) == 1:
         return _draw_single(chart, title)
     columns = 2 if len(chart.panels) in (2, 4) else 3
@@ -317,7 +324,7 @@ def draw(chart: Chart, title: str) -> Figure:
         if index + columns < len(chart.panels):
             axes.set_xlabel("")
         most = int((width - 0.1) / 0.088)
-        axes.set_title(drawing.plain(drawing.shortened(panel.title, most)), fontsize=SMALL, loc="left", pad=5)
+        drawing.caption(axes, panel.title, most)
     return figure
 
 
@@ -386,8 +393,12 @@ def _keys(chart: Chart, *, by_end: bool = False) -> list[Key]:
     curves = _by_end(chart.panels[0]) if by_end else chart.named
     keys = [Key(text=drawing.shortened(f"{chart.key}:", 60))]
     for c in curves:
-        look = {"marker": MARKERS[c.colour], "dash": DASHES[c.dash], "hollow": c.dash > 0}
-        keys.append(Key(text=drawing.shortened(c.label, 40), colour=COLOURS[c.colour], **look))
+        keys.append(
+            Key(
+                text=drawing.shortened(c.label, 40), colour=COLOURS[c.colour], marker=MARKERS[c.colour],
+                dash=DASHES[c.dash], hollow=c.dash > 0,
+            )
+        )  # fmt: skip
     if count:
         keys.append(Key(text=f"{count} more, least to most", colour=BAND, patch=True))
     return keys
@@ -411,7 +422,8 @@ def _draw_panel(axes: Axes, panel: Panel, box: Box) -> None:
 
 
 def _tick(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:.3g}"
+    """Without an exponent."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _draw_rest(axes: Axes, rest: Rest) -> None:

@@ -14,12 +14,12 @@ from nws_sweep import drawing, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.drawing import EDGE, SMALL, WIDTH, Box
 from nws_sweep.facets import DATASET, cell, values
-from nws_sweep.vector import FIXED_DARK, FIXED_LIGHT, INK, PAPER
+from nws_sweep.vector import FIXED_DARK, FIXED_LIGHT, PAPER
 
 _MOST_PANELS = 4
 _MOST_CELLS = 40  # along an axis; more of them cannot be told apart
 _RAMP = LinearSegmentedColormap.from_list("throughput", ["#d7e7f3", "#7fb4d6", "#2f7fb5", "#0a4a7c"])
-_DARK_FROM = 0.5  # of the ramp: light text from here on
+_DARK_FROM = 0.66  # of the ramp: light text from here on
 _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
 
 
@@ -55,6 +55,7 @@ class HeatMap:
         third: Name of the one whose values have a sheet each; empty if there is one sheet.
         columns: Values of the first.
         rows: Values of the second.
+        left_out: Values of both that are not shown.
         sheets: One, or one per value of a third column.
         over: Names of the other columns, of whose values each cell has the best.
         by_itself: Whether each sheet has its own scale: datasets cannot be compared.
@@ -67,6 +68,7 @@ class HeatMap:
     rows: tuple[str, ...]
     sheets: tuple[Sheet, ...]
     over: tuple[str, ...]
+    left_out: int
     by_itself: bool
 
 
@@ -89,13 +91,20 @@ def heat_map(summary: Summary) -> HeatMap | None:
         return None
     over = tuple(name for name in found if name not in (across, down, third))
     return HeatMap(
-        across=across, down=down, third=third, columns=columns, rows=rows, over=over, by_itself=third == DATASET,
+        across=across,
+        down=down,
+        third=third,
+        columns=columns,
+        rows=rows,
         sheets=tuple(sheet for sheet in sheets if any(heat for row in sheet.rows for heat in row)),
-    )  # fmt: skip
+        over=over,
+        left_out=len(found[across]) + len(found[down]) - len(columns) - len(rows),
+        by_itself=third == DATASET,
+    )
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
-    """The columns across, down, and of the sheets (empty if there is none): datasets never share a cell if it can be."""
+    """The columns across, down, and of the sheets (empty if there are none): datasets share no cell if it can be."""
     ordered = sorted(counts, key=lambda name: -counts[name])
     across, down, *others = ordered
     fitting = [name for name in others if counts[name] <= _MOST_PANELS]
@@ -118,8 +127,7 @@ def _best_of_cells(configurations: Sequence[ConfigurationSummary], names: Sequen
 def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     """The maps, the larger rates darker; in each cell its rate, and its num_workers where there is room."""
     columns = 1 if len(chart.sheets) == 1 or len(chart.columns) > 8 else 2
-    names = max(drawing.text_width(_short(row)) for row in chart.rows)
-    left = EDGE + names + 0.3
+    left = EDGE + _names(chart) + 0.3
     width = (WIDTH - EDGE) / columns
     row_height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows)))
     height = row_height * len(chart.rows)
@@ -135,7 +143,8 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
 
 def _about(chart: HeatMap) -> str:
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
-    return f"samples per second with the best setting{over}; in brackets num_workers"
+    left_out = f"; {chart.left_out} more values are not shown" if chart.left_out else ""
+    return f"samples per second with the best setting{over}; in brackets num_workers{left_out}"
 
 
 def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:
@@ -145,8 +154,12 @@ def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:
     axes.imshow(rates, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
-    axes.set_title(drawing.plain(drawing.shortened(sheet.title, 40)), fontsize=SMALL, loc="left", pad=5, color=INK)
-    axes.set(xlabel=drawing.plain(chart.across), ylabel=drawing.plain(chart.down))
+    drawing.caption(axes, sheet.title)
+    axes.set(
+        xlabel=drawing.plain(drawing.shortened(chart.across, 40)),
+        ylabel=drawing.plain(drawing.shortened(chart.down, 20)),
+    )
+    axes.yaxis.set_label_coords(-(_names(chart) + 0.17) / box.width, 0.5)
     _label(axes, chart, box)
     _separate(axes, chart)
     for x, y, text, dark in _texts(chart, sheet, scale, box):
@@ -157,6 +170,11 @@ def _draw_sheet(axes: Axes, chart: HeatMap, sheet: Sheet, box: Box) -> None:
 def _reach(chart: HeatMap) -> tuple[float, float]:
     reaches = [sheet.reach for sheet in chart.sheets]
     return min(least for least, _ in reaches), max(most for _, most in reaches)
+
+
+def _names(chart: HeatMap) -> float:
+    """Inches that the names of the rows take."""
+    return max(drawing.text_width(_short(row)) for row in chart.rows)
 
 
 def _short(text: str) -> str:

@@ -122,6 +122,8 @@ class HostedSweep(Callback):
         atexit.unregister(_report_after_all)
         gathering.gather_all(self._axis.folder, finished=True)
         if storage.holds_results(self._axis.folder):
+            for folder in storage.hosted_folders(self._axis.folder):
+                report.try_pictures(folder)
             View().conclude(*report.write(self._axis.folder))
 
 

@@ -21,6 +21,7 @@ from nws_sweep import (
     units,
 )
 from nws_sweep.analysis import ConfigurationSummary, Summary
+from nws_sweep.drawing import shortened
 from nws_sweep.facets import Facets, facets
 from nws_sweep.scaling_plots import Prices, Scaling
 from nws_sweep.storage import BatchTime
@@ -136,7 +137,7 @@ def _times(shared: Facets) -> Iterator[Illustration]:
     for panel in chart.panels:
         for curve in panel.curves:
             alt += "".join(
-                f" The recommended {point.num_workers} take {units.three_digits(point.value)} {chart.quantity}."
+                f" With the recommended {point.num_workers} it is {units.three_digits(point.value)}."
                 for point in curve.points
                 if point.num_workers == curve.best
             )
@@ -203,9 +204,7 @@ def _costs(summary: Summary) -> Iterator[Illustration]:
         for part, seconds in zip(cost_plots.PARTS, chart.parts_s, strict=True)
     )
     alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
-    yield Illustration(
-        name=storage.COST_PLOT, title=title, alt=alt, draw=lambda: cost_plots.draw_costs(chart, title)
-    )
+    yield Illustration(name=storage.COST_PLOT, title=title, alt=alt, draw=lambda: cost_plots.draw_costs(chart, title))
 
 
 def _throughput(shared: Facets) -> Iterator[Illustration]:
@@ -217,9 +216,7 @@ def _throughput(shared: Facets) -> Iterator[Illustration]:
     if best := curve_plots.best_of(chart):
         where, curve, point = best
         alt += f" The best: {curve_plots.about(point)}{_named(where, curve.label)}."
-    yield Illustration(
-        name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title)
-    )
+    yield Illustration(name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -247,8 +244,8 @@ def _waiting(shared: Facets) -> Iterator[Illustration]:
     ]  # fmt: skip
     alt = "The share of the time in which the consumer waits for the loader, against num_workers."
     if shares:
-        reach = f"{min(shares):.0f} %" if len(shares) == 1 else f"{min(shares):.0f} to {max(shares):.0f} %"
-        alt += f" At the best settings {reach}."
+        least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
+        alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
     yield Illustration(name=storage.WAITING_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
 
 
@@ -262,5 +259,5 @@ def _count(number: int, what: str, ending: str = "s") -> str:
 
 def _named(*names: str) -> str:
     """What it is of, in brackets."""
-    known = [name for name in names if name]
+    known = [shortened(name, 60) for name in names if name]
     return f" ({', '.join(known)})" if known else ""

@@ -112,9 +112,18 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
                 view.status("looking at how workers share the samples")
                 result = sample_check.checked(result, open_arm)
                 storage.save(folder, result)
+        view.status("drawing")
+        _draw(folder)  # while no other job of this machine measures
     current.results += learning.without_bursts([result])
     job.store.keep(result, job.working_folder)
     return result
+
+
+def _draw(folder: Path) -> None:
+    """The pictures of this configuration; imported here, for matplotlib takes its time."""
+    from nws_sweep import report
+
+    report.try_pictures(folder)
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:

@@ -17,7 +17,7 @@ from nws_sweep.vector import INK, MUTED
 _MOST_PANELS = 6
 _MOST_NAMED = 6
 _MOST_DOTS = 300  # that are drawn one by one
-_HEIGHT = 2.9  # inches
+_HEIGHT = 2.85  # inches
 _PER_SAMPLES = 1000
 
 
@@ -49,7 +49,7 @@ class Field:
 
 
 def fields(summary: Summary) -> tuple[Field, ...]:
-    """A field per dataset that has at least two configurations to compare; the first few of many datasets."""
+    """A field per dataset that has at least two configurations to compare."""
     axes = values(summary)
     names = [name for name in axes if name != DATASET]
     found: dict[str, list[Spot]] = {name: [] for name in axes.get(DATASET, ())}
@@ -57,8 +57,7 @@ def fields(summary: Summary) -> tuple[Field, ...]:
         if spot := _spot(c, names):
             found.setdefault(cell(c, DATASET) if DATASET in axes else "", []).append(spot)
     key = BETWEEN.join(names)
-    chosen = [_field(title, key, spots) for title, spots in found.items() if len(spots) > 1]
-    return tuple(chosen[:_MOST_PANELS])
+    return tuple(_field(title, key, spots) for title, spots in found.items() if len(spots) > 1)
 
 
 def _spot(c: ConfigurationSummary, names: Sequence[str]) -> Spot | None:
@@ -84,60 +83,68 @@ def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
             yield spot
 
 
-def draw_fields(chart: Sequence[Field], title: str) -> Figure:
-    """A panel per dataset: a configuration is a dot, and those that nothing beats have names."""
+def draw_fields(fields: Sequence[Field], title: str) -> Figure:
+    """A panel per dataset: a configuration is a dot; those that nothing beats are numbered, and named below."""
+    chart = fields[:_MOST_PANELS]
     columns = min(2, len(chart))
     rows = -(-len(chart) // columns)
     top = drawing.head(title) + drawing.lines(1, SMALL)
-    figure = drawing.sheet(top + rows * _HEIGHT, title)
-    key = chart[0].key
-    about = f"blue: nothing is both quicker and leaner; named by {key}: num_workers" if key else ""
-    drawing.write(figure, drawing.plain(drawing.shortened(about, 110)), EDGE, top - drawing.lines(1, SMALL) / 2)
+    below = drawing.lines(max(len(named(field.front)) for field in chart) + 1, SMALL)
+    figure = drawing.sheet(top + rows * (_HEIGHT + below) + 0.05, title)
+    left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
+    about = f"numbered: no other is both quicker and leaner{left_out}"
+    drawing.write(figure, about, EDGE, top - drawing.lines(1, SMALL) / 2)
     width = (WIDTH - EDGE) / columns
     for index, field in enumerate(chart):
         row, column = divmod(index, columns)
-        box = Box(column * width + 0.7, top + row * _HEIGHT + 0.32, width - 0.85, _HEIGHT - 0.85)
-        _draw_field(drawing.axes_at(figure, box), field, box)
+        upper = top + row * (_HEIGHT + below)
+        box = Box(column * width + 0.7, upper + 0.32, width - 0.85, _HEIGHT - 0.85)
+        _draw_field(drawing.axes_at(figure, box), field)
+        _name(figure, field, box.left, upper + _HEIGHT, width - 0.85)
     return figure
 
 
-def _draw_field(axes: Axes, field: Field, box: Box) -> None:
+def _draw_field(axes: Axes, field: Field) -> None:
     spots = (*field.front, *field.others)
     scale, unit = memory_scale(max(spot.memory_bytes for spot in spots))
-    right, top = 1.08 * max(s.memory_bytes for s in spots) / scale, 1.12 * max(s.seconds for s in spots)
-    axes.set(xlim=(0, right), ylim=(0, top), xlabel=f"memory of all processes, {unit}")
-    axes.set_ylabel("seconds per 1000 samples")
+    axes.set(xlabel=f"memory of all processes, {unit}", ylabel="seconds per 1000 samples")
+    axes.set_xlim(*_around([spot.memory_bytes / scale for spot in spots]))
+    axes.set_ylim(*_around([spot.seconds for spot in spots]))
     axes.plot(
         [s.memory_bytes / scale for s in field.others], [s.seconds for s in field.others], "o", color=MUTED,
         markersize=4, rasterized=len(field.others) > _MOST_DOTS,
     )  # fmt: skip
     front = [(s.memory_bytes / scale, s.seconds) for s in field.front]
     axes.plot(*zip(*front, strict=True), "o-", color=COLOURS[0], markersize=5.5, linewidth=1)
-    _name(axes, field, scale, box, right, top)
+    for number, spot in enumerate(named(field.front), 1):
+        axes.annotate(
+            str(number), (spot.memory_bytes / scale, spot.seconds), xytext=(-5, -5), textcoords="offset points",
+            ha="right", va="top", fontsize=SMALL, color=INK,
+        )  # fmt: skip
     axes.xaxis.set_major_locator(drawing.few(5))
     axes.yaxis.set_major_locator(drawing.few(4))
-    axes.set_title(drawing.plain(drawing.shortened(field.title, 40)), fontsize=SMALL, loc="left", pad=5, color=INK)
+    drawing.caption(axes, field.title)
     drawing.grid_lines(axes, "both")
 
 
-def _name(axes: Axes, field: Field, scale: float, box: Box, right: float, top: float) -> None:
-    """Names below the dots, where there is nothing: left of the front all is slower or larger."""
-    taken: list[tuple[float, float, float]] = []
-    for spot in named(field.front):
-        text = drawing.shortened(f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers), 34)
-        width = drawing.text_width(text)
-        x, y = spot.memory_bytes / scale / right * box.width, spot.seconds / top * box.height
-        left = min(max(0.04, x - width / 2), box.width - width)
-        below = y - 0.16
-        while any(abs(below - other) < 0.15 and left < end and begin < left + width for begin, end, other in taken):
-            below -= 0.15
-        if below < 0.06:
-            continue
-        taken.append((left, left + width, below))
-        axes.annotate(
-            drawing.plain(text), (spot.memory_bytes / scale, spot.seconds), fontsize=SMALL, color=INK, va="center",
-            xytext=(left * right / box.width, below * top / box.height), textcoords="data",
-        )  # fmt: skip
+def _around(reach: Sequence[float]) -> tuple[float, float]:
+    """An axis that has room for numbers, and that does not blow up what is nearly equal; never below 0."""
+    least, most = min(reach), max(reach)
+    room = max(0.15 * (most - least), 0.08 * most)
+    return max(0.0, least - 1.6 * room), most + room
+
+
+def _name(figure: Figure, field: Field, left: float, top: float, width: float) -> None:
+    """What the numbers stand for."""
+    most = int(width / 0.085)
+    key = f"{field.key}: num_workers" if field.key else "num_workers"
+    drawing.write(figure, drawing.plain(drawing.shortened(key, most)), left, top)
+    for index, spot in enumerate(named(field.front), 1):
+        text = f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers)
+        drawing.write(figure, str(index), left, top + drawing.lines(index, SMALL))
+        drawing.write(
+            figure, drawing.plain(drawing.shortened(text, most)), left + 0.2, top + drawing.lines(index, SMALL)
+        )
 
 
 def named(front: Sequence[Spot]) -> list[Spot]:

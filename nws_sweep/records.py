@@ -210,7 +210,8 @@ class Configuration:
 
     def differing(self, settings: LoaderSettings) -> str:
         """What a candidate has otherwise than the configuration, beside num_workers; empty for most."""
-        return settings.differing(replace(self.loader, num_workers=settings.num_workers).canonical())
+        alike = replace(self.loader, num_workers=settings.num_workers).canonical()
+        return "" if settings == alike else settings.differing(alike)  # to compare first is ten times as quick
 
     @property
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from nws_sweep import cells, formats, storage
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.records import Trial
 from nws_sweep.storage import BatchTime
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,14 @@ def write_pictures(run_folder: Path) -> list[Path]:
     (configuration,) = summarise(storage.find(run_folder)).configurations
     chosen = illustrations.of_configuration(configuration, _batches)
     return [path for picture in chosen for path in drawing.save(picture.draw(), run_folder / picture.name)]
+
+
+def try_pictures(run_folder: Path) -> None:
+    """Writes them if it can: what was measured must not be lost for a picture."""
+    try:
+        write_pictures(run_folder)
+    except Exception:
+        logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
 
 
 def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, ...]]]:

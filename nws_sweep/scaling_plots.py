@@ -170,8 +170,13 @@ def draw_scaling(axes: Axes, scaled: Scaling, box: Box) -> None:
         axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], linewidth=1.5)
     if scaled.ceiling is not None and _is_near(scaled):
         axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2)
-    low, high = [rate.low for rate in scaled.measured], [rate.high for rate in scaled.measured]
-    axes.vlines(numbers, low, high, color=COLOURS[0], linewidth=1.2)
+    axes.vlines(
+        numbers,
+        [rate.low for rate in scaled.measured],
+        [rate.high for rate in scaled.measured],
+        color=COLOURS[0],
+        linewidth=1.2,
+    )
     axes.plot(numbers, [rate.value for rate in scaled.measured], "o", color=COLOURS[0], markersize=5)
     for rate in scaled.measured:
         if rate.num_workers == scaled.best:

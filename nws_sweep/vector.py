@@ -7,8 +7,8 @@ page gives the names other values.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 # Okabe and Ito's colours, which colour-blind people can tell apart; those that white or dark paper (#14161a) swallows

@@ -46,8 +46,10 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-# Of each configuration, in the order of the report: nothing to compare in the second, nothing at all in the third.
-PICTURES = (("scaling.png", "batch_times.png"), ("batch_times.png",), ())
+# Of the grid; those of its configurations are not the report's.
+PICTURES = (
+    "throughput_vs_num_workers", "best_per_configuration", "waiting_vs_num_workers", "time_vs_memory", "batch_times",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +75,26 @@ def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> No
     text = write(folder)
     assert files_in(folder) == [
         "batch_times.png",
+        "batch_times.svg",
         "batches.csv",
         "best.yaml",
         "best/run.yaml",
         "report.md",
         "result.json",
         "scaling.png",
+        "scaling.svg",
         "time_vs_num_workers.png",
+        "time_vs_num_workers.svg",
         "timings.csv",
+        "waiting_vs_num_workers.png",
+        "waiting_vs_num_workers.svg",
     ]
-    assert pictures_of(text) == ["time_vs_num_workers.png", "scaling.png", "batch_times.png"]
+    assert pictures_of(text) == [
+        "scaling.png",
+        "time_vs_num_workers.png",
+        "waiting_vs_num_workers.png",
+        "batch_times.png",
+    ]
     for name in ("best.yaml", "best/run.yaml"):
         assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
     assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
@@ -146,19 +158,30 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_tex
             "best.yaml",
             "best/batch_size-128.yaml",
             "best/batch_size-64.yaml",
-            "plots/best_per_configuration.png",
-            "plots/time_vs_num_workers.png",
             "report.md",
             "results.csv",
             *(f"{name}/{file}" for name in names for file in everywhere),
-            *(f"{name}/{picture}" for name, pictures in zip(names, PICTURES, strict=True) for picture in pictures),
+            *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
         ]
     )
-    assert pictures_of(grid_text) == [
-        "plots/time_vs_num_workers.png",
-        "plots/best_per_configuration.png",
-        *(f"{name}/{picture}" for name, pictures in zip(names, PICTURES, strict=True) for picture in pictures),
-    ]
+    assert pictures_of(grid_text) == [f"plots/{picture}.png" for picture in PICTURES]
+
+
+def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
+    first, second = (run.folder for run in storage.find(folder).runs)
+    assert report.write_pictures(first) == [first / "batch_times.png", first / "batch_times.svg"]
+    (first / "batch_times.png").write_bytes(b"as it was")
+    text = write(folder)
+    assert (first / "batch_times.png").read_bytes() == b"as it was"
+    assert f"{first.name}/batch_times.png" in pictures_of(text)
+    assert not (second / "batch_times.png").exists()
+
+
+def test_pictures_that_cannot_be_drawn_are_told_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    report.try_pictures(tmp_path)
+    assert "could not be drawn" in caplog.text
+    assert "NotARunError" in caplog.text
 
 
 def test_the_report_of_a_grid_has_a_row_for_each_configuration_also_for_one_without_a_successful_trial(

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from nws_sweep import bar_plots, cost_plots
+from nws_sweep.bar_plots import Bar, Bars
+from nws_sweep.cost_plots import Cost, Costs
+from nws_sweep.records import SearchCost
+from tests.factories import failed_trial, search_result, summary_of_grid, trial
+
+
+def bar(index: int) -> Bar:
+    rate = 1000 / (1 + index)
+    return Bar(cells=(str(index),), samples_per_s=rate, low=rate, high=rate, num_workers=1, gain=None)
+
+
+def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
+    found = summary_of_grid(
+        search_result(trial(0, 32.0), trial(4, 16.0), columns={"batch_size": 64}),
+        search_result(trial(0, 4.0), trial(4, 8.0), columns={"batch_size": 128}),
+        search_result(failed_trial(0), columns={"batch_size": 512}),
+    )
+    first = Bar(cells=("128",), samples_per_s=2048.0, low=2048 / 1.5, high=2048 / 0.75, num_workers=0, gain=None)
+    second = Bar(cells=("64",), samples_per_s=512.0, low=512 / 1.5, high=512 / 0.75, num_workers=4, gain=2.0)
+    assert bar_plots.bars(found) == Bars(columns=("batch_size",), bars=(first, second))
+
+
+def test_of_many_the_fastest_are_shown_and_others_only_if_they_are_several() -> None:
+    assert [len(part) for part in bar_plots.split([bar(n) for n in range(25)])] == [25, 0]
+    assert [len(part) for part in bar_plots.split([bar(n) for n in range(200)])] == [24, 176]
+
+
+def test_a_table_says_what_is_left_out() -> None:
+    chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
+    texts = [text.get_text() for text in bar_plots.draw_bars(chart, "Best").texts]
+    assert texts[:5] == ["Best", "seed", "samples/s", "num_workers", "of 0 workers"]
+    assert {"176 more", "5.00 to 40.0"} <= set(texts)
+
+
+def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
+    cost = SearchCost(profile_s=1.0, startup_s=2.0, warm_up_s=3.0, measuring_s=4.0, other_s=5.0, waiting_s=99.0)
+    found = summary_of_grid(
+        search_result(trial(0, 8.0), columns={"seed": 1}, cost=SearchCost(profile_s=1.0)),
+        search_result(trial(0, 8.0), columns={"seed": 2}, cost=cost),
+        search_result(trial(0, 8.0), columns={"seed": 3}),
+        search_result(trial(0, 8.0), columns={"seed": 4}, cost=SearchCost()),  # measured before
+    )
+    dear, cheap = Cost(("2",), (1.0, 2.0, 3.0, 4.0, 5.0)), Cost(("1",), (1.0, 0.0, 0.0, 0.0, 0.0))
+    chart = cost_plots.costs(found)
+    assert chart == Costs(columns=("seed",), costs=(dear, cheap))
+    assert chart.parts_s == (2.0, 2.0, 3.0, 4.0, 5.0)
+
+
+def test_of_many_costs_the_last_row_is_the_mean_of_the_others() -> None:
+    chart = Costs(columns=("seed",), costs=tuple(Cost((str(n),), (100.0 - n, 0.0, 0.0, 0.0, 1.0)) for n in range(30)))
+    rows, others = cost_plots.shown(chart)
+    assert (len(rows), others) == (25, 6)
+    assert rows[-1] == Cost(("mean of 6 more",), (73.5, 0.0, 0.0, 0.0, 1.0))

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from nws_sweep import memory_plots
+from nws_sweep.memory_plots import Field, Spot
+from tests.factories import measurement, search_result, summary_of_grid, trial
+
+
+def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
+    held = ((8.0, 100), (4.0, 200), (6.0, 300), (4.0, 250))
+    results = [
+        search_result(
+            trial(2, epoch_s, measurement=measurement(epoch_s, memory_bytes=memory)), columns={"seed": str(memory)}
+        )
+        for epoch_s, memory in held
+    ]
+    unknown = search_result(trial(0, 1.0, measurement=measurement(1.0, memory_bytes=None)), columns={"seed": "x"})
+    lean, quick, slow, large = (
+        Spot(label=str(memory), num_workers=2, memory_bytes=memory, seconds=1000 * epoch_s / 8192)
+        for epoch_s, memory in held
+    )
+    assert memory_plots.fields(summary_of_grid(*results, unknown)) == (
+        Field(title="", key="seed", front=(lean, quick), others=(slow, large)),
+    )
+
+
+def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> None:
+    names = ("a", "a", "b")
+    results = [search_result(trial(0, 8.0), columns={"dataset": n, "seed": i}) for i, n in enumerate(names)]
+    assert [field.title for field in memory_plots.fields(summary_of_grid(*results))] == ["a"]
+
+
+def test_a_page_has_six_datasets_and_says_how_many_there_are() -> None:
+    spot = Spot(label="", num_workers=1, memory_bytes=10**9, seconds=1.0)
+    field = Field(title="photos", key="", front=(spot,), others=(spot,))
+    figure = memory_plots.draw_fields([field] * 9, "Memory")
+    assert len(figure.axes) == 6
+    assert "(the first 6 of 9 datasets)" in figure.texts[1].get_text()
+
+
+def test_of_a_long_front_some_have_names_the_ends_among_them() -> None:
+    front = [Spot(label=str(n), num_workers=n, memory_bytes=n, seconds=100.0 - n) for n in range(30)]
+    assert [spot.num_workers for spot in memory_plots.named(front)] == [0, 6, 12, 17, 23, 29]
