@@ -26,13 +26,15 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Left out, since it would need a process of its own.
+TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 def commands() -> list[str]:
     """Each distinct ``python -m nws_sweep`` line of the documents, without its comment."""
     blocks = [block for path in DOCUMENTS for block in FENCED.findall(path.read_text("utf-8"))]
-    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    lines = [TASKSET.sub("", line.partition(" #")[0].strip()) for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
 
