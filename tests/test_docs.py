@@ -13,6 +13,7 @@ from PIL import Image
 
 from nws_sweep import __version__, config, storage
 from nws_sweep.records import MeasureRules
+from tests import reference
 from tests.conftest import ROOT
 from tests.factories import configuration, search_result, store_grid, trial
 from tests.one_process import SharedProcess
@@ -25,13 +26,15 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Left out, since it would need a process of its own.
+TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 def commands() -> list[str]:
     """Each distinct ``python -m nws_sweep`` line of the documents, without its comment."""
     blocks = [block for path in DOCUMENTS for block in FENCED.findall(path.read_text("utf-8"))]
-    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    lines = [TASKSET.sub("", line.partition(" #")[0].strip()) for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
 
@@ -120,7 +123,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "check", "setup"])
+@pytest.mark.parametrize("name", ["demo", "test", "check", "setup", "reference"])
 def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
     assert (ROOT / "scripts" / name).stat().st_mode & stat.S_IXUSR
     assert any(f"scripts/{name}" in path.read_text("utf-8") for path in DOCUMENTS)
@@ -137,11 +140,36 @@ def test_every_column_is_explained() -> None:
         assert f"`{column}`" in text, column
 
 
+def test_the_reference_is_what_the_script_writes() -> None:
+    assert reference.PAGE.read_text("utf-8") == reference.page(), "scripts/reference writes it anew"
+
+
 def test_every_group_and_option_is_explained() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    for group in ("dataset", "search", "measure", "consumer", "experiment"):
-        for path in (ROOT / "conf" / group).glob("*.yaml"):
-            assert f"`{path.stem}`" in text, path
+    text = reference.PAGE.read_text("utf-8").partition("\n## Groups\n")[2]
+    for path in (ROOT / "conf").glob("*/**/*.yaml"):
+        group = path.parent.relative_to(ROOT / "conf").as_posix()
+        if group.startswith("axis/"):
+            assert f"\n| `{group}={path.stem}` |" in text
+        elif not group.startswith(("hydra", "paths", "local")):  # not for users to choose from
+            section = text.partition(f"\n### {group}\n")[2].partition("\n### ")[0]
+            assert f"\n| `{path.stem}` |" in section, path
+
+
+def test_every_value_is_in_the_reference_with_an_explanation() -> None:
+    text = reference.PAGE.read_text("utf-8")
+    for key, permits in config.ranges():
+        (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*", text.partition("\n## Groups")[0], re.MULTILINE)
+        assert reference.plain(permits.text) in row
+        assert len(row.split(" | ")[-1]) > 8, row
+
+
+def test_comments_of_a_file_are_found_by_key() -> None:
+    text = (
+        '# @package _global_\n# What it is,\n# and more.\na: 1 # one\nb: # two\n  c: "#"\n  d: x # four; at least 1\n'
+    )
+    assert reference.comments(text) == {"a": "one", "b": "two", "b.d": "four; at least 1"}
+    assert reference.header(text) == "What it is, and more"
+    assert reference.explanation("s to wait; at least 0; 0 waits for ever") == "seconds to wait; 0 waits for ever"
 
 
 def test_every_dotted_key_that_the_documents_name_exists() -> None:

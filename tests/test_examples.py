@@ -58,6 +58,7 @@ def run(block: str, **given: Any) -> dict[str, Any]:
 
 def test_a_script() -> None:
     (block,) = blocks("README.md", "nws_sweep.search(dataset")
+    assert blocks("docs/quick_start.md", "nws_sweep") == [block]
     assert len(block.strip().splitlines()) <= 6
     found = run(block, dataset=Slow())
     assert found["result"].num_workers == found["loader"].num_workers == 2
@@ -68,6 +69,14 @@ def test_a_program_that_hands_its_config_over() -> None:
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
     cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(base_config(), node)})
     assert run(block, loader=DataLoader(Slow(), batch_size=64), cfg=cfg)["loader"].num_workers == 1
+
+
+@pytest.mark.parametrize("block", blocks("docs/faq.md", ""), ids=["threads", "randomness", "validation"])
+def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(block, dataset=Slow(), held_out=Slow(), torch=torch)
+    loaders = [value for value in found.values() if isinstance(value, DataLoader)]
+    assert all(loader.num_workers > 0 for loader in loaders)
+    assert loaders or capsys.readouterr().out.count("num_workers") >= 2
 
 
 def base_config() -> Any:

@@ -1,0 +1,251 @@
+"""Makes docs/reference.md of the schema (what is allowed) and of conf/ (values and their explanations)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from nws_sweep import config
+from nws_sweep.records import shown
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+PAGE = ROOT / "docs" / "reference.md"
+
+_INTRODUCTION = """\
+# Configuration reference
+
+Every value and every group of options. `scripts/reference` writes this page from the schema (`nws_sweep/config.py`) and
+the files in [conf/](../conf); a test compares. [configuration.md](configuration.md) explains how to use them,
+`python -m nws_sweep --help` shows the values of this machine."""
+_VALUES = """\
+## Values
+
+`key=value` changes one, `-m key=value,value` sweeps it; what is not allowed is told in one line, before anything is
+measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
+([configuration.md](configuration.md#search-and-measuring))."""
+_GROUPS = """\
+## Groups
+
+`group=option` chooses a file of `conf/group/`; options of your own are files in a folder `group/` of any folder that
+`--config-dir` names. A key of an option is changed like any other (`dataset.length=1000`); what it does not have goes
+to its `_target_` with a plus (`+dataset.NAME=VALUE`)."""
+_AUTO = """\
+## In the sweep of another program
+
+What `+nws_sweep=auto` adds to it ([projects.md](projects.md#which-num_workers-for-your-own-program))."""
+
+# Groups of the page in their order; hydra/ and paths/ have nothing to choose from.
+_CHOICES = ("dataset", "search", "measure", "consumer", "consumer/model", "experiment", "experiment/mnist")
+_AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
+# The files that explain the values of the schema, the first one first.
+_EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
+
+_MISSING = "???"
+# What interpolations amount to.
+_MEANINGS = {
+    "${..patience}": "that of `patience`",
+    "${nws_sweep.usable_cpus:}": "the usable CPUs",
+    "${nws_sweep.most_workers:}": "twice the usable CPUs, at least 32",
+}
+_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
+_ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
+# Parts of a comment that only repeat what the schema allows.
+_ALLOWED = re.compile(r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$")
+_KEY = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<rest>.*)")
+_COMMENT = re.compile(r"(?:^|\s)# (.*)")
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _GROUPS]
+    parts += [_group_section(group) for group in _CHOICES]
+    parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _AUTO, _auto_table()]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _value_sections() -> Iterator[str]:
+    values, explained = _defaults(), _explanations()
+    permitted = {key: permits.text for key, permits in config.ranges()} | {"services": "a mapping"}
+    for section in ("", "loader", "search", "measure", "paths"):
+        keys = [key for key in permitted if key.rpartition(".")[0] == section]
+        rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
+        about = f"\n\n{_capital(explained[section])}." if section in explained else ""
+        table = _table(["key", "default", "allowed", "what it is"], rows)
+        yield f"### {section or 'the top level'}{about}\n\n{table}"
+
+
+def _defaults() -> dict[str, Any]:
+    """The values of ``python -m nws_sweep``, by dotted key, as they are written."""
+    config.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        composed = OmegaConf.to_container(compose("config"), resolve=False)
+    assert isinstance(composed, dict)
+    return dict(_flat({str(key): value for key, value in composed.items()}))
+
+
+def _explanations() -> dict[str, str]:
+    """The comments on the values of the schema, by dotted key."""
+    found: dict[str, str] = {}
+    for name in _EXPLAINED_IN:
+        group = name.rpartition("/")[0]
+        for key, text in comments((CONF / name).read_text("utf-8")).items():
+            found.setdefault(f"{group}.{key}" if group else key, text)
+    return found
+
+
+def _flat(values: Mapping[str, Any], explained: Collection[str] = (), prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Values by dotted key; of what a ``_target_`` makes, only those that are explained, or it as a whole."""
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        opened = isinstance(value, dict) and value
+        if opened and ("_target_" not in value or any(other.startswith(f"{key}.") for other in explained)):
+            yield from _flat(value, explained, f"{key}.")
+        else:
+            yield key, value
+
+
+def _group_section(group: str) -> str:
+    files = sorted((CONF / group).glob("*.yaml"))
+    parts = [f"### {group}", _table([f"`{group}=`", "what it is", "sets"], [_option(group, path) for path in files])]
+    if keys := [row for path in files for row in _explained_keys(group, path)]:
+        parts.append(_table([f"of `{group}=`", "key", "value", "what it is"], keys))
+    return "\n\n".join(parts)
+
+
+def _option(group: str, path: Path) -> list[str]:
+    """An option: its name, what it is, and the values that are explained elsewhere or explain themselves."""
+    explained = {key for key, _, text in _values_of(group, path) if text}
+    values = {key: value for key, value, _ in _values_of(group, path) if key not in explained}
+    return [
+        f"`{path.stem}`",
+        plain(header(path.read_text("utf-8"))),
+        ", ".join(itertools.starmap(_setting, values.items())),
+    ]
+
+
+def _explained_keys(group: str, path: Path) -> Iterator[list[str]]:
+    """The values of an option that it explains."""
+    for key, value, text in _values_of(group, path):
+        if text:
+            yield [f"`{path.stem}`", f"`{key}`", _value(value), plain(_spelt(text.removesuffix("; must be given")))]
+
+
+def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
+    """Key, value and explanation of what an option sets; the explanation is empty where the schema's has one."""
+    text = path.read_text("utf-8")
+    under = "" if text.startswith("# @package _global_") else group.replace("/", ".") + "."
+    explained, usual = comments(text), _explanations()
+    values = {name: value for name, value in (yaml.safe_load(text) or {}).items() if name not in ("defaults", "hydra")}
+    for key, value in _flat(values, explained):
+        if not key.endswith(("_target_", "_partial_")) or value == _MISSING:
+            yield f"{under}{key}", value, "" if f"{under}{key}" in usual else explained.get(key, "")
+
+
+def _setting(key: str, value: Any) -> str:
+    said = _value(value)
+    return f"`{key}={said[1:-1]}`" if said.startswith("`") else f"`{key}` to {said}"
+
+
+def _axes_table() -> str:
+    rows = []
+    for group in _AXES:
+        for path in sorted((CONF / group).glob("*.yaml")):
+            ((key, value),) = yaml.safe_load(path.read_text("utf-8")).items()
+            rows.append([f"`{group}={path.stem}`", f"`{key}={value}`"])
+    return _table(["preset", "stands for"], rows)
+
+
+def _auto_table() -> str:
+    text = (CONF / "auto.yaml").read_text("utf-8")
+    path = "hydra.callbacks.nws_sweep"
+    values = yaml.safe_load(text)["hydra"]["callbacks"]["nws_sweep"]
+    rows = [
+        [f"`{key}`", _value(values[key.rpartition(".")[2]]), explanation(comment)]
+        for key, comment in comments(text).items()
+        if key.startswith(path)
+    ]
+    return _table(["key", "default", "what it is"], rows)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def comments(text: str) -> dict[str, str]:
+    """The comment behind each key of a YAML file, by dotted key; keys without one are left out."""
+    found: dict[str, str] = {}
+    stack: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        if not (match := _KEY.match(line)):
+            continue
+        indent = len(match["indent"])
+        stack = [(depth, key) for depth, key in stack if depth < indent] + [(indent, match["key"])]
+        if comment := _COMMENT.search(match["rest"]):
+            found[".".join(key for _, key in stack)] = comment[1]
+    return found
+
+
+def header(text: str) -> str:
+    """The comment at the top of a YAML file, in a line."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        if not line.startswith("# @package"):
+            lines.append(line.removeprefix("# "))
+    return " ".join(lines).rstrip(".")
+
+
+def explanation(comment: str) -> str:
+    """A comment without what stands in another column."""
+    parts = [part for part in comment.split("; ") if not _ALLOWED.match(part)]
+    return plain(_spelt("; ".join(parts)))
+
+
+def _spelt(text: str) -> str:
+    """Text that does not begin with a unit's sign."""
+    return re.sub(r"^s(?=[ ,])", "seconds", text)
+
+
+def plain(text: str) -> str:
+    """Text in which Markdown sees no emphasis."""
+    return re.sub(r"\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _value(value: Any) -> str:
+    """A value as it is typed, or in words."""
+    if isinstance(value, dict):
+        return f"a `{value['_target_'].rpartition('.')[2]}`" if "_target_" in value else f"`{value}`"
+    if value == _MISSING:
+        return "must be given"
+    text = shown(value)
+    if text in _MEANINGS:
+        return _MEANINGS[text]
+    if match := _FROM_ENVIRONMENT.fullmatch(text):
+        return f"`{match[2]}`, or the variable `{match[1]}`"
+    if match := _ELSEWHERE.fullmatch(text):
+        return f"that of `{match[1]}`"
+    return f"`{text}`"
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), "utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
