@@ -240,7 +240,7 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     assert formats.render(found, "table").splitlines() == [
         "| dataset | num_workers | samples/s | per batch   | epoch | vs 0 workers | vs CPU count (4) |",
         "|---------|-------------|-----------|-------------|-------|--------------|------------------|",
-        "| photos  | 2           | 1000      | 62 ms ±38 % | 8.0 s | 4.00x        | 2.00x            |",
+        "| photos  | 2           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | 2.0x             |",
     ]
 
 
