@@ -80,16 +80,9 @@ def heat_map(summary: Summary) -> HeatMap | None:
     across, down, third = axes_of({name: len(cells) for name, cells in found.items()})
     columns, rows = found[across][:_MOST_CELLS], found[down][:_MOST_CELLS]
     best = _best_of_cells(summary.configurations, (across, down, third))
-    sheets = [
-        Sheet(
-            title=f"{third}={value}" if third else "",
-            rows=tuple(tuple(best.get((column, row, value)) for column in columns) for row in rows),
-        )
-        for value in (found[third] if third else ("",))
-    ]
+    sheets = [_sheet(best, third, value, (columns, rows)) for value in (found[third] if third else ("",))]
     if not best:
         return None
-    over = tuple(name for name in found if name not in (across, down, third))
     return HeatMap(
         across=across,
         down=down,
@@ -97,10 +90,18 @@ def heat_map(summary: Summary) -> HeatMap | None:
         columns=columns,
         rows=rows,
         sheets=tuple(sheet for sheet in sheets if any(heat for row in sheet.rows for heat in row)),
-        over=over,
+        over=tuple(name for name in found if name not in (across, down, third)),
         left_out=len(found[across]) + len(found[down]) - len(columns) - len(rows),
         by_itself=third == DATASET,
     )
+
+
+def _sheet(
+    best: Mapping[tuple[str, ...], Heat], third: str, value: str, cells: tuple[Sequence[str], Sequence[str]]
+) -> Sheet:
+    columns, rows = cells
+    found = tuple(tuple(best.get((column, row, value)) for column in columns) for row in rows)
+    return Sheet(title=f"{third}={value}" if third else "", rows=found)
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
