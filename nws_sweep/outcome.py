@@ -97,7 +97,7 @@ class SearchResult:
         """One row per candidate with the columns of results.csv (docs/files.md); times in s, memory in bytes."""
         from nws_sweep import tables
 
-        return tables.trials_frame(self._summary)
+        return tables.trials(self._summary).frame()
 
     def plot(self) -> Figure:
         """Time against num_workers with intervals, the recommended candidate ringed."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws_sweep import cells, formats, storage
+from nws_sweep import cells, formats, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.records import Trial
 from nws_sweep.storage import BatchTime
@@ -97,14 +97,9 @@ def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
 def _write_tables(summary: Summary) -> Iterator[Path]:
     if not summary.stored.is_grid:
         return
-    from nws_sweep import tables
-
-    for name, frame in (
-        (storage.GRID_RESULTS, tables.trials_frame(summary)),
-        (storage.GRID_BEST, tables.best_frame(summary)),
-    ):
+    for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
         path = summary.stored.folder / name
-        storage.write_text(path, frame.to_csv(index=False))
+        storage.write_text(path, storage.csv_text(table.columns, table.rows))
         yield path
 
 

@@ -1,31 +1,49 @@
-"""Tables: every trial (results.csv) and the best setting per configuration (best.csv), as pandas frames."""
+"""Tables: every trial (results.csv) and the best setting per configuration (best.csv), as rows and as pandas frames."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
 from nws_sweep.storage import TIMING_COLUMNS, timing_row
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def trials_frame(summary: Summary) -> pd.DataFrame:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A table: the names of its columns, and rows that may lack some of them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    def frame(self) -> pd.DataFrame:
+        """As a frame whose integers stay integers beside empty cells."""
+        import pandas as pd
+
+        frame: pd.DataFrame = pd.DataFrame(list(self.rows), columns=list(self.columns)).convert_dtypes()
+        return frame
+
+
+def trials(summary: Summary) -> Rows:
     """One row per trial: the identifying columns of its configuration first, then those of timings.csv."""
     rows = [
         {**configuration.configuration.columns, **timing_row(trial, configuration.configuration)}
         for configuration in summary.configurations
         for trial in configuration.run.result.trials
     ]
-    return _frame(rows, [*_configuration_columns(summary), *TIMING_COLUMNS])
+    return _rows(rows, [*_configuration_columns(summary), *TIMING_COLUMNS])
 
 
-def best_frame(summary: Summary) -> pd.DataFrame:
+def best(summary: Summary) -> Rows:
     """One row per configuration: identifying columns, the recommended setting, its times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     first = _configuration_columns(summary)
-    return _frame(rows, first + [name for name in columns if name not in first])
+    return _rows(rows, first + [name for name in columns if name not in first])
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
@@ -51,11 +69,9 @@ def _configuration_columns(summary: Summary) -> list[str]:
     return list(dict.fromkeys(name for c in summary.configurations for name in c.configuration.columns))
 
 
-def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
-    """A frame whose integers stay integers beside empty cells."""
-    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
-    frame: pd.DataFrame = pd.DataFrame(cells, columns=columns).convert_dtypes()
-    return frame
+def _rows(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Rows:
+    cells = tuple({name: _cell(value) for name, value in row.items()} for row in rows)
+    return Rows(columns=tuple(columns), rows=cells)
 
 
 def _cell(value: Any) -> Any:
