@@ -205,7 +205,7 @@ class Candidate:
             settings=self.settings,
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self._length,
-            cores=self._surroundings.cores(),
+            cores=self._surroundings.enforced_cores(),
         )
 
     def open(self, memory_bytes: int | None) -> None:

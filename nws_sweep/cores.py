@@ -36,10 +36,15 @@ def usable_cores(
         environment: Environment variables.
         affinity: CPUs that the process may run on; None to ask the system.
     """
-    limits = [float(_affinity() if affinity is None else affinity), *_quotas(root)]
+    limits = [enforced_cores(root, affinity)]
     if slurm := _positive(environment, "SLURM_CPUS_PER_TASK"):
         limits.append(slurm)
     return min(limits) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
+
+
+def enforced_cores(root: Path = Path("/"), affinity: int | None = None) -> float:
+    """CPUs that the system lets this process use, whatever variables ask of it; see ``usable_cores``."""
+    return min([float(_affinity() if affinity is None else affinity), *_quotas(root)])
 
 
 def _affinity() -> int:

@@ -248,10 +248,15 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
     Returns:
         The PNG and the SVG.
     """
-    as_png, as_svg = (path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "svg"))
+    as_png, as_svg = files(path)
     write_bytes(as_png, png(figure))
     write_bytes(as_svg, svg(figure).encode())
     return as_png, as_svg
+
+
+def files(path: Path) -> tuple[Path, Path]:
+    """The PNG and the SVG of a picture, by its path without a suffix."""
+    return path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
 
 
 def png(figure: Figure) -> bytes:

@@ -81,12 +81,12 @@ def try_pictures(run_folder: Path) -> None:
 
 
 def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, ...]]]:
-    from nws_sweep import drawing, illustrations
+    from nws_sweep import easels, illustrations
 
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
     folder.mkdir(exist_ok=True)
-    for one in illustrations.of(summary, _batches):
-        paths = drawing.save(one.draw(), folder / one.name)
+    chosen = illustrations.of(summary, _batches)
+    for one, paths in zip(chosen, easels.save(chosen, folder), strict=True):
         yield Picture(path=paths[0].relative_to(summary.stored.folder), title=one.title, alt=one.alt), paths
 
 

@@ -71,6 +71,7 @@ class Surroundings:
         memory_budget: Bytes for all candidates, given those asked for.
         room: What there is room for, given the bytes that are left of the memory budget.
         cores: CPUs that a trial may use.
+        enforced_cores: CPUs that it can use at all: a batch system or a launcher may ask for less than that.
         drop_files: Drops files from the page cache.
     """
 
@@ -80,4 +81,5 @@ class Surroundings:
     memory_budget: Callable[[int | None], int | None] = room.memory_budget
     room: Callable[[int | None], Room] = room.now
     cores: Callable[[], float] = cores.usable_cores
+    enforced_cores: Callable[[], float] = cores.enforced_cores
     drop_files: Callable[[Sequence[str]], object] = pagecache.drop

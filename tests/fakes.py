@@ -303,5 +303,6 @@ class FakeMachine:
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             room=lambda left: Room(shm_bytes=self.shm_bytes, memory_bytes=left),
             cores=lambda: self.cores,
+            enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),
         )
