@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from nws_sweep import cores, machine, pagecache, room
+from nws_sweep import machine, pagecache, room
+from nws_sweep.cores import enforced_cores, usable_cores
 from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
 from nws_sweep.room import Room
 
@@ -80,6 +81,6 @@ class Surroundings:
     machine_time: Callable[[], MachineTime] = machine.now
     memory_budget: Callable[[int | None], int | None] = room.memory_budget
     room: Callable[[int | None], Room] = room.now
-    cores: Callable[[], float] = cores.usable_cores
-    enforced_cores: Callable[[], float] = cores.enforced_cores
+    cores: Callable[[], float] = usable_cores
+    enforced_cores: Callable[[], float] = enforced_cores
     drop_files: Callable[[Sequence[str]], object] = pagecache.drop
