@@ -112,8 +112,8 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
                 view.status("looking at how workers share the samples")
                 result = sample_check.checked(result, open_arm)
                 storage.save(folder, result)
-        view.status("drawing")
-        _draw(folder)  # while no other job of this machine measures
+        if current.plan is None or current.plan.configurations > 1:  # else the report draws them
+            _draw(folder)  # while no other job of this machine measures
     current.results += learning.without_bursts([result])
     job.store.keep(result, job.working_folder)
     return result
