@@ -29,7 +29,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
 
     Returns:
         What was found, and the files written, the report first; of a grid without those of single configurations. A
-        folder stands for all files in it.
+        folder stands for all files in it, a PNG for the SVG beside it.
 
     Raises:
         NotARunError: If the folder is neither.
@@ -40,10 +40,11 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     report = folder / storage.REPORT
     storage.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
     html_report = _write_page(summary, pictures)
-    return summary, [html_report, report, *tables, *(path for _, paths in pictures for path in paths)]
+    own = [folder / storage.PLOTS] if summary.stored.is_grid else [as_png for _, (as_png, _) in pictures]
+    return summary, [html_report, report, *tables, *own]
 
 
-def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, ...]]]) -> Path:
+def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, Path]]]) -> Path:
     from nws_sweep import html, page, vector
 
     drawn = [
@@ -80,7 +81,7 @@ def try_pictures(run_folder: Path) -> None:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
 
 
-def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, ...]]]:
+def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, Path]]]:
     from nws_sweep import easels, illustrations
 
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
