@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import drawing, facets, units
-from nws_sweep.analysis import ConfigurationSummary, Summary
+from nws_sweep.analysis import ConfigurationSummary, Gain, Summary
 from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box
 from nws_sweep.vector import BAND, INK, MUTED
 
@@ -28,7 +28,7 @@ class Bar:
         low: Lower end of its interval, samples/s; the value itself if there is none.
         high: Upper end, likewise.
         num_workers: The recommended candidate.
-        gain: How many times as fast as without workers; None where that is not known or says nothing.
+        gain: Over loading without workers; None where that is not known or says nothing.
     """
 
     cells: tuple[str, ...]
@@ -36,7 +36,7 @@ class Bar:
     low: float
     high: float
     num_workers: int
-    gain: float | None
+    gain: Gain | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def _bar(c: ConfigurationSummary, columns: Sequence[str]) -> Bar | None:
         low=rate * batch.value / slow if batch and slow else rate,
         high=rate * batch.value / quick if batch and quick else rate,
         num_workers=c.best.num_workers,
-        gain=c.gain_over_zero.value if c.gain_over_zero and c.best.num_workers else None,
+        gain=c.gain_over_zero if c.best.num_workers else None,
     )
 
 
@@ -76,8 +76,7 @@ def draw_bars(chart: Bars, title: str) -> Figure:
     rows = [[*bar.cells] for bar in shown] + ([[f"{len(others)} more"]] if others else [])
     right = [_texts(bar) for bar in shown]
     if others:
-        slowest, fastest = others[-1].samples_per_s, others[0].samples_per_s
-        right.append([f"{units.per_second(slowest)} to {units.per_second(fastest)}", "", ""])
+        right.append([f"{told(others[-1])} to {told(others[0])}", "", ""])
     header = ["samples/s", "num_workers", "of 0 workers"]
     figure, axes = table(chart.columns, rows, header, right, title)
     drawing.row_bars(axes, [0.0] * len(shown), [bar.samples_per_s for bar in shown], COLOURS[0])
@@ -98,7 +97,12 @@ def split(chosen: Sequence[Bar]) -> tuple[Sequence[Bar], Sequence[Bar]]:
 
 
 def _texts(bar: Bar) -> list[str]:
-    return [units.per_second(bar.samples_per_s), str(bar.num_workers), units.ratio(bar.gain)]
+    return [told(bar), str(bar.num_workers), str(bar.gain or units.NOTHING)]
+
+
+def told(bar: Bar) -> str:
+    """Its samples per second."""
+    return units.rate(bar.samples_per_s, bar.low, bar.high)
 
 
 def table(

@@ -486,4 +486,4 @@ def best_of(chart: Chart) -> tuple[str, Curve, Point] | None:
 
 def about(point: Point) -> str:
     """A rate with its workers."""
-    return f"{units.per_second(point.value)} samples per second with num_workers={point.num_workers}"
+    return f"{units.rate(point.value, point.low, point.high)} samples per second with num_workers={point.num_workers}"

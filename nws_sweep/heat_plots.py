@@ -25,10 +25,11 @@ _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The best of a cell: samples per second and its workers."""
+    """The best of a cell: samples per second, its workers, and half the interval's width as a share (None if none)."""
 
     samples_per_s: float
     num_workers: int
+    uncertainty: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +119,11 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
 def _best_of_cells(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> dict[tuple[str, ...], Heat]:
     found: dict[tuple[str, ...], Heat] = {}
     for c in configurations:
-        rate = c.best.measurement.samples_per_s if c.best and c.best.measurement else None
+        measured = c.best.measurement if c.best else None
+        rate = measured.samples_per_s if measured else None
         key = tuple(cell(c, name) if name else "" for name in names)
-        if c.best and rate and (key not in found or rate > found[key].samples_per_s):
-            found[key] = Heat(rate, c.best.num_workers)
+        if c.best and measured and rate and (key not in found or rate > found[key].samples_per_s):
+            found[key] = Heat(rate, c.best.num_workers, units.uncertainty(measured.batch_s))
     return found
 
 
@@ -207,18 +209,19 @@ def _texts(chart: HeatMap, sheet: Sheet, scale: Normalize, box: Box) -> Iterator
     room, height = box.width / len(chart.columns) - 0.08, box.height / len(chart.rows)
     heats = [heat for row in sheet.rows for heat in row if heat]
     full = all(drawing.text_width(_full(heat)) < room for heat in heats)
-    if height < 0.9 * drawing.lines(1, SMALL) or not all(drawing.text_width(_rate(heat)) < room for heat in heats):
+    if height < 0.9 * drawing.lines(1, SMALL) or not all(drawing.text_width(told(heat)) < room for heat in heats):
         return
     for y, row in enumerate(sheet.rows):
         for x, heat in enumerate(row):
             if heat:
                 dark = float(scale(heat.samples_per_s)) >= _DARK_FROM
-                yield x, y, _full(heat) if full else _rate(heat), dark
+                yield x, y, _full(heat) if full else told(heat), dark
 
 
-def _rate(heat: Heat) -> str:
-    return units.per_second(heat.samples_per_s)
+def told(heat: Heat) -> str:
+    """Its samples per second."""
+    return units.per_second(heat.samples_per_s, heat.uncertainty)
 
 
 def _full(heat: Heat) -> str:
-    return f"{_rate(heat)} ({heat.num_workers})"
+    return f"{told(heat)} ({heat.num_workers})"

@@ -23,7 +23,7 @@ from nws_sweep import (
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.drawing import shortened
 from nws_sweep.facets import Facets, facets
-from nws_sweep.scaling_plots import Prices, Scaling
+from nws_sweep.scaling_plots import Prices, Rate, Scaling
 from nws_sweep.storage import BatchTime
 
 if TYPE_CHECKING:
@@ -113,12 +113,10 @@ def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
 def _about_scaling(scaled: Scaling | None, paid: Prices | None) -> str:
     parts = []
     if scaled:
-        best = next((rate.value for rate in scaled.measured if rate.num_workers == scaled.best), None)
         first = scaled.measured[0]
-        parts.append(
-            f"Samples per second against num_workers: {units.per_second(first.value)} with {first.num_workers:g}, "
-            f"{units.per_second(best)} with the recommended {scaled.best}."
-        )
+        best = [rate for rate in scaled.measured if rate.num_workers == scaled.best]
+        recommended = f", {_rate(best[0])} with the recommended {scaled.best}" if best else ""
+        parts.append(f"Samples per second against num_workers: {_rate(first)} with {first.num_workers:g}{recommended}.")
     if paid:
         held = next((price for price in paid.candidates if price.num_workers == paid.best), None)
         parts.append(
@@ -159,17 +157,21 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
     )
 
 
+def _rate(rate: Rate) -> str:
+    return units.rate(rate.value, rate.low, rate.high)
+
+
 def _heat(summary: Summary) -> Iterator[Illustration]:
     chart = heat_plots.heat_map(summary)
     if chart is None:
         return
     title = f"Best throughput by {chart.down} and {chart.across}"
-    most = max(sheet.reach[1] for sheet in chart.sheets)
-    least = min(sheet.reach[0] for sheet in chart.sheets)
+    cells = [heat for sheet in chart.sheets for row in sheet.rows for heat in row if heat]
+    most, least = (choose(cells, key=lambda heat: heat.samples_per_s) for choose in (max, min))
     alt = (
         f"A map of the best throughput over {chart.across} and {chart.down}"
         f"{f', of each {chart.third}' if chart.third else ''}: "
-        f"{units.per_second(least)} to {units.per_second(most)} samples per second."
+        f"{heat_plots.told(least)} to {heat_plots.told(most)} samples per second."
     )
     yield Illustration(
         name=storage.HEAT_PLOT, title=title, alt=alt, draw=lambda: heat_plots.draw_heat_map(chart, title)
@@ -227,7 +229,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
     title = "Best setting per configuration"
     alt = (
         f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
-        f"{units.per_second(last.samples_per_s)} to {units.per_second(first.samples_per_s)} samples per second; the "
+        f"{bar_plots.told(last)} to {bar_plots.told(first)} samples per second; the "
         f"fastest has num_workers={first.num_workers}{_named(*first.cells)}."
     )
     yield Illustration(name=storage.BEST_PLOT, title=title, alt=alt, draw=lambda: bar_plots.draw_bars(chart, title))

@@ -53,6 +53,11 @@ def uncertainty(estimate: Estimate | None) -> float | None:
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
+def rate(value: float, low: float, high: float) -> str:
+    """A rate between the ends of its interval, which are the value itself if it has none."""
+    return per_second(value, (high - low) / (2 * value) if value else None)
+
+
 def memory(value: float | None) -> str:
     """Three significant digits in B, kB, MB or GB, of which each is a thousand of the one before."""
     if value is None:

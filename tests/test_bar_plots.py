@@ -18,8 +18,12 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
         search_result(trial(0, 4.0), trial(4, 8.0), columns={"batch_size": 128}),
         search_result(failed_trial(0), columns={"batch_size": 512}),
     )
+    slower = found.configurations[0]
+    assert str(slower.gain_over_zero) == "2.0x"
     first = Bar(cells=("128",), samples_per_s=2048.0, low=2048 / 1.5, high=2048 / 0.75, num_workers=0, gain=None)
-    second = Bar(cells=("64",), samples_per_s=512.0, low=512 / 1.5, high=512 / 0.75, num_workers=4, gain=2.0)
+    second = Bar(
+        cells=("64",), samples_per_s=512.0, low=512 / 1.5, high=512 / 0.75, num_workers=4, gain=slower.gain_over_zero
+    )
     assert bar_plots.bars(found) == Bars(columns=("batch_size",), bars=(first, second))
 
 

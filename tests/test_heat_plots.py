@@ -28,7 +28,7 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1}),
         search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2}),
     )
-    rows = ((Heat(1024.0, 4), None), (Heat(2048.0, 2), Heat(512.0, 1)))
+    rows = ((Heat(1024.0, 4, 0.375), None), (Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)))
     assert heat_plots.heat_map(found) == HeatMap(
         across="batch_size", down="patience", third="", columns=("64", "128"), rows=("1", "2"),
         sheets=(Sheet(title="", rows=rows),), over=(), left_out=0, by_itself=False,
