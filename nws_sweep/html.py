@@ -41,7 +41,7 @@ def comparison(value: RunComparison, origins: tuple[str, str], pairs: Table, sum
         pairs: The configurations that are in both.
         summary: What is to be said of all of them, a line each.
     """
-    title = f"{value.a.stored.folder.name} and {value.b.stored.folder.name}"
+    title = f"Comparison of {value.a.stored.folder.name} and {value.b.stored.folder.name}"
     return _render("comparison.html", title=title, value=value, origins=origins, pairs=pairs, summary=summary)
 
 

@@ -187,12 +187,14 @@ def _best_keys(summary: Summary, configuration: ConfigurationSummary) -> tuple[f
 
 
 def _trials(summary: Summary) -> Table:
+    """Of a single configuration without its name, which the page has told."""
+    first = 0 if len(summary.configurations) > 1 else 1
     rows, keys = [], []
     for configuration in summary.configurations:
         for trial in configuration.trials:
-            rows.append((configuration.label, *_trial_row(trial, configuration)))
-            keys.append((None, *map(rounded, _trial_keys(trial))))
-    return Table(header=_TRIALS, rows=tuple(rows), keys=tuple(keys))
+            rows.append((configuration.label, *_trial_row(trial, configuration))[first:])
+            keys.append((None, *map(rounded, _trial_keys(trial)))[first:])
+    return Table(header=_TRIALS[first:], rows=tuple(rows), keys=tuple(keys))
 
 
 _TRIALS = (

@@ -100,8 +100,9 @@ def _introduce(root: Element, prefix: str, title: str, description: str) -> None
         root.attrib.pop(name, None)
     root.set("role", "img")
     root.set("aria-labelledby", f"{prefix}-title {prefix}-desc")
-    root.set("style", f"width:100%;max-width:{width:.0f}px;height:auto")
+    root.set("style", f"--wide:{width:.0f}px;width:100%;max-width:var(--wide);height:auto")
     root.set("stroke-linejoin", "round")
+    root.set("fill", _CSS[INK])  # of black text, whose colour matplotlib leaves out
     for index, (name, text) in enumerate((("title", title), ("desc", description))):
         element = Element(f"{{{_SVG}}}{name}", {"id": f"{prefix}-{name}"})
         element.text = text

@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_other_reports() -> None:
     assert found.best.header == tuple(formats.best_header(summary))
     assert found.best.rows == (tuple(formats.best_cells(summary, configuration)),)
     shown = [cells.of_trial(each, configuration.configuration) for each in configuration.trials]
-    assert [(row[1], row[2], row[5]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
+    assert [(row[0], row[1], row[4]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
     assert found.answer is not None
     assert [one.text for one in found.answer.snippets] == [
         formats.kwargs(configuration.best.settings.tuned()) if configuration.best else "",

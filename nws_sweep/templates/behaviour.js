@@ -2,6 +2,13 @@
 (() => {
   const number = new Intl.NumberFormat("en");
 
+  /* Calls what changes the page for paper; what that returns makes it as it was. */
+  const aroundPrint = (change) => {
+    let undo = () => {};
+    window.addEventListener("beforeprint", () => { undo = change(); });
+    window.addEventListener("afterprint", () => undo());
+  };
+
   /* Tables: rows come from data, since thousands of them as HTML would make the page slow and large. */
   for (const live of document.querySelectorAll(".live")) {
     const data = JSON.parse(live.querySelector("script").textContent);
@@ -35,8 +42,10 @@
       }
       body.replaceChildren(rows);
       const shown = Math.min(limit, found.length);
-      count.textContent = `${number.format(shown)} of ${number.format(found.length)} rows` +
-        (found.length < data.rows.length ? `, filtered from ${number.format(data.rows.length)}` : "");
+      const all = number.format(data.rows.length);
+      count.textContent = !found.length ? `none of ${all} rows has all these words` :
+        `${number.format(shown)} of ${number.format(found.length)} rows` +
+        (found.length < data.rows.length ? `, filtered from ${all}` : "");
       more.hidden = shown === found.length;
     };
 
@@ -60,7 +69,12 @@
     filter.addEventListener("input", () => { limit = portion; show(); });
     more.addEventListener("click", () => { limit += 10 * portion; show(); });
     live.querySelector(".tools").hidden = data.rows.length < 2;
-    window.addEventListener("beforeprint", () => { limit = Math.max(limit, 500); show(); });
+    aroundPrint(() => {
+      const before = limit;
+      limit = Math.max(limit, 500);
+      show();
+      return () => { limit = before; show(); };
+    });
     show();
   }
 
@@ -80,16 +94,20 @@
     }
     return true;
   };
+  const said = document.getElementById("said");
   for (const button of document.querySelectorAll(".copy")) {
     const label = button.firstChild;
     button.hidden = false;
     button.addEventListener("click", async () => {
       label.data = (await copy(button.parentElement.querySelector("code"))) ? "Copied" : "Press Ctrl+C";
-      setTimeout(() => { label.data = "Copy"; }, 2000);
+      said.textContent = button.textContent;
+      setTimeout(() => { label.data = "Copy"; said.textContent = ""; }, 2000);
     });
   }
 
-  window.addEventListener("beforeprint", () => {
-    for (const each of document.querySelectorAll("details")) each.open = true;
+  aroundPrint(() => {
+    const closed = document.querySelectorAll("details:not([open])");
+    for (const each of closed) each.open = true;
+    return () => { for (const each of closed) each.open = false; };
   });
 })();

@@ -1,0 +1,124 @@
+"""Reports and a comparison of invented measurements, in as many shapes as a page has to bear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nws_sweep import comparison_page, report, storage
+from nws_sweep.analysis import summarise
+from nws_sweep.comparing import compare
+from nws_sweep.records import Estimate, SearchRecord, Trial
+from tests.factories import (
+    HOST,
+    configuration,
+    failed_trial,
+    loader_settings,
+    measurement,
+    search_result,
+    search_rules,
+    store_grid,
+    store_run,
+    trial,
+)
+
+EVIL = "<script>alert('& more')</script>"
+LONG = "/data/" + "a_folder_with_a_long_name/" * 6 + "train"
+WORKERS = (0, 1, 2, 4, 8)
+
+
+def paced(num_workers: int, batch_s: float, batch_size: int = 64) -> Trial:
+    """A trial whose batches took so long, give or take 2 %, and waited for less the more workers there were."""
+    steady = Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=12)
+    waiting = 0.9 / (1 + num_workers)
+    found = measurement(
+        65 * batch_s + 1.5, startup_s=1.5, batch_s=steady, samples_per_s=batch_size / batch_s, stall_fraction=waiting,
+        wait_s=waiting * batch_s, consume_s=(1 - waiting) * batch_s, memory_bytes=(1 + num_workers) * 3 * 2**28,
+    )  # fmt: skip
+    settings = loader_settings(num_workers, batch_size=batch_size)
+    return trial(num_workers, 1.0, measurement=found, settings=settings)
+
+
+def searched(
+    batch_s: float, *more: Trial, columns: Mapping[str, Any] | None = None, workers: Sequence[int] = WORKERS,
+    **changes: Any,
+) -> SearchRecord:  # fmt: skip
+    """Workers help until there are four of them."""
+    size = (columns or {}).get("batch_size", 64)
+    trials = [paced(n, batch_s / min(1 + n, 5) * (1 + n / 100), size) for n in workers]
+    measured = configuration(columns, loader=loader_settings(batch_size=size), search=search_rules(tuple(workers)))
+    return search_result(*trials, *more, configuration=measured, **changes)
+
+
+def run(parent: Path) -> Path:
+    return page_of(store_run(parent, searched(0.5)))
+
+
+def failed(parent: Path) -> Path:
+    return page_of(store_run(parent, search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))))
+
+
+def grid_of_4(parent: Path) -> Path:
+    """Names as nobody should choose them, a candidate and a configuration that failed."""
+    return page_of(
+        store_grid(
+            parent,
+            searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
+            searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
+            searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
+            search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
+        )
+    )
+
+
+def grid_of_24(parent: Path) -> Path:
+    sizes, factors = (16, 32, 64, 128, 256, 512), (2, 4, 8, 16)
+    return page_of(
+        store_grid(
+            parent,
+            *(
+                searched(
+                    (0.02 + size / 400) * (1 + 0.1 * place), columns={"batch_size": size, "prefetch_factor": factor}
+                )
+                for size in sizes
+                for place, factor in enumerate(factors)
+            ),
+        )
+    )
+
+
+def grid_of_200(parent: Path) -> Path:
+    """Batch sizes in an order that is neither that of numbers nor that of text."""
+    sizes = [(37 * n) % 200 + 1 for n in range(200)]
+    found = (searched(0.1 + 7 * n % 200 / 100, columns={"batch_size": n}, workers=(0, 4)) for n in sizes)
+    return page_of(store_grid(parent, *found))
+
+
+def comparison(parent: Path) -> Path:
+    """Slower, faster, the same, failed in one, and some that are in one only; from hosts that differ."""
+    other = replace(HOST, hostname="node2", cpu_model=EVIL, torch="2.5.0")
+    a = {16: 0.5, 32: 0.5, 64: 0.5, 128: 0.5}
+    b = {32: 0.75, 64: 0.25, 128: 0.5, 256: 0.5}
+    one = store_grid(
+        parent / "before", *(searched(s, columns={"batch_size": n, "dataset": EVIL}) for n, s in a.items())
+    )
+    two = store_grid(
+        parent / "after",
+        *(searched(s, columns={"batch_size": n, "dataset": EVIL}, host=other) for n, s in b.items()),
+        search_result(failed_trial(0), columns={"batch_size": 16, "dataset": EVIL}, host=other),
+    )
+    found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
+    comparison_page.write(found, parent / "comparison.html")
+    return parent / "comparison.html"
+
+
+def page_of(folder: Path) -> Path:
+    report.write(folder)
+    return folder / storage.PAGE
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    make.__name__: make for make in (run, failed, grid_of_4, grid_of_24, grid_of_200, comparison)
+}

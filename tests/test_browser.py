@@ -1,0 +1,323 @@
+"""The pages in a real browser: whether they work, for the hand, the keyboard and those who do not see them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Locator, Page, ViewportSize, expect, sync_playwright
+
+from tests import sample_pages
+from tests.sample_pages import EVIL, PAGES
+
+# One process makes the pages and starts the browser, for all tests.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+WAIT_MS = 5000
+# Without what stands in a picture, which is presentational, and without more rows of the same kind: seconds less.
+CHECKED = """async () => {
+  const same = "svg > :not(title, desc), tbody tr:nth-child(n + 6), details:nth-of-type(n + 6)";
+  for (const each of document.querySelectorAll(same)) each.remove();
+  const found = await axe.run(document, { preload: false, resultTypes: ["violations"] });
+  return [found.passes.length, found.violations.map((one) => [one.id, one.impact, one.nodes[0].html])];
+}"""
+# Sorts by each column, up and down; gives the states of all heads after each click, and whether a row was lost.
+SORTED = """(live) => {
+  const more = live.querySelector(".more");
+  while (!more.hidden) more.click();
+  const rows = () => [...live.querySelectorAll("tbody tr")].map((row) => row.textContent).sort().join("\\n");
+  const [before, heads] = [rows(), [...live.querySelectorAll("th")]];
+  return heads.flatMap((head, column) => [0, 1].map(() => {
+    head.querySelector("button").click();
+    return [column, heads.map((each) => each.getAttribute("aria-sort")), rows() === before];
+  }));
+}"""
+BLACK = """[...document.querySelectorAll("figure svg *")]
+  .filter((each) => getComputedStyle(each).fill === "rgb(0, 0, 0)").length"""
+COPIED = 'document.addEventListener("copy", () => { window.copied = String(getSelection()); });'
+
+
+def lacking(what: str) -> None:
+    """Fails where everything has to be tested, and skips elsewhere."""
+    reason = f"{what} is missing; scripts/setup-browser installs it"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        lacking("chromium")
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=[*flags, "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: make(tmp_path_factory.mktemp(name)) for name, make in PAGES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens pages and notes all that goes wrong in them, and whatever they ask for.
+
+    A tab takes longer to make than a page to load: there is one for all that need no options of their own.
+    """
+
+    browser: Browser
+    pages: dict[str, Path]
+    wrong: list[str]
+    requests: list[str]
+    visited: list[str]
+    tabs: list[Page]
+
+    def __call__(self, name: str, viewport: ViewportSize = DESKTOP, scheme: Scheme = "light", **options: Any) -> Page:
+        if options or not self.tabs:
+            tab = self._tab(**options)
+            self.tabs.extend([] if options else [tab])
+        else:
+            tab = self.tabs[0]
+        tab.set_viewport_size(viewport)
+        tab.emulate_media(media="screen", color_scheme=scheme)
+        self.visited.append(self.pages[name].as_uri())
+        tab.goto(self.visited[-1])
+        return tab
+
+    def _tab(self, **options: Any) -> Page:
+        def refused(dialog: Dialog) -> None:
+            self.wrong.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        page = self.browser.new_context(**options).new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda said: self.wrong.append(f"{said.type}: {said.text}"))
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("dialog", refused)
+        return page
+
+
+@pytest.fixture(scope="module")
+def opener(browser: Browser, pages: dict[str, Path]) -> Opener:
+    return Opener(browser, pages, [], [], [], [])
+
+
+@pytest.fixture
+def opened(opener: Opener) -> Iterator[Opener]:
+    """Fails if anything but the pages themselves was asked for, if a console said a word, or a dialog was opened."""
+    for notes in (opener.wrong, opener.requests, opener.visited):
+        notes.clear()
+    yield opener
+    assert opener.wrong == []
+    assert opener.requests == opener.visited
+
+
+def texts(table: Locator, column: int) -> list[str]:
+    return table.locator(f"tbody td:nth-child({column + 1})").all_text_contents()
+
+
+def rows(table: Locator) -> list[str]:
+    return table.locator("tbody tr").all_text_contents()
+
+
+def number(text: str) -> float:
+    """The number that a cell begins with, in the unit it has: of seconds, bytes or none."""
+    scales = {"µs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+    found = re.match(r"([\d.]+)x? ?(\S*)", text)
+    assert found
+    return float(found[1]) * scales.get(found[2], 1.0)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_fits_a_phone_and_is_silent(opened: Opener, name: str) -> None:
+    page = opened(name, PHONE)
+    for wide in (390, 320, 1280):
+        page.set_viewport_size({"width": wide, "height": 844})
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= wide
+    assert page.locator("svg").count() == {"comparison": 0, "failed": 0}.get(name, 3)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(opened: Opener, name: str) -> None:
+    if not AXE.is_file():
+        lacking("axe-core")
+    page = opened(name)
+    page.evaluate(AXE.read_text("utf-8"))
+    page.evaluate("for (const each of [...document.querySelectorAll('details')].slice(0, 2)) each.open = true")
+    for viewport in (DESKTOP, PHONE):
+        page.set_viewport_size(viewport)
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            passed, violations = page.evaluate(CHECKED)
+            assert violations == [], (scheme, viewport)
+            assert passed > 20
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_column_of_every_table_is_sorted_both_ways(opened: Opener, name: str) -> None:
+    for table in opened(name).locator(".live").all():
+        heads = table.locator("th").count()
+        expected = [
+            [column, [state if each == column else None for each in range(heads)], True]
+            for column in range(heads)
+            for state in ("ascending", "descending")
+        ]
+        assert table.evaluate(SORTED) == expected
+
+
+def test_numbers_are_sorted_as_numbers_and_what_is_missing_comes_last(opened: Opener) -> None:
+    page = opened("grid_of_200")
+    table = page.locator("#best-table")
+    names = table.locator("thead th").all_text_contents()
+    table.get_by_role("button", name="Show more").click()
+    for name in ("batch_size", "samples/s", "per batch", "epoch", "vs 0 workers"):
+        for falling in (False, True):
+            table.get_by_role("button", name=name).dispatch_event("click")
+            found = [number(text) for text in texts(table, names.index(name))]
+            assert found == sorted(found, reverse=falling)
+            assert len(found) == 200
+    trials = opened("grid_of_4").locator("#trials-table")
+    for _ in range(2):
+        trials.get_by_role("button", name="samples/s").dispatch_event("click")
+        assert [text == "-" for text in texts(trials, 3)] == [False] * 15 + [True] * 2
+
+
+def test_text_is_sorted_as_text(opened: Opener) -> None:
+    table = opened("grid_of_4").locator("#best-table")
+    table.get_by_role("button", name="dataset").click()
+    found = texts(table, 0)
+    assert found == [sample_pages.LONG, EVIL, "arrays", "photos"]  # "/" before "<", as dictionaries have it
+    table.get_by_role("button", name="dataset").click()
+    assert texts(table, 0) == found[::-1]
+
+
+def test_rows_are_filtered_by_words_and_more_are_shown_on_request(opened: Opener) -> None:
+    page = opened("grid_of_200")
+    table = page.locator("#trials-table")
+    words, count, more = table.get_by_label("Filter"), table.locator(".count"), table.locator(".more")
+    assert count.text_content() == "25 of 400 rows"
+    words.fill("BATCH_SIZE=1 ok")
+    assert count.text_content() == "25 of 222 rows, filtered from 400"  # 1, 10 to 19 and 100 to 199
+    more.click()
+    assert (len(rows(table)), more.is_visible()) == (222, False)
+    words.fill("BATCH_SIZE=17 ok")
+    assert all("batch_size=17" in row for row in rows(table))
+    assert count.text_content() == "22 of 22 rows, filtered from 400"  # 17 and 170 to 179
+    words.fill("no such words")
+    assert (rows(table), more.is_visible()) == ([], False)
+    assert count.text_content() == "none of 400 rows has all these words"
+    words.fill("")
+    assert count.text_content() == "25 of 400 rows"
+    while more.is_visible():
+        more.click()
+    assert len(rows(table)) == 400
+
+
+def test_settings_are_copied(opened: Opener) -> None:
+    page = opened("run", permissions=["clipboard-read", "clipboard-write"])
+    for snippet in page.locator(".card .snippet").all():
+        snippet.get_by_role("button").click()
+        expect(snippet.get_by_role("button")).to_contain_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == snippet.locator("code").text_content()
+    expect(page.locator("#said")).to_have_text(re.compile("Copied the Hydra overrides settings of"))
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["execCommand", "nothing"])
+def test_without_a_clipboard_settings_are_copied_as_a_selection(opened: Opener, works: bool) -> None:
+    page = opened("run")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    if not works:
+        page.evaluate("document.execCommand = () => false")
+    page.evaluate(COPIED)
+    button = page.locator(".copy").first
+    button.click()
+    expect(button).to_contain_text("Copied" if works else "Press Ctrl+C")
+    if not works:
+        page.keyboard.press("Control+c")
+    assert page.evaluate("copied") == page.locator(".snippet code").first.text_content()
+
+
+def test_the_keyboard_is_enough(opened: Opener) -> None:
+    page = opened("grid_of_24")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "copy"
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.outerHTML.match(/^<[^>]*>/)[0]"))
+        if page.evaluate("document.activeElement.closest('#best-table th')?.cellIndex") == 1:
+            break
+    assert any("search" in element for element in reached)
+    assert any('href="#pictures"' in element for element in reached)
+    for direction in ("ascending", "descending"):
+        page.keyboard.press("Enter")
+        head = page.locator("#best-table th").nth(1)
+        assert head.get_attribute("aria-sort") == direction
+    assert page.evaluate("document.activeElement.textContent") == "batch_size"
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details").first.locator(".pace").is_visible()
+
+
+def test_paper_has_everything_and_the_page_stays_as_it_was(opened: Opener) -> None:
+    page = opened("grid_of_24")
+    page.locator("summary").first.click()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details[open]").count() == 24
+    assert page.locator("#trials-table tbody tr").count() == 120
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 1
+    assert page.locator("#trials-table tbody tr").count() == 25
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator(".copy").first.is_visible()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_pictures_have_the_colours_of_the_page(opened: Opener, scheme: Scheme) -> None:
+    page = opened("grid_of_24", scheme=scheme)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
+    assert dark == (scheme == "dark")
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    colours = page.evaluate("[...document.querySelectorAll('figure svg')].map((svg) => getComputedStyle(svg).fill)")
+    assert colours == [ink] * 3
+    assert page.evaluate(BLACK) == 0
+
+
+def test_names_from_outside_are_shown_as_they_are(opened: Opener) -> None:
+    page = opened("grid_of_4")
+    assert EVIL in texts(page.locator("#best-table"), 0)
+    assert page.get_by_text(EVIL).count() > 5
+    assert page.locator("main script:not([type='application/json'])").count() == 0
+    assert EVIL in opened("comparison").locator("main").inner_text()
+    assert EVIL in opened("failed").locator("#failures + ul").inner_text()
+
+
+def test_the_answer_can_be_read_at_once_also_without_scripts(opened: Opener) -> None:
+    for scripts in (True, False):
+        page = opened("grid_of_4", PHONE, java_script_enabled=scripts)
+        for part in (".setting", ".pace", ".gains", ".snippet code"):
+            box = page.locator(f".card {part}").first.bounding_box()
+            assert box
+            assert box["y"] + box["height"] <= PHONE["height"] * 0.6
+        assert page.locator("noscript p").count() == (0 if scripts else 2)
+        assert page.locator(".card .copy").first.is_visible() == scripts
