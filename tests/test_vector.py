@@ -54,7 +54,7 @@ def test_it_says_what_it_is_to_those_who_do_not_see_it() -> None:
 def test_it_is_as_wide_as_there_is_room() -> None:
     root = inlined()
     assert root.get("viewBox") == "0 0 30 15"
-    assert root.get("style") == "width:100%;max-width:40px;height:auto"
+    assert root.get("style") == "--wide:40px;width:100%;max-width:var(--wide);height:auto"
     assert (root.get("width"), root.get("height")) == (None, None)
 
 
