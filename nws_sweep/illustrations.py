@@ -230,7 +230,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
     alt = (
         f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
         f"{bar_plots.told(last)} to {bar_plots.told(first)} samples per second; the "
-        f"fastest has num_workers={first.num_workers}{_named(*first.cells)}."
+        f"fastest has num_workers={first.num_workers}{_named(*_settings(chart.columns, first.cells))}."
     )
     yield Illustration(name=storage.BEST_PLOT, title=title, alt=alt, draw=lambda: bar_plots.draw_bars(chart, title))
 
@@ -257,6 +257,10 @@ def _titled(text: str, c: ConfigurationSummary) -> str:
 
 def _count(number: int, what: str, ending: str = "s") -> str:
     return f"{number} {what}{'' if number == 1 else ending}"
+
+
+def _settings(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
+    return [f"{name}={value}" for name, value in zip(columns, cells, strict=True)]
 
 
 def _named(*names: str) -> str:
