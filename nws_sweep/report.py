@@ -66,11 +66,11 @@ def write_pictures(run_folder: Path) -> list[Path]:
     Raises:
         NotARunError: If there is no result in the folder.
     """
-    from nws_sweep import drawing, illustrations
+    from nws_sweep import easels, illustrations
 
     (configuration,) = summarise(storage.find(run_folder)).configurations
     chosen = illustrations.of_configuration(configuration, _batches)
-    return [path for picture in chosen for path in drawing.save(picture.draw(), run_folder / picture.name)]
+    return [path for paths in easels.save(chosen, run_folder) for path in paths]
 
 
 def try_pictures(run_folder: Path) -> None:

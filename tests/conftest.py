@@ -64,10 +64,10 @@ def shared_process() -> Iterator[SharedProcess]:
 
 @pytest.fixture
 def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: SharedProcess) -> Command:
-    """The same in the shared process, which has imported torch already."""
+    """The same in the shared process, which has imported torch already; pictures are drawn with ``draw`` only."""
 
-    def run(*arguments: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        return shared_process.run([str(argument) for argument in arguments], cwd, environment)
+    def run(*arguments: str | Path, cwd: Path = tmp_path, draw: bool = False) -> subprocess.CompletedProcess[str]:
+        return shared_process.run([str(argument) for argument in arguments], cwd, environment, draw=draw)
 
     return run
 

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
+from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep import arms, cli
+from nws_sweep import arms, cli, drawing, easels
+from nws_sweep.illustrations import Illustration
 
 
 class SharedProcess:
@@ -33,12 +35,18 @@ class SharedProcess:
         )  # fmt: skip
 
     def run(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, draw: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        """What ``python -m nws_sweep`` does with the arguments in that folder."""
+        """What ``python -m nws_sweep`` does with the arguments in that folder.
+
+        Its pictures are empty files, since to draw them takes longer than anything else that most tests do; but not
+        with ``draw``.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+        order = {
+            "arguments": list(arguments), "folder": str(folder), "environment": dict(environment), "draw": draw,
+        }  # fmt: skip
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         status = json.loads(self._process.stdout.readline())
@@ -71,13 +79,20 @@ def _status(order: Mapping[str, Any]) -> int:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = ["nws_sweep", *order["arguments"]]
-    with _into_files():
+    with _into_files(), contextlib.nullcontext() if order["draw"] else mock.patch.object(easels, "_save", _undrawn):
         try:
             return cli.run(sys.argv[1:])
         except SystemExit as stop:
             return int(stop.code or 0)
         finally:
             GlobalHydra.instance().clear()
+
+
+def _undrawn(one: Illustration, folder: Path) -> tuple[Path, Path]:
+    as_png, as_svg = drawing.files(folder / one.name)
+    as_png.touch()
+    as_svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>')
+    return as_png, as_svg
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None
 
 
 def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path: Path) -> None:
-    done = shared_nws("-m", *PLAIN, *QUICK, "batch_size=4,8", "pin_memory=true,false")
+    done = shared_nws("-m", *PLAIN, *QUICK, "batch_size=4,8", "pin_memory=true,false", draw=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("4 configurations, up to 2 candidates each (num_workers 0, 1), at most about ")
     assert "[4/4]" in done.stdout
@@ -133,7 +133,7 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
         if path.suffix == ".png":
             with Image.open(path) as image:
                 image.verify()
-    for name in ("results.csv", "best.csv", "best.yaml", "best", "report.md"):
+    for name in ("report.html", "report.md", "results.csv", "best.csv", "best.yaml", "best", "plots"):
         assert f"wrote {grid / name}\n" in done.stdout
     _check_tables(grid)
     _check_folders(grid)

@@ -135,10 +135,10 @@ def check_embedding(python: Path, host: Path, **environment: str) -> None:
 # In this order: a wheel is replaced by an editable install, which is then removed.
 
 
-def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path, tmp_path: Path) -> None:
+def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
     check_help(start_by("module", python), elsewhere)
-    check_start(start_by("script", python), elsewhere, tmp_path)
+    check_help(start_by("script", python), elsewhere)  # how it measures: below
 
 
 SCRIPT = """
