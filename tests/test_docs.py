@@ -99,8 +99,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def alone(command: str) -> object:
+    """The command as a parameter; those that open the same port never run at the same time."""
+    return pytest.param(command, marks=pytest.mark.xdist_group("port") if "remote_store" in command else ())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", [alone(command) for command in commands()])
 def test_every_command_of_the_documents_works(
     shared_process: SharedProcess, project: Path, environment: dict[str, str], command: str
 ) -> None:

@@ -112,11 +112,11 @@ def test_a_worker_that_is_killed_and_the_others_are_measured() -> None:
     assert (trials[0].state, trials[2].state) == (TrialState.OK, TrialState.OK)
 
 
-@pytest.mark.parametrize("start", [None, "spawn"])
-def test_a_worker_that_sleeps_for_ever_and_ignores_signals(start: str | None) -> None:
+@pytest.mark.parametrize(("start", "timeout_s"), [(None, 1.0), ("spawn", 3.0)])
+def test_a_worker_that_sleeps_for_ever_and_ignores_signals(start: str | None, timeout_s: float) -> None:
     used = {"multiprocessing_context": start}
-    for trial in searched("Hangs", (0, 1), loader=used, measure={"timeout_s": 3.0}).values():
-        check(trial, TrialState.TIMEOUT, "measure.timeout_s=3 s", "killed")
+    for trial in searched("Hangs", (0, 1), loader=used, measure={"timeout_s": timeout_s}).values():
+        check(trial, TrialState.TIMEOUT, f"measure.timeout_s={timeout_s:g} s", "killed")
 
 
 def test_the_time_limit_is_for_the_whole_trial_not_for_each_answer() -> None:

@@ -102,6 +102,6 @@ def test_a_nominal_95_per_cent_interval_covers_the_truth(
 ) -> None:
     """Correlated batches, a tenth of them five times as slow, 12 to 200 in a window, stopped by their own rule."""
     rng = random.Random(f"{correlation}-{outlier_share}-{spread}")
-    sizes = [size for size, count in ((12, 250), (50, 150), (200, 60)) for _ in range(count)]
+    sizes = [size for size, count in ((12, 200), (50, 100), (200, 30)) for _ in range(count)]
     found = [noisy_trial(rng, correlation, outlier_share, spread, size) for size in sizes]
     assert sum(estimate.low <= 0.01 <= estimate.high for estimate in found) / len(found) >= 0.93
