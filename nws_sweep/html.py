@@ -66,6 +66,5 @@ def _resource(name: str) -> str:
 
 def as_data(table: Table) -> Markup:
     """A table as JSON that may stand in a script element, whatever its cells hold."""
-    keys = [[None if key is None else key for key in row] for row in table.keys]
-    text = json.dumps({"numeric": table.numeric, "rows": table.rows, "keys": keys}, separators=(",", ":"))
+    text = json.dumps({"numeric": table.numeric, "rows": table.rows, "keys": table.keys}, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

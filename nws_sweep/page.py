@@ -155,7 +155,7 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if configuration.gain_over_zero is not None and best.num_workers:
         yield f"{configuration.gain_over_zero} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
-        yield (f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = CPUs ({reference})")
+        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = CPUs ({reference})"
 
 
 def _snippets(configuration: ConfigurationSummary) -> Iterator[Snippet]:
