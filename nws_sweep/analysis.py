@@ -77,6 +77,12 @@ class ConfigurationSummary:
         return (advice.sentence(self.diagnosis), *advice.further(self.diagnosis), *leaner)
 
     @property
+    def best_rate(self) -> float:
+        """Samples per second of the best; 0 if that is not known."""
+        found = self.best.measurement if self.best else None
+        return (found.samples_per_s if found else None) or 0.0
+
+    @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials, ascending by num_workers."""
         return tuple(sorted(self.run.result.trials, key=lambda trial: trial.num_workers))
@@ -116,6 +122,11 @@ class Summary:
     def host(self) -> Host:
         """Where the first configuration was measured."""
         return self.stored.runs[0].result.host
+
+    @property
+    def fastest(self) -> ConfigurationSummary | None:
+        """The configuration whose best loads the most samples per second; None if nothing could be measured."""
+        return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
 
     @property
     def distinguishing(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,8 +14,10 @@ from nws_sweep.analysis import ConfigurationSummary, Gain, Summary
 from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box
 from nws_sweep.vector import BAND, INK, MUTED
 
+Row = TypeVar("Row")
+
 _MOST_BARS = 24
-_MOST_COLUMNS = 6
+MOST_COLUMNS = 6  # of such a table
 _ROW = 0.27  # inches
 
 
@@ -49,22 +52,22 @@ class Bars:
 
 def bars(summary: Summary) -> Bars:
     """The best setting of every configuration that has one."""
-    columns = facets.columns(summary, _MOST_COLUMNS)
+    columns = facets.columns(summary, MOST_COLUMNS)
     found = [bar for c in summary.configurations if (bar := _bar(c, columns)) is not None]
     return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
 
 
 def _bar(c: ConfigurationSummary, columns: Sequence[str]) -> Bar | None:
     found = c.best.measurement if c.best else None
-    if c.best is None or found is None or not found.samples_per_s:
+    rate = found.rate if found else None
+    if c.best is None or rate is None:
         return None
-    rate, batch = found.samples_per_s, found.batch_s
-    slow, quick = (batch.high, batch.low) if batch and batch.high and batch.low else (None, None)
+    low, high = rate.ends
     return Bar(
         cells=tuple(facets.cell(c, name) for name in columns),
-        samples_per_s=rate,
-        low=rate * batch.value / slow if batch and slow else rate,
-        high=rate * batch.value / quick if batch and quick else rate,
+        samples_per_s=rate.value,
+        low=low,
+        high=high,
         num_workers=c.best.num_workers,
         gain=c.gain_over_zero if c.best.num_workers else None,
     )
@@ -90,7 +93,7 @@ def draw_bars(chart: Bars, title: str) -> Figure:
     return figure
 
 
-def split(chosen: Sequence[Bar]) -> tuple[Sequence[Bar], Sequence[Bar]]:
+def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
     """Those that are shown one by one, and the others: at least two, or they could be shown as well."""
     most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
     return chosen[:most], chosen[most:]

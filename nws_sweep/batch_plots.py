@@ -69,7 +69,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
     """Those that are shown: all, or of many the recommended one and others at equal distances, the ends among them."""
     if len(lines) <= _MOST_PANELS:
         return list(lines)
-    chosen = {round(step * (len(lines) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
+    chosen = drawing.spaced(len(lines), _MOST_PANELS - 1)
     return [line for index, line in enumerate(lines) if index in chosen or line.num_workers == best]
 
 

@@ -29,8 +29,8 @@ def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: fl
     name, ratio = f"num_workers={nearest.num_workers}", (nearest.objective_s or 0.0) / best_s
     if ratio < 1:
         tolerance = units.share(configuration.configuration.search.tolerance)
-        return f"{name} takes {_share(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
-    return f"{_how_sure(best, nearest)}: the nearest other, {name}, takes {_share(ratio - 1)} longer."
+        return f"{name} takes {units.percent(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
+    return f"{_how_sure(best, nearest)}: the nearest other, {name}, takes {units.percent(ratio - 1)} longer."
 
 
 def _how_sure(best: Trial, other: Trial) -> str:
@@ -39,7 +39,3 @@ def _how_sure(best: Trial, other: Trial) -> str:
     if times is None or times.ratio.half_width is None:
         return "Probably (without an interval: too few bursts)"
     return "Sure" if abs(times.ratio.log) > times.ratio.half_width else "Probably (the intervals overlap)"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.{0 if value >= 0.0995 else 1}f} %"

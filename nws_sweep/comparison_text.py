@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nws_sweep import formats, units
+from nws_sweep import cells, formats, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.comparing import Difference, Pair, RunComparison
 from nws_sweep.contrast import Change
@@ -31,7 +31,7 @@ def verdict(pair: Pair) -> str:
 
 def setting(one: ConfigurationSummary) -> str:
     """The best num_workers, with what it has otherwise than the configuration; ``-`` if nothing could be measured."""
-    return f"{one.best.num_workers} {one.found_besides}".rstrip() if one.best else units.NOTHING
+    return cells.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
 
 
 def origin(summary: Summary) -> str:

@@ -15,8 +15,6 @@ from nws_sweep.vector import MUTED, PAPER
 
 PARTS = ("profile", "start-up", "warm-up", "measuring", "other")
 _PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
-_MOST_BARS = 24
-_MOST_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Costs:
 
 def costs(summary: Summary) -> Costs:
     """What each configuration cost that was searched to its end, and not taken from an earlier search."""
-    columns = facets.columns(summary, _MOST_COLUMNS)
+    columns = facets.columns(summary, bar_plots.MOST_COLUMNS)
     found = [_cost(c, columns, c.run.result.cost) for c in summary.configurations if c.run.result.cost is not None]
     known = [cost for cost in found if cost.total_s > 0]
     return Costs(columns=columns, costs=tuple(sorted(known, key=lambda cost: -cost.total_s)))
@@ -60,11 +58,11 @@ def _cost(c: ConfigurationSummary, columns: Sequence[str], cost: SearchCost) -> 
 
 def shown(chart: Costs) -> tuple[tuple[Cost, ...], int]:
     """The rows, of which the last one is the mean of those that have none of their own; and how many these are."""
-    if len(chart.costs) <= _MOST_BARS + 1:
+    own, others = bar_plots.split(chart.costs)
+    if not others:
         return chart.costs, 0
-    others = chart.costs[_MOST_BARS:]
     parts_s = tuple(sum(cost.parts_s[i] for cost in others) / len(others) for i in range(len(PARTS)))
-    return (*chart.costs[:_MOST_BARS], Cost((f"mean of {len(others)} more",), parts_s)), len(others)
+    return (*own, Cost((f"mean of {len(others)} more",), parts_s)), len(others)
 
 
 def draw_costs(chart: Costs, title: str) -> Figure:

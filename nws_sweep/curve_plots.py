@@ -130,19 +130,16 @@ def waiting(facets: Facets) -> Chart | None:
 
 
 def _rate(trial: Trial) -> Point | None:
-    found = trial.measurement
-    if found is None or not found.samples_per_s:
-        return None
-    slow, quick = _spread(trial)
-    rate = found.samples_per_s
-    return Point(trial.num_workers, rate, rate / slow, rate / quick)
+    rate = trial.measurement.rate if trial.measurement else None
+    return Point(trial.num_workers, rate.value, *rate.ends) if rate else None
 
 
 def _epoch(trial: Trial) -> Point | None:
     found = trial.measurement
     if found is None or not found.epoch_s:
         return None
-    slow, quick = _spread(trial)
+    batch = found.batch_s
+    quick, slow = (end / batch.value for end in batch.ends) if batch else (1.0, 1.0)
     return Point(trial.num_workers, found.epoch_s, found.epoch_s * quick, found.epoch_s * slow)
 
 
@@ -154,14 +151,6 @@ def _thousand(trial: Trial) -> Point | None:
 def _stall(trial: Trial) -> Point | None:
     share = trial.measurement.stall_fraction if trial.measurement else None
     return None if share is None else Point(trial.num_workers, 100 * share, 100 * share, 100 * share)
-
-
-def _spread(trial: Trial) -> tuple[float, float]:
-    """The ends of the interval of a batch's time, the slow one first, as multiples of the time itself."""
-    batch = trial.measurement.batch_s if trial.measurement else None
-    if batch is None or not batch.low or not batch.high:
-        return 1.0, 1.0
-    return batch.high / batch.value, batch.low / batch.value
 
 
 def _chart(
@@ -221,17 +210,12 @@ def _best_labels(facets: Facets) -> list[str]:
     wins: dict[str, int] = {}
     shares: dict[str, float] = {}
     for panel in facets.panels:
-        rates = [(_best_rate(member), member.label) for member in panel.members]
+        rates = [(member.summary.best_rate, member.label) for member in panel.members]
         most, winner = max(rates)
         wins[winner] = wins.get(winner, 0) + 1
         for rate, label in rates:
             shares[label] = shares.get(label, 0.0) + (rate / most if most else 0.0)
     return sorted(shares, key=lambda label: (-wins.get(label, 0), -shares[label]))
-
-
-def _best_rate(member: Member) -> float:
-    best = member.summary.best
-    return (best.measurement.samples_per_s or 0.0) if best and best.measurement else 0.0
 
 
 def _panel(

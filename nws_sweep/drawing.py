@@ -229,6 +229,11 @@ def text_width(text: str, size: float = SMALL) -> float:
     return float(points) / _POINTS_PER_INCH
 
 
+def spaced(count: int, most: int) -> set[int]:
+    """Of so many things in a row, the numbers of at most ``most`` (two or more) at equal distances, both ends too."""
+    return {round(step * (count - 1) / (most - 1)) for step in range(most)}
+
+
 @contextmanager
 def _unknown_letters_allowed() -> Iterator[None]:
     """Names may be written in any script: a letter that the font lacks is drawn as a box."""
@@ -273,15 +278,3 @@ def svg(figure: Figure) -> str:
     with matplotlib.rc_context(_RENDERING), _unknown_letters_allowed():
         figure.savefig(content, format="svg", metadata=_NO_METADATA)
     return vector.compact(content.getvalue())
-
-
-def inline_svg(figure: Figure, prefix: str, title: str, description: str) -> str:
-    """The figure as an element of an HTML page.
-
-    Args:
-        figure: What to show.
-        prefix: Of its identifiers, different for each figure of a page.
-        title: What it is called, for those who do not see it.
-        description: What it shows, likewise.
-    """
-    return vector.inline(svg(figure), prefix, title, description)

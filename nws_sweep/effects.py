@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nws_sweep import contrast
+from nws_sweep import contrast, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.contrast import Ratio
 from nws_sweep.records import shown
@@ -49,9 +49,7 @@ class Effect:
 
 
 def _change(ratio: float) -> str:
-    percent = 100 * abs(ratio - 1)
-    size = f"{percent:.{0 if percent >= 9.95 else 1}f} %"
-    return f"{size} {'more' if ratio > 1 else 'less'} time"
+    return f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
 
 
 def effects(summary: Summary) -> tuple[Effect, ...]:

@@ -85,18 +85,9 @@ def _of_grid(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Ill
     yield from _heat(summary)
     yield from _waiting(shared)
     yield from _memory(summary)
-    if fastest := _fastest(summary):
+    if fastest := summary.fastest:
         yield from _batches(fastest, batches)
     yield from _costs(summary)
-
-
-def _fastest(summary: Summary) -> ConfigurationSummary | None:
-    rates = [
-        (c.best.measurement.samples_per_s or 0.0, -index)
-        for index, c in enumerate(summary.configurations)
-        if c.best and c.best.measurement
-    ]
-    return summary.configurations[-max(rates)[1]] if rates else None
 
 
 def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:

@@ -151,7 +151,7 @@ def named(front: Sequence[Spot]) -> list[Spot]:
     """Those that have names: all, or of many the ends and others between them."""
     if len(front) <= _MOST_NAMED:
         return list(front)
-    chosen = {round(step * (len(front) - 1) / (_MOST_NAMED - 1)) for step in range(_MOST_NAMED)}
+    chosen = drawing.spaced(len(front), _MOST_NAMED)
     return [spot for index, spot in enumerate(front) if index in chosen]
 
 

@@ -87,7 +87,7 @@ class Page:
 
 def page(summary: Summary) -> Page:
     """All that is said of a run or a grid."""
-    best = _fastest(summary)
+    best = summary.fastest
     chosen = _chosen(summary)
     return Page(
         title=summary.title,
@@ -105,19 +105,9 @@ def page(summary: Summary) -> Page:
     )
 
 
-def _fastest(summary: Summary) -> ConfigurationSummary | None:
-    able = [c for c in summary.configurations if c.best is not None]
-    return max(able, key=_rate, default=None)
-
-
-def _rate(configuration: ConfigurationSummary) -> float:
-    found = configuration.best.measurement if configuration.best else None
-    return (found.samples_per_s if found else None) or 0.0
-
-
 def _chosen(summary: Summary) -> list[ConfigurationSummary]:
     """All configurations, or of many the fastest, in the order of measuring."""
-    fastest = sorted(summary.configurations, key=_rate, reverse=True)[:MOST_ANSWERS]
+    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
     kept = set(map(id, fastest))
     return [configuration for configuration in summary.configurations if id(configuration) in kept]
 

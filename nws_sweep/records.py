@@ -453,6 +453,11 @@ class Estimate:
     high: float | None
     n: int
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of the interval; the value itself twice if there is none."""
+        return self.low or self.value, self.high or self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
@@ -492,6 +497,17 @@ class Measurement:
     shm_bytes: int | None = None
     memory_growth_bytes: float | None = None
     disk_bytes: float | None = None
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Samples per second with the interval that a batch's time leaves them; None without a pace."""
+        rate, batch = self.samples_per_s, self.batch_s
+        if not rate:
+            return None
+        if batch is None or not batch.low or not batch.high:
+            return Estimate(value=rate, low=None, high=None, n=batch.n if batch else 0)
+        low, high = rate * batch.value / batch.high, rate * batch.value / batch.low
+        return Estimate(value=rate, low=low, high=high, n=batch.n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,12 +36,12 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     """
     summary = summarise(storage.find(folder))
     pictures = list(_write_pictures(summary))
-    tables = [*_write_tables(summary), *_write_best(summary)]
+    figures = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
     storage.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
     html_report = _write_page(summary, pictures)
     own = [folder / storage.PLOTS] if summary.stored.is_grid else [as_png for _, (as_png, _) in pictures]
-    return summary, [html_report, report, *tables, *own]
+    return summary, [html_report, report, *figures, *own]
 
 
 def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, Path]]]) -> Path:

@@ -97,11 +97,9 @@ def scaling(summary: ConfigurationSummary) -> Scaling | None:
 def _rates(summary: ConfigurationSummary) -> Iterator[Rate]:
     for trial in summary.worker_trials:
         found = trial.measurement
-        if trial.objective_s is None or found is None or found.batch_s is None or not found.samples_per_s:
-            continue
-        batch, rate = found.batch_s, found.samples_per_s
-        slow, quick = batch.high or batch.value, batch.low or batch.value
-        yield Rate(trial.num_workers, rate, rate * batch.value / slow, rate * batch.value / quick)
+        rate = found.rate if found and found.batch_s else None
+        if trial.objective_s is not None and rate is not None:
+            yield Rate(trial.num_workers, rate.value, *rate.ends)
 
 
 def _samples_per_batch(trial: Trial) -> float:

@@ -42,8 +42,13 @@ def interval(estimate: Estimate | None) -> str:
 
 def plus_minus(half_width: float) -> str:
     """Half the width of an interval as a share of the value, such as ``±3.2 %``."""
-    percent = 100 * half_width
-    return f"±{percent:.{0 if percent >= 9.95 else 1}f} %"
+    return f"±{percent(half_width)}"
+
+
+def percent(value: float) -> str:
+    """A small fraction in per cent, with a decimal below 10 %."""
+    in_percent = 100 * value
+    return f"{in_percent:.{0 if in_percent >= 9.95 else 1}f} %"
 
 
 def uncertainty(estimate: Estimate | None) -> float | None:

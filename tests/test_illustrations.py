@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nws_sweep import drawing, illustrations, storage
+from nws_sweep import drawing, illustrations, storage, vector
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.illustrations import Illustration
 from nws_sweep.records import Estimate, SearchCost, SearchRecord, Trial
@@ -167,7 +167,9 @@ def test_a_run_of_an_awkward_name_is_drawn() -> None:
 
 
 def test_several_fit_in_one_page() -> None:
-    pages = [drawing.inline_svg(e.draw(), f"p{number}", e.title, e.alt) for number, e in enumerate(of_grid("4"))]
+    pages = [
+        vector.inline(drawing.svg(e.draw()), f"p{number}", e.title, e.alt) for number, e in enumerate(of_grid("4"))
+    ]
     names = [
         element.get("id") for page in pages for element in ElementTree.fromstring(page).iter() if element.get("id")
     ]
@@ -177,7 +179,7 @@ def test_several_fit_in_one_page() -> None:
 
 def test_every_text_takes_the_ink_of_the_page() -> None:
     for each in of_grid("24"):
-        root = ElementTree.fromstring(drawing.inline_svg(each.draw(), "p", each.title, each.alt))
+        root = ElementTree.fromstring(vector.inline(drawing.svg(each.draw()), "p", each.title, each.alt))
         texts = [e for e in root.iter() if e.tag.endswith("}text")]
         fixed = "#101418", "#fdfdfd"  # in the cells of the map
         assert texts

@@ -96,7 +96,7 @@ def test_a_document_has_text_as_text_without_dates_and_is_the_same_again() -> No
 
 
 def test_a_figure_becomes_a_part_of_a_page() -> None:
-    text = drawing.inline_svg(figure(), "p", "<b>", "a & b")
+    text = vector.inline(drawing.svg(figure()), "p", "<b>", "a & b")
     root = ElementTree.fromstring(text)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
         "svg", "title", "desc", "defs", "g", "path", "use", "text", "clipPath", "rect",
