@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, cast
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import arms, config, embedding, grid, storage
+from nws_sweep import arms, claims, config, embedding, grid, host, resuming, storage
+from nws_sweep.composing import Composer, configuration_of
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
+from nws_sweep.interrupts import Interrupted
 from nws_sweep.invocation import Invocation
-from nws_sweep.job import Job, measure
+from nws_sweep.job import Job, measure, record_loss
 from nws_sweep.records import Configuration, LoaderSettings
 from nws_sweep.store import ResultStore, default_folder
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# As conf/config.yaml has it: only then it is known beforehand where a point's files are.
+_SUBDIR = "${nws_sweep.folder_name:${hydra.overrides.task}}"
 
 # Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
 # process (a launcher's worker) there is none, and a job works alone.
@@ -57,11 +62,11 @@ def run() -> int:
     current = Invocation()
     _current.set(current)
     config.register()
-    try:
-        return _run_and_conclude(current)
-    finally:
-        current.nursery.close()
-        current.stop_view()
+    with current.interrupts:
+        try:
+            return _run_and_conclude(current)
+        finally:
+            current.close()
 
 
 def _run_and_conclude(current: Invocation) -> int:
@@ -69,8 +74,8 @@ def _run_and_conclude(current: Invocation) -> int:
     status = 0
     try:
         application()
-    except KeyboardInterrupt:
-        status = 130
+    except KeyboardInterrupt as stop:
+        status = stop.status if isinstance(stop, Interrupted) else 130
     except Exception:
         # What was measured before, by other jobs of a grid, must not go unreported.
         if not current.has_results():
@@ -79,6 +84,8 @@ def _run_and_conclude(current: Invocation) -> int:
         status = 1
     if current.folder is None or not current.has_results():  # --help, --cfg, or nothing was begun
         return status
+    if current.forced:
+        resuming.mark(current.folder, current.forced)
     return max(status, conclude(current.folder, current.view))
 
 
@@ -100,14 +107,27 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     """
     current = invocation()
     if is_grid:
-        plan, shown = grid.check(composed, GlobalHydra.instance().config_loader())
+        current.composer = Composer(composed, GlobalHydra.instance().config_loader())
+        plan, shown = grid.check(current.composer)
     else:
         plan, shown = grid.check_single(composed)
-    _check_writable(Path(plan.folder))
+    folder = Path(plan.folder).absolute()
+    _check_writable(folder)
+    forced = _check_earlier(folder, composed, is_grid=is_grid)
+    if not is_grid and not config.leaves_open(composed):
+        resuming.refuse_another(folder, shown[0])
     current.view.announce(plan)
     _check_datasets(shown, current)
-    current.plan = plan
-    current.folder = storage.claim(Path(plan.folder).absolute())
+    current.plan, current.folder, current.forced = plan, folder, forced
+    current.claim = claims.take(folder)
+    if forced:
+        resuming.mark(folder, forced)
+
+
+def _check_earlier(folder: Path, composed: DictConfig, *, is_grid: bool) -> str:
+    nodes_differ = is_grid and not grid.is_local(composed.hydra.launcher)
+    force = bool(composed.resume.force)
+    return resuming.check(folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ, force=force)
 
 
 def _check_writable(folder: Path) -> None:
@@ -131,14 +151,66 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
+def ledger(composed: DictConfig) -> Ledger:
+    """What knows and keeps the state of a grid's points; to be used after ``prepare``."""
+    subdir = cast("DictConfig", OmegaConf.to_container(composed.hydra.sweep, resolve=False))["subdir"]
+    return Ledger(invocation(), folders_known=subdir == _SUBDIR, force=composed.resume.force)
+
+
+class Ledger:
+    """The state of a grid's points, by their files.
+
+    Args:
+        current: The call of the command line that the grid belongs to.
+        folders_known: Whether it is known beforehand where a point's files are.
+        force: Whether what another host or other versions have begun is gone on with.
+    """
+
+    def __init__(self, current: Invocation, *, folders_known: bool, force: bool) -> None:
+        self._current = current
+        self._folders_known = folders_known
+        self._force = force
+
+    def is_finished(self, point: Sequence[str]) -> bool:
+        """Whether a point was measured by an earlier call; then the user is told, and later searches learn from it."""
+        folder, composer = self._folder(point), self._current.composer
+        if not self._folders_known or composer is None or not storage.result_file(folder).exists():
+            return False
+        configuration = composer.configuration(point)
+        record = resuming.finished(folder, configuration)
+        if record is None:
+            return False
+        self._current.remember(record)
+        label = configuration.label_of(self._current.plan.varying if self._current.plan else configuration.columns)
+        self._current.view.configuration_finished(label, record)
+        return True
+
+    def lose(self, point: Sequence[str], error: BaseException) -> None:
+        """Keeps as a failure that a job came to no end of its own.
+
+        Raises:
+            BaseException: The error, if no job has come to anything yet: it is no matter of this one alone.
+        """
+        if not self._current.has_results() or self._current.composer is None:
+            raise error
+        logger.error("a job was lost", exc_info=error)
+        configuration = self._current.composer.configuration(point)
+        record_loss(self._folder(point), configuration, error, self._current)
+
+    def _folder(self, point: Sequence[str]) -> Path:
+        assert self._current.folder is not None  # see ledger
+        return self._current.folder / storage.folder_name(point)
+
+
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder, current = Path(hydra_config.runtime.output_dir), invocation()
-    configuration, started_in = grid.configuration_of(composed, hydra_config), hydra_config.runtime.cwd
+    overrides, started_in = list(hydra_config.overrides.task), hydra_config.runtime.cwd
+    configuration = configuration_of(composed, hydra_config, overrides)
     if config.leaves_open(composed):
         own = _own_settings(configuration, current, started_in)
-        configuration = grid.configuration_of(composed, hydra_config, own)
+        configuration = configuration_of(composed, hydra_config, overrides, own)
     if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
         current.folder = folder
     chosen = Job(
@@ -148,6 +220,7 @@ def task(composed: DictConfig) -> None:
         lock_file=composed.paths.lock_file,
         store=ResultStore(default_folder(composed.paths.cache_dir)),
         reuse=composed.reuse,
+        force=composed.resume.force,
     )
     measure(chosen, current)
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import drawing
+from nws_sweep.batch_table import BatchTime
 from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box, Key
-from nws_sweep.storage import BatchTime
 from nws_sweep.vector import BAND
 
 _MOST_PANELS = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nws_sweep import comparison_text, html, storage
+from nws_sweep import comparison_text, disk, html
 from nws_sweep.comparing import Pair, RunComparison
 from nws_sweep.data_table import Table, rounded
 
@@ -17,7 +17,7 @@ def write(comparison: RunComparison, path: Path) -> None:
     """
     origins = comparison_text.origin(comparison.a), comparison_text.origin(comparison.b)
     summary = tuple(comparison_text.about_all(comparison))
-    storage.write_text(path, html.comparison(comparison, origins, _pairs(comparison), summary))
+    disk.write_text(path, html.comparison(comparison, origins, _pairs(comparison), summary))
 
 
 def _pairs(comparison: RunComparison) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast, get_type_hints
 
@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nws_sweep.embedding import refuse_unserved, register_resolvers
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
-from nws_sweep.storage import folder_name
+from nws_sweep.storage import NAMELESS, folder_name
 from nws_sweep.store import REUSES
 from nws_sweep.strategies import ALSO, STRATEGIES
 
@@ -29,6 +29,7 @@ AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
 _DELETED = object()
+ORDERS = ("grid", "interleaved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,13 @@ class MeasureSchema:
 
 
 @dataclass
+class ResumeSchema:
+    """``resume``: what happens to results that a folder holds already."""
+
+    force: bool = allowed("true or false")
+
+
+@dataclass
 class PathsSchema:
     """``paths``: folders."""
 
@@ -150,6 +158,8 @@ class SweepSchema:
     seed: int = allowed("an integer")
     check_samples: bool = allowed("true or false")
     reuse: str = one_of(*REUSES)
+    order: str = one_of(*ORDERS)
+    resume: ResumeSchema = field(default_factory=ResumeSchema)
 
 
 def register() -> None:
@@ -266,13 +276,19 @@ def no_such_key(key: str) -> str:
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
-def check(config: DictConfig) -> None:
+def check(config: DictConfig, keys: Collection[str] | None = None) -> None:
     """Checks every value against what its field of the schema allows.
+
+    Args:
+        config: The whole configuration.
+        keys: Dotted keys of the values to check; None for all.
 
     Raises:
         ConfigurationError: With one line that names the key, the value and what is allowed.
     """
     for key, permitted in ranges():
+        if keys is not None and key not in keys:
+            continue
         value = OmegaConf.select(config, key, default=_DELETED, throw_on_missing=True)
         if value is _DELETED:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
@@ -354,7 +370,7 @@ def _columns(
     columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", "axis/", "experiment/")):
+        if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
     return columns
 

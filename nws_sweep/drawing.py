@@ -27,7 +27,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from nws_sweep import vector
-from nws_sweep.storage import write_bytes
+from nws_sweep.disk import write_bytes
 from nws_sweep.vector import GRID, INK, MUTED, PAPER, SERIES
 
 COLOURS = SERIES

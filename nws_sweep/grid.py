@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,14 +12,17 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import config as schema
-from nws_sweep.errors import ConfigurationError
-from nws_sweep.explain import explain
-from nws_sweep.records import Configuration, LoaderSettings, varying_columns
+from nws_sweep.composing import Composer, configuration_of
+from nws_sweep.records import Configuration, varying_columns
 from nws_sweep.strategies import most_candidates
 
 # Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
 _TRIAL_OVERHEAD_S = 2.0
+# The axis whose values are repeats: it changes the random order of the samples, and nothing that should matter.
+_REPEATS = "seed"
+# Of an axis with more values than that each value is checked by itself, not in a configuration.
+_LONG = 100
+_LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,39 @@ def axes(overrides: Sequence[str], presets: Mapping[str, str], loader: ConfigLoa
     return expanded
 
 
+def size_of(expanded: Mapping[str, Sequence[str]]) -> int:
+    """How many points the grid has."""
+    return math.prod(len(values) for values in expanded.values())
+
+
+def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[str]]:
+    """The points of the grid one by one, each as its overrides.
+
+    Args:
+        expanded: The axes.
+        order: ``grid``, the last axis the fastest, as Hydra has it. Or ``interleaved``: drawn, so that a machine that
+            slowly changes does so to all configurations alike; where the axis ``seed`` repeats the grid, one repeat
+            after the other, each in an order of its own. The same grid always has the same order.
+    """
+    if order == "grid":
+        yield from map(list, itertools.product(*expanded.values()))
+        return
+    for number, seed in enumerate(expanded.get(_REPEATS, [""])):
+        once = {key: [seed] if key == _REPEATS else values for key, values in expanded.items()}
+        size = size_of(once)
+        for index in random.Random(number).sample(range(size), size):
+            yield _point(list(once.values()), index)
+
+
+def _point(axes: Sequence[Sequence[str]], index: int) -> list[str]:
+    """The point of a number in the order of the grid."""
+    found = []
+    for values in reversed(axes):
+        index, position = divmod(index, len(values))
+        found.append(values[position])
+    return found[::-1]
+
+
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """Points of the grid that show every value of every axis at least once.
 
@@ -74,28 +112,56 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
             yield list({**first, key: value}.values())
 
 
-def check(config: DictConfig, loader: ConfigLoader) -> tuple[Plan, list[Configuration]]:
-    """Composes and checks the grid.
+def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
+    """Composes and checks a grid.
 
     Args:
-        config: What Hydra composed for the grid as a whole, with its ``hydra`` node.
-        loader: Composes a point of the grid.
+        composer: Makes configurations of its points.
 
     Returns:
-        The plan, and configurations that show every value of every axis.
+        The plan, and configurations that show every value of every axis, of very long axes the ends.
 
     Raises:
         ConfigurationError: With one line about the first value that is wrong.
     """
-    expanded = axes(list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {}), loader)
-    shown = [_compose(config, loader, point) for point in samples(expanded)]
-    size = math.prod(len(values) for values in expanded.values())
-    return _plan(shown, size, varying_columns(shown), str(config.hydra.sweep.dir)), shown
+    expanded = axes_of(composer.whole, composer.loader)
+    shown = [composer.configuration(point) for point in samples(_shortened(expanded, composer))]
+    return _plan(shown, size_of(expanded), varying_columns(shown), str(composer.whole.hydra.sweep.dir)), shown
+
+
+def _shortened(expanded: Mapping[str, Sequence[str]], composer: Composer) -> dict[str, Sequence[str]]:
+    """The axes; of very long ones the ends, after all their values were checked."""
+    first = [values[0] for values in expanded.values()]
+    shortened = dict(expanded)
+    for key, values in expanded.items():
+        if len(values) > _LONG and composer.is_plain(values[0]):
+            composer.check_values(first, key, values)
+            shortened[key] = _ends(values)
+    return shortened
+
+
+def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
+    """The axes of what Hydra composed for the grid as a whole; see ``axes``."""
+    return axes(list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {}), loader)
+
+
+def _ends(values: Sequence[str]) -> list[str]:
+    """The first and the last value, the least and the greatest."""
+    numbers = sorted(values, key=_number)
+    return list(dict.fromkeys([values[0], values[-1], numbers[0], numbers[-1]]))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.partition("=")[2])
+    except ValueError:
+        return 0.0
 
 
 def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
     """The same for a single configuration."""
-    chosen = configuration_of(_without_hydra(config), config.hydra)
+    task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    chosen = configuration_of(task, config.hydra, list(config.hydra.overrides.task))
     notes = []
     if params := dict(config.hydra.sweeper.get("params") or {}):
         names = ", ".join(f"{key}={value}" for key, value in params.items())
@@ -104,39 +170,9 @@ def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
     return _plan([chosen], 1, varying, str(config.hydra.run.dir), tuple(notes)), [chosen]
 
 
-def _compose(config: DictConfig, loader: ConfigLoader, overrides: list[str]) -> Configuration:
-    try:
-        composed = loader.load_sweep_config(config, overrides)
-        return configuration_of(_without_hydra(composed), composed.hydra)
-    except ConfigurationError:
-        raise
-    except Exception as error:  # Hydra's and OmegaConf's errors have no common base
-        raise explain(error, overrides) from error
-
-
-def configuration_of(task: DictConfig, hydra: DictConfig, own: LoaderSettings | None = None) -> Configuration:
-    """The plain configuration of what Hydra composed for one job.
-
-    Args:
-        task: The job's own configuration.
-        hydra: Hydra's node beside it.
-        own: The settings of the DataLoader that the dataset comes in; None if it comes by itself or is not made yet.
-    """
-    overrides = list(hydra.overrides.task)
-    name = dataset_name(hydra.runtime.choices.get("dataset"), overrides, task)
-    return schema.configuration(task, name, overrides, own)
-
-
-def _without_hydra(composed: DictConfig) -> DictConfig:
-    return OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
-
-
-def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfig) -> str:
-    """What the dataset is called: the chosen option, or the target's own name where that was given by hand."""
-    by_hand = any(text.lstrip("+").startswith("dataset._target_=") for text in overrides)
-    if choice and not by_hand:
-        return str(choice)
-    return str(OmegaConf.select(config, "dataset._target_", default="dataset")).rpartition(".")[2]
+def is_local(launcher: DictConfig) -> bool:
+    """Whether a launcher runs the jobs on this machine."""
+    return str(launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
 
 
 def _plan(

@@ -23,7 +23,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
 
-from nws_sweep import cores, gathering, grid, host, storage, timeline
+from nws_sweep import claims, cores, gathering, grid, host, storage, timeline
+from nws_sweep.claims import Claim
 from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
@@ -69,6 +70,7 @@ class HostedSweep(Callback):
         # Known before the first job; a launcher's processes get it with the callback.
         self._axis: Axis | None = None
         self._job: _Job | None = None
+        self._claim: Claim | None = None
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """One run has nothing to compare."""
@@ -91,7 +93,9 @@ class HostedSweep(Callback):
             _add_axis(config.hydra.overrides.task, key, swept)
         if _is_first_rank():
             folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
-            self._axis = Axis(key=key, candidates=swept, folder=storage.claim(folder))
+            self._claim = claims.take(folder)
+            _refuse_results(folder)
+            self._axis = Axis(key=key, candidates=swept, folder=folder)
             atexit.register(_report_after_all, folder, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -141,6 +145,12 @@ def _report_after_all(folder: Path, process: int) -> None:
     if os.getpid() == process and storage.holds_results(folder):
         sys.stdout.flush()
         subprocess.run([sys.executable, "-m", "nws_sweep", "report", str(folder)], check=False)
+
+
+def _refuse_results(folder: Path) -> None:
+    """Hydra runs all jobs of a program's sweep anew: what is there is of an earlier one."""
+    if storage.holds_results(folder):
+        raise ConfigurationError(f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir")
 
 
 def _is_first_rank() -> bool:

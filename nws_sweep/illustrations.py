@@ -21,10 +21,10 @@ from nws_sweep import (
     units,
 )
 from nws_sweep.analysis import ConfigurationSummary, Summary
+from nws_sweep.batch_table import BatchTime
 from nws_sweep.drawing import shortened
 from nws_sweep.facets import Facets, facets
 from nws_sweep.scaling_plots import Prices, Rate, Scaling
-from nws_sweep.storage import BatchTime
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import services, storage
+from nws_sweep import learning, services, storage
 from nws_sweep.arms import Supervision
+from nws_sweep.claims import Claim
+from nws_sweep.composing import Composer
 from nws_sweep.grid import Plan
+from nws_sweep.interrupts import Interrupts
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import Configuration, DatasetFacts, SearchRecord
 
@@ -16,15 +20,23 @@ if TYPE_CHECKING:
     from nws_sweep.terminal import View
 
 
+# In a grid of thousands each configuration learns from those that are near to it in the grid.
+_REMEMBERED = 1000
+
+
 class Invocation:
     """One call of the command line: its terminal, its plan and the folder of its results once they are known."""
 
     plan: Plan | None = None
+    composer: Composer | None = None  # of a grid
     folder: Path | None = None
+    claim: Claim | None = None
+    forced: str = ""  # what a resumption by force mixes
 
     def __init__(self) -> None:
         # What its searches have found, without single batches; a launcher's worker processes have one each.
-        self.results: list[SearchRecord] = []
+        self.results: deque[SearchRecord] = deque(maxlen=_REMEMBERED)
+        self.interrupts = Interrupts()
         self.nursery = Nursery()
         self._facts: dict[str, DatasetFacts] = {}  # of each dataset that was made, by its node
 
@@ -48,11 +60,18 @@ class Invocation:
 
         return View()
 
+    def remember(self, result: SearchRecord) -> None:
+        """Lets later searches learn from it."""
+        self.results.extend(learning.without_bursts([result]))
+
     def has_results(self) -> bool:
         """Whether any job has begun to write its result."""
         return self.folder is not None and storage.holds_results(self.folder)
 
-    def stop_view(self) -> None:
-        """Gives the terminal back, if it was taken: cursor and all."""
+    def close(self) -> None:
+        """Ends its processes, and gives back the folder and the terminal, cursor and all."""
+        self.nursery.close()
+        if self.claim is not None:
+            self.claim.release()
         if "view" in self.__dict__:
             self.view.stop()

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import host, hostlock, learning, sample_check, services, storage
+from nws_sweep import host, hostlock, learning, resuming, sample_check, services, storage
 from nws_sweep.errors import NwsSweepError, one_line
 from nws_sweep.invocation import Invocation
 from nws_sweep.nursery import spec_of
@@ -41,6 +41,7 @@ class Job:
         lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
         store: Where the result is remembered, and looked up.
         reuse: Which remembered results will do, one of ``store.REUSES``.
+        force: Whether what another host or other versions have begun is gone on with.
     """
 
     configuration: Configuration
@@ -49,6 +50,7 @@ class Job:
     lock_file: str | None
     store: ResultStore
     reuse: str = "never"
+    force: bool = False
 
 
 def measure(job: Job, current: Invocation) -> SearchRecord:
@@ -60,26 +62,35 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     """
     configuration = job.configuration
     columns = current.plan.varying if current.plan else tuple(configuration.columns)
-    current.view.configuration_started(configuration.label_of(columns))
-    start = _remembered(job, current) or _start_of(configuration, current.results)
-    free = storage.free_folder(job.folder)
+    label = configuration.label_of(columns)
+    begun = resuming.begun(job.folder, configuration, host.describe(), force=job.force)
+    for line in begun.told:
+        logger.warning(line)
+        current.view.note(line)
+    if begun.record is not None and begun.record.complete:
+        current.remember(begun.record)
+        current.view.configuration_finished(label, begun.record)
+        return begun.record
+    current.view.configuration_started(label)
+    start = begun.record or _remembered(job, current) or _start_of(configuration, current.results)
+    start = replace(start, error="", forced=start.forced or current.forced)
     if start.complete:
-        return _repeat(start, job.folder, free, current.view)
-    observer = _Recorder(free, current.view)
+        storage.save(begun.folder, start)
+        current.remember(start)
+        current.view.search_finished(start)
+        return start
+    return _measured(job, start, begun.folder, current)
+
+
+def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) -> SearchRecord:
+    observer = _Recorder(folder, current.view)
+    storage.remove_temporary(folder)
     try:
-        storage.save(free, start)
-        return _search(job, start, free, current, observer)
-    except Exception as error:
+        storage.save(folder, start)
+        return _search(job, start, folder, current, observer)
+    except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
-        return _record_failure(observer.latest or start, error, free, current.view)
-
-
-def _repeat(known: SearchRecord, folder: Path, free: Path, view: View) -> SearchRecord:
-    """A configuration that was searched before under another name, or is in the grid twice: then it has its files."""
-    if free == folder:
-        storage.save(folder, known)
-    view.search_finished(known)
-    return known
+        return _record_failure(observer.latest or start, error, folder, current.view)
 
 
 def _remembered(job: Job, current: Invocation) -> SearchRecord | None:
@@ -104,9 +115,9 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
         start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
         log = str(folder / storage.ARM_LOG)
         open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, job.working_folder, log), view.status)
-        surroundings = Surroundings(open_arm=open_arm)
+        surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
         guess = learning.first_guess(start.configuration, current.results)
-        with services.running(start.configuration):
+        with services.running(start.configuration), current.interrupts.waiting():
             result = search(start, surroundings, observer, guess)
             if start.configuration.check_samples:
                 view.status("looking at how workers share the samples")
@@ -114,7 +125,7 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
                 storage.save(folder, result)
         if current.plan is None or current.plan.configurations > 1:  # else the report draws them
             _draw(folder)  # while no other job of this machine measures
-    current.results += learning.without_bursts([result])
+    current.remember(result)
     job.store.keep(result, job.working_folder)
     return result
 
@@ -146,12 +157,26 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> 
     )
 
 
-def _record_failure(result: SearchRecord, error: Exception, folder: Path, view: View) -> SearchRecord:
+def record_loss(folder: Path, configuration: Configuration, error: BaseException, current: Invocation) -> None:
+    """Keeps that a job came to no end of its own, beside what there is of its trials.
+
+    Args:
+        folder: Where its files belong.
+        configuration: What it was to search.
+        error: What ended it.
+        current: The call of the command line that this belongs to.
+    """
+    begun = resuming.begun(folder, configuration, host.describe(), force=True)
+    if begun.record is None or not begun.record.complete:
+        record = begun.record or _start_of(configuration, ())
+        _record_failure(record, error, begun.folder, current.view)
+
+
+def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> SearchRecord:
     reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
     failed = replace(result, error=reason)
     view.failed(reason)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         storage.save(folder, failed)
     except OSError as unwritable:  # a full disk, say: the other configurations may still find room
         logger.error("the failure could not be written: %s", unwritable)

@@ -72,18 +72,31 @@ def _parent_of(pid: int) -> int | None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C until the block is done. Only the main thread is ever interrupted by it."""
+    """Holds back Ctrl-C, and what else raises an exception, until the block is done.
+
+    Only the main thread is ever interrupted by a signal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     received: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    before = {number: signal.getsignal(number) for number in _interrupting()}
+    for number in before:
+        signal.signal(number, lambda number, frame: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-        if received:
-            raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in received:
+            signal.raise_signal(number)
+
+
+def _interrupting() -> Iterator[int]:
+    """The signals of that kind for which a handler of Python's is installed."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if callable(signal.getsignal(getattr(signal, name, signal.SIGINT))):
+            yield getattr(signal, name, signal.SIGINT)
 
 
 def pause(process: Child) -> None:

@@ -573,6 +573,11 @@ class Trial:
         return self.measurement.batch_s.value if self.measurement.batch_s else None
 
 
+# What must be the same if two results are to be compared as if they were measured at one go.
+MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")
+VERSIONS = ("python", "torch", "torchvision", "nws_sweep")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """Where a run was made: facts that decide whether two runs may be compared."""
@@ -587,6 +592,13 @@ class Host:
     torch: str
     torchvision: str
     nws_sweep: str
+
+    def difference(self, now: Host, names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
+        """The first of these facts that is another one now, in words; empty if all are the same."""
+        for name in names:
+            if (then := getattr(self, name)) != getattr(now, name):
+                return f"measured with {name} {then}, this is {getattr(now, name)}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -681,6 +693,7 @@ class SearchRecord:
         cost: Where they went; None while the search goes on.
         verdict: Which candidate is the best; None while the search goes on, or if none could be measured.
         sample_check: Whether the workers share the samples; None if that was not looked at.
+        forced: What a resumption by force has mixed: other hosts or versions; empty for nothing.
     """
 
     configuration: Configuration
@@ -694,6 +707,12 @@ class SearchRecord:
     cost: SearchCost | None = None
     verdict: Verdict | None = None
     sample_check: SampleCheck | None = None
+    forced: str = ""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there are trials that were begun and not measured to their end."""
+        return any(not trial.finished for trial in self.trials)
 
     @property
     def complete(self) -> bool:

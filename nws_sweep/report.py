@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws_sweep import cells, formats, storage, tables
+from nws_sweep import cells, csv_table, disk, formats, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
+from nws_sweep.batch_table import BatchTime
 from nws_sweep.records import Trial
-from nws_sweep.storage import BatchTime
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     pictures = list(_write_pictures(summary))
     figures = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
-    storage.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
+    disk.write_text(report, markdown(summary, [picture for picture, _ in pictures]))
     html_report = _write_page(summary, pictures)
     own = [folder / storage.PLOTS] if summary.stored.is_grid else [as_png for _, (as_png, _) in pictures]
     return summary, [html_report, report, *figures, *own]
@@ -56,7 +56,7 @@ def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, 
         for picture, files in pictures
     ]
     path = summary.stored.folder / storage.PAGE
-    storage.write_text(path, html.report(page.page(summary), drawn))
+    disk.write_text(path, html.report(page.page(summary), drawn))
     return path
 
 
@@ -100,13 +100,13 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
         return
     for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
         path = summary.stored.folder / name
-        storage.write_text(path, storage.csv_text(table.columns, table.rows))
+        disk.write_text(path, csv_table.csv_text(table.columns, table.rows))
         yield path
 
 
 def _write_best(summary: Summary) -> Iterator[Path]:
     path = summary.stored.folder / storage.BEST
-    storage.write_text(path, formats.as_yaml(formats.documents(summary)))
+    disk.write_text(path, formats.as_yaml(formats.documents(summary)))
     yield path
     options, group = formats.options(summary), summary.stored.folder / storage.BEST_GROUP
     storage.write_options(group, options)
@@ -115,7 +115,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
     if summary.stored.is_grid:
         for configuration in summary.configurations:
             text = formats.as_yaml(best_settings(configuration))
-            storage.write_text(configuration.run.folder / storage.BEST, text)
+            disk.write_text(configuration.run.folder / storage.BEST, text)
 
 
 def markdown(summary: Summary, pictures: Iterable[Picture]) -> str:

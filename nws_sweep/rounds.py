@@ -179,6 +179,7 @@ class Rounds:
             candidate.stand_still()
 
     def _check_time(self) -> None:
+        self._surroundings.check_interrupts()
         if self._deadline is not None and self._surroundings.clock() >= self._deadline:
             raise TimeBudgetSpent
 

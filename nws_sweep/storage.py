@@ -6,43 +6,19 @@ Every file is written under a temporary name and renamed, so that a reader never
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import itertools
-import json
-import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep.errors import ConfigurationError, NotARunError, one_line
-from nws_sweep.records import (
-    Burst,
-    BurstKind,
-    Configuration,
-    DatasetFacts,
-    Estimate,
-    Host,
-    HostedRun,
-    LoaderSettings,
-    Measurement,
-    MeasureRules,
-    Noise,
-    ObjectStore,
-    ProjectFacts,
-    SampleCheck,
-    SearchCost,
-    SearchRecord,
-    SearchRules,
-    Trial,
-    TrialState,
-    Verdict,
-    shown,
-)
+from nws_sweep import __version__, batch_table, codec, disk
+from nws_sweep.batch_table import BatchTime, BurstKey, Times
+from nws_sweep.csv_table import csv_text
+from nws_sweep.errors import NotARunError, one_line
+from nws_sweep.records import HostedRun, Measurement, Noise, SearchRecord, Trial, shown
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
@@ -50,7 +26,7 @@ BATCHES = "batches.csv"
 BEST = "best.yaml"
 BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
 ARM_LOG = "arms.log"
-CLAIM = ".nws_sweep"  # made when a program takes the folder for itself
+CLAIM = ".nws_sweep"  # locked by the program that measures into the folder
 GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
@@ -65,14 +41,11 @@ MEMORY_PLOT = "time_vs_memory"
 BATCHES_PLOT = "batch_times"
 SCALING_PLOT = "scaling"
 COST_PLOT = "search_cost"
+UNREADABLE = "unreadable"  # what is set aside as such has this in its name
+# Beginnings of overrides that do not tell configurations apart: how the grid is run, and presets.
+NAMELESS = ("axis/", "order=", "resume.", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 HOSTED = "nws_sweep"  # in the sweep folder of another program: the grid of its runs
 HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
-
-# Version of result.json. Raise it when an older program could not read the file.
-# 1: first version.
-# 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
-# 3: the search's rules have time_budget_s and also; results have cost and verdict.
-SCHEMA_VERSION = 3
 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
@@ -85,8 +58,6 @@ _OPTION_SUFFIX = ".yaml"
 _OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
 _RUN_OPTION = "run"  # the only option of a run that is no grid
 
-BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
@@ -94,6 +65,19 @@ class StoredRun:
 
     folder: Path
     result: SearchRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A result with all that is known of it.
+
+    Attributes:
+        result: With the batches of its trials, or without any.
+        batches_lost: Why there are none; empty if they are there.
+    """
+
+    result: SearchRecord
+    batches_lost: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,25 +97,14 @@ class Stored:
     unreadable: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTime:
-    """One row of batches.csv: the time of one batch, s; ``index`` counts the trial's batches from 0."""
-
-    num_workers: int
-    burst: int
-    index: int
-    warm_up: bool
-    wait_s: float
-    consume_s: float
-
-
 def folder_name(overrides: Sequence[str]) -> str:
     """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
-    Presets (``axis/...``) are left out: the values that they stand for are there. Whatever does not belong into a file
+    Presets (``axis/...``) are left out: the values that they stand for are there; and so is what does not change what
+    is measured. Whatever does not belong into a file
     name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
     """
-    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith("axis/"))
+    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith(NAMELESS))
     return _safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
 
 
@@ -176,34 +149,56 @@ def _lower_literal(override: str) -> str:
 
 
 def save(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
-    rows = (timing_row(trial, result.configuration) for trial in result.trials)
-    write_text(folder / TIMINGS, csv_text(TIMING_COLUMNS, rows))
-    write_text(folder / BATCHES, csv_text(BATCH_COLUMNS, _batch_rows(result)))
-    write_text(folder / RESULT, to_text(result))
+    """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got.
+
+    The folder is made if it is not there. What result.json says is in batches.csv too, also after a power failure.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_text(folder / TIMINGS, timings_text(result))
+    disk.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
+    disk.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
-def to_text(result: SearchRecord) -> str:
-    """The content of result.json: everything but the single batches."""
-    return json.dumps(_to_json(result), indent=1, default=str) + "\n"
+def timings_text(result: SearchRecord) -> str:
+    """The content of timings.csv."""
+    return csv_text(TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
 
 
-def from_text(text: str) -> SearchRecord:
-    """What ``to_text`` has written, also by an earlier version.
+def load(folder: Path) -> Loaded:
+    """Reads the result of one configuration with all its batches, to go on with it.
 
     Raises:
-        ValueError, KeyError, TypeError: If it is none of that.
+        NotARunError: If result.json is missing or cannot be read.
     """
-    return _from_json(json.loads(text))
+    path = folder / RESULT
+    try:
+        result, summaries = codec.with_summaries(path.read_text("utf-8"))
+    except (*codec.UNREADABLE, OSError) as error:
+        raise NotARunError(_cannot_be_read(path, error)) from error
+    try:
+        times = batch_table.by_burst(batch_table.parse((folder / BATCHES).read_text("utf-8")))
+        trials = [_with_bursts(t, s, result, times) for t, s in zip(result.trials, summaries, strict=True)]
+    except (*codec.UNREADABLE, OSError) as error:
+        return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
+    return Loaded(result=replace(result, trials=tuple(trials)))
 
 
-def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
+def _with_bursts(
+    trial: Trial, summaries: Sequence[Mapping[str, Any]], result: SearchRecord, times: Mapping[BurstKey, Times]
+) -> Trial:
+    settings = result.configuration.differing(trial.settings)
+    bursts = codec.bursts_of(summaries, lambda number: times.get((trial.num_workers, settings, number)))
+    return replace(trial, bursts=bursts)
+
+
+def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell.
 
     Args:
         trial: What was measured, or not.
-        configuration: What it was measured under.
+        result: The result that it is part of.
     """
+    configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
     if batch:
@@ -219,58 +214,13 @@ def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
         "bursts": batch.n if batch else 0,
         "cost_s": trial.cost_s,
         "settings": configuration.differing(trial.settings),
-        "notes": "; ".join(trial.notes + trial.warnings),
+        "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
     }
 
 
 def _values(record: Measurement | Noise | None) -> dict[str, Any]:
     """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-def _batch_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
-    for trial in result.trials:
-        index, settings = 0, result.configuration.differing(trial.settings)
-        for number, burst in enumerate(trial.bursts):
-            if burst.kind is BurstKind.LOADING:  # a look at something else than what was measured
-                continue
-            outlier = int(trial.noise is not None and number in trial.noise.outliers)
-            for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
-                values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier, settings)
-                yield dict(zip(BATCH_COLUMNS, values, strict=True))
-                index += 1
-
-
-def _is_warm_up(burst: Burst) -> int:
-    return int(not burst.counts)
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; what a row lacks is an empty cell."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes the file in UTF-8 under a temporary name beside it, then renames it."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Writes the file under a temporary name beside it, then renames it."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
@@ -283,7 +233,7 @@ def write_options(group: Path, options: Mapping[str, str]) -> None:
     if options:
         group.mkdir(parents=True, exist_ok=True)
     for name, text in options.items():
-        write_text(group / f"{name}{_OPTION_SUFFIX}", _marked(text))
+        disk.write_text(group / f"{name}{_OPTION_SUFFIX}", _marked(text))
     kept = {name.casefold() for name in options}
     for path in group.glob(f"*{_OPTION_SUFFIX}"):
         if path.stem.casefold() not in kept and _OPTION_MARK.encode() in path.read_bytes():
@@ -296,33 +246,50 @@ def _marked(text: str) -> str:
     return f"{header}{newline}{_OPTION_MARK}{rest}"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def numbered(folder: Path) -> Iterator[Path]:
+    """The folder itself, then those beside it with 2, 3, ... behind its name."""
+    return (folder.with_name(name) for name in _numbered(folder.name))
 
 
-def claim(folder: Path) -> Path:
-    """Makes the folder of a run or a grid for one program alone.
+def result_file(folder: Path) -> Path:
+    """Where the result of a configuration is, or will be."""
+    return folder / RESULT
 
-    Raises:
-        ConfigurationError: If another one has claimed it, at work or finished.
+
+def timings_fit(folder: Path, result: SearchRecord) -> bool:
+    """Whether timings.csv says the same as a complete result; one that is missing or of another version does not tell.
+
+    Of a search that goes on it is written anew in any case.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        (folder / CLAIM).open("x").close()
-    except FileExistsError:
-        raise ConfigurationError(
-            f"{folder}: holds a run or a grid already, or one that has just begun; choose another hydra.run.dir or "
-            "hydra.sweep.dir"
-        ) from None
-    return folder
+    path = folder / TIMINGS
+    if not result.complete or result.host.nws_sweep != __version__ or not path.is_file():
+        return True
+    return path.read_bytes() == timings_text(result).encode()
 
 
-def free_folder(folder: Path) -> Path:
-    """The folder, or one beside it with a number if it holds another configuration's result already."""
-    folders = (folder.with_name(name) for name in _numbered(folder.name))
-    return next(each for each in folders if not (each / RESULT).exists())
+def set_aside(folder: Path, why: str) -> Path:
+    """Renames the files of a configuration to make place for others; the new name of its result."""
+    for name in (TIMINGS, BATCHES):
+        if (folder / name).exists():
+            disk.set_aside(folder / name, why)
+    return disk.set_aside(folder / RESULT, why)
+
+
+def set_aside_batches(folder: Path, why: str) -> Path | None:
+    """Renames batches.csv; the new name, None if there is none."""
+    path = folder / BATCHES
+    return disk.set_aside(path, why) if path.exists() else None
+
+
+def set_aside_timings(folder: Path) -> Path:
+    """Renames timings.csv; the new name."""
+    return disk.set_aside(folder / TIMINGS, UNREADABLE)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Removes what a program that was killed has left half-written."""
+    for name in (TIMINGS, BATCHES, RESULT):
+        disk.remove_temporary(folder, name)
 
 
 def holds_results(folder: Path) -> bool:
@@ -344,9 +311,9 @@ def find(folder: Path) -> Stored:
     runs, unreadable = [], []
     for path in paths:
         try:
-            runs.append(StoredRun(folder=path.parent, result=from_text(path.read_text("utf-8"))))
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            unreadable.append(f"{path}: cannot be read ({one_line(repr(error), 120)})")
+            runs.append(StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8"))))
+        except (*codec.UNREADABLE, OSError) as error:
+            unreadable.append(_cannot_be_read(path, error))
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
@@ -357,23 +324,21 @@ def read_batches(folder: Path) -> list[BatchTime]:
     """The per-batch times of a run, in the order of measuring; empty if there is no file.
 
     Only those of the search of num_workers, not of the settings that were searched after it.
+
+    Raises:
+        NotARunError: If the file is there and cannot be read.
     """
     path = folder / BATCHES
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            BatchTime(
-                num_workers=int(row["num_workers"]),
-                burst=int(row["burst"]),
-                index=int(row["index"]),
-                warm_up=row["warm_up"] == "1",
-                wait_s=float(row["wait_s"]),
-                consume_s=float(row["consume_s"]),
-            )
-            for row in csv.DictReader(file)
-            if not row.get("settings")
-        ]
+    try:
+        return [row for row in batch_table.parse(path.read_text("utf-8")) if not row.settings]
+    except ValueError as error:
+        raise NotARunError(_cannot_be_read(path, error)) from error
+
+
+def _cannot_be_read(path: Path, error: Exception) -> str:
+    return f"{path}: cannot be read ({one_line(repr(error), 120)})"
 
 
 def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
@@ -385,137 +350,18 @@ def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
         run: What it told.
     """
     (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
-    write_text(folder / HOSTED_RUNS / f"{number}.json", json.dumps(asdict(run), default=str) + "\n")
+    disk.write_text(folder / HOSTED_RUNS / f"{number}.json", codec.hosted_to_text(run))
 
 
 def read_hosted(folder: Path) -> list[HostedRun]:
     """The runs of a configuration, in the order in which they started; those that cannot be read are left out."""
     runs = []
     for path in (folder / HOSTED_RUNS).glob("*.json"):
-        with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
-            runs.append(_hosted_run(json.loads(path.read_text("utf-8"))))
+        with contextlib.suppress(*codec.UNREADABLE, OSError):
+            runs.append(codec.hosted_from_text(path.read_text("utf-8")))
     return sorted(runs, key=lambda run: run.started_at)
 
 
 def hosted_folders(folder: Path) -> list[Path]:
     """The folders of the configurations of another program's sweep."""
     return sorted(path.parent for path in folder.glob(f"*/{HOSTED_RUNS}"))
-
-
-def _hosted_run(data: Mapping[str, Any]) -> HostedRun:
-    return HostedRun(
-        **{
-            **data,
-            "candidates": tuple(data["candidates"]),
-            "host": Host(**data["host"]),
-            "settings": LoaderSettings(**data["settings"]) if data["settings"] else None,
-            "facts": _facts(data["facts"]) if data["facts"] else None,
-            "bursts": tuple(_burst(burst) for burst in data["bursts"]),
-        }
-    )
-
-
-def _burst(data: Mapping[str, Any]) -> Burst:
-    lists = {"wait_s": tuple(data["wait_s"]), "consume_s": tuple(data["consume_s"])}
-    return Burst(**{**data, **lists, "kind": BurstKind(data["kind"])})
-
-
-def _to_json(result: SearchRecord) -> dict[str, Any]:
-    data = asdict(result)
-    data["configuration"]["fingerprint"] = result.configuration.fingerprint
-    for trial, stored in zip(result.trials, data["trials"], strict=True):
-        stored["bursts"] = [_burst_summary(burst) for burst in trial.bursts]
-    return {"schema_version": SCHEMA_VERSION, **data}
-
-
-def _burst_summary(burst: Burst) -> dict[str, Any]:
-    """A burst without its single batches, which stand in batches.csv."""
-    return {
-        "kind": burst.kind.value,
-        "batches": burst.batches,
-        "samples": burst.samples,
-        "startup_s": burst.startup_s,
-        "wait_s": sum(burst.wait_s),
-        "consume_s": sum(burst.consume_s),
-        "end_s": burst.end_s,
-        "produced": burst.produced,
-    }
-
-
-def _from_json(data: Mapping[str, Any]) -> SearchRecord:
-    if data["schema_version"] > SCHEMA_VERSION:
-        raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
-    return SearchRecord(
-        configuration=_configuration(data["configuration"]),
-        host=Host(**data["host"]),
-        facts=_facts(data["facts"]) if data["facts"] else None,
-        trials=tuple(_trial(trial) for trial in data["trials"]),
-        stop_reason=data["stop_reason"],
-        error=data["error"],
-        started_at=data["started_at"],
-        cost_s=data["cost_s"],
-        cost=SearchCost(**data["cost"]) if data.get("cost") else None,
-        verdict=_verdict(data.get("verdict")),
-        sample_check=SampleCheck(**data["sample_check"]) if data.get("sample_check") else None,
-    )
-
-
-def _facts(data: Mapping[str, Any]) -> DatasetFacts:
-    objects = tuple(ObjectStore(**store) for store in data.get("objects", ()))
-    loader = LoaderSettings(**data["loader"]) if data.get("loader") else None
-    project = ProjectFacts(**data["project"]) if data.get("project") else None
-    return DatasetFacts(**{**data, "objects": objects, "loader": loader, "project": project})
-
-
-def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
-    if not data:
-        return None
-    return Verdict(
-        recommended=LoaderSettings(**data["recommended"]),
-        fastest=LoaderSettings(**data["fastest"]),
-        tied=tuple(LoaderSettings(**settings) for settings in data["tied"]),
-        settle_s=data["settle_s"],
-        provisional=data["provisional"],
-    )
-
-
-def _configuration(data: Mapping[str, Any]) -> Configuration:
-    rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
-    rest |= {"services": data.get("services", {}), "check_samples": data.get("check_samples", False)}
-    search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
-    search["also"] = tuple(search.get("also", ()))
-    return Configuration(
-        loader=LoaderSettings(**data["loader"]),
-        measure=_measure_rules(data["measure"]),
-        search=SearchRules(**search),
-        **rest,
-    )
-
-
-def _measure_rules(data: Mapping[str, Any]) -> MeasureRules:
-    """Those of version 1 had keys that are gone; what they lack has the values of today."""
-    known = {entry.name: data[entry.name] for entry in fields(MeasureRules) if entry.name in data}
-    files = known.get("cache_files")
-    return MeasureRules(**{**known, "cache_files": None if files is None else tuple(files)})
-
-
-def _noise(data: Mapping[str, Any] | None) -> Noise | None:
-    return Noise(**{**data, "outliers": tuple(data["outliers"])}) if data else None
-
-
-def _trial(data: Mapping[str, Any]) -> Trial:
-    measurement = data["measurement"]
-    if measurement:
-        batch = measurement["batch_s"]
-        measurement = Measurement(**{**measurement, "batch_s": Estimate(**batch) if batch else None})
-    return Trial(
-        settings=LoaderSettings(**data["settings"]),
-        state=TrialState(data["state"]),
-        reason=data["reason"],
-        notes=tuple(data["notes"]),
-        warnings=tuple(data["warnings"]),
-        measurement=measurement,
-        noise=_noise(data.get("noise")),
-        finished=data.get("finished", True),
-        cost_s=data["cost_s"],
-    )

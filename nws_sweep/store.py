@@ -14,14 +14,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from nws_sweep import storage
+from nws_sweep import codec, disk
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import Configuration, Host, SearchRecord
+from nws_sweep.records import MACHINE, Configuration, Host, SearchRecord
 
 REUSES = ("never", "fresh", "always")
 FRESH_FOR = timedelta(days=30)
-_SAME_MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")
-_SAME_VERSIONS = ("python", "torch", "torchvision", "nws_sweep")
 
 
 class ResultStore:
@@ -45,7 +43,7 @@ class ResultStore:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            storage.write_text(self._path(record.configuration, record.host, working_folder), storage.to_text(record))
+            disk.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
         except OSError:  # no home, a full disk: the caller has the result all the same
             return
 
@@ -78,7 +76,7 @@ class ResultStore:
 
     def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
         nameless = replace(configuration, columns={})
-        machine = [working_folder, *(getattr(host, name) for name in _SAME_MACHINE)]
+        machine = [working_folder, *(getattr(host, name) for name in MACHINE)]
         where = hashlib.sha256(json.dumps(machine).encode()).hexdigest()[:8]
         return self._folder / f"{nameless.fingerprint}-{where}.json"
 
@@ -91,16 +89,14 @@ def default_folder(cache_dir: str | None = None) -> Path:
 
 def staleness(record: SearchRecord, host: Host) -> str:
     """Why a result says nothing about today's programs on this machine; empty if it does."""
-    for name in (*_SAME_MACHINE, *_SAME_VERSIONS):
-        then, now = getattr(record.host, name), getattr(host, name)
-        if then != now:
-            return f"measured with {name} {then}, this is {now}"
+    if difference := record.host.difference(host):
+        return difference
     age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
     return f"measured {age.days} days ago" if age > FRESH_FOR else ""
 
 
 def _read(path: Path) -> SearchRecord | None:
     try:
-        return storage.from_text(path.read_text("utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):  # none, or of another version: measured again
+        return codec.from_text(path.read_text("utf-8"))
+    except (OSError, *codec.UNREADABLE):  # none, or of another version: measured again
         return None

@@ -74,6 +74,7 @@ class Surroundings:
         cores: CPUs that a trial may use.
         enforced_cores: CPUs that it can use at all: a batch system or a launcher may ask for less than that.
         drop_files: Drops files from the page cache.
+        check_interrupts: Raises KeyboardInterrupt if the search shall end; called between turns.
     """
 
     open_arm: ArmFactory
@@ -84,3 +85,4 @@ class Surroundings:
     cores: Callable[[], float] = usable_cores
     enforced_cores: Callable[[], float] = enforced_cores
     drop_files: Callable[[Sequence[str]], object] = pagecache.drop
+    check_interrupts: Callable[[], None] = lambda: None

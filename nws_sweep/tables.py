@@ -31,7 +31,7 @@ class Rows:
 def trials(summary: Summary) -> Rows:
     """One row per trial: the identifying columns of its configuration first, then those of timings.csv."""
     rows = [
-        {**configuration.configuration.columns, **timing_row(trial, configuration.configuration)}
+        {**configuration.configuration.columns, **timing_row(trial, configuration.run.result)}
         for configuration in summary.configurations
         for trial in configuration.run.result.trials
     ]
@@ -49,7 +49,7 @@ def best(summary: Summary) -> Rows:
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
     best, fastest = summary.best, summary.fastest
     settings = best_settings(summary) or {}
-    timing = timing_row(best, summary.configuration) if best else {}
+    timing = timing_row(best, summary.run.result) if best else {}
     names = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
     return {
         **summary.configuration.columns,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from nws_sweep import formats, units
 from nws_sweep.analysis import Summary, best_and_fastest
 from nws_sweep.grid import Plan
+from nws_sweep.pace import Pace
 from nws_sweep.records import Configuration, SearchRecord, Trial
 
 # Wide enough for the table of best settings where no terminal sets a limit.
@@ -34,13 +36,15 @@ class View:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
             console=self._console,
             transient=True,
             refresh_per_second=4,  # drawing takes CPU time from what is measured
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._task = self._progress.add_task("", total=None, left="")
+        self._pace = Pace(1)
+        self._began = time.monotonic()
         self._label = ""
         self._done = 0
         self._planned = 0
@@ -56,9 +60,10 @@ class View:
             f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
         )
         for note in plan.notes:
-            self._print(f"note: {note}")
+            self.note(note)
         self._per_configuration = tried
         self._planned = count
+        self._pace = Pace(count)
         self._progress.update(self._task, total=count * tried)
 
     def status(self, text: str) -> None:
@@ -69,12 +74,32 @@ class View:
         else:
             self._print(text)
 
+    def note(self, text: str) -> None:
+        """Says what the user should know before it goes on."""
+        self._print(f"note: {text}")
+
     def configuration_started(self, label: str) -> None:
         """A configuration's search begins."""
+        self._began = time.monotonic()
+        left = self._left()
+        self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
+        self._progress.update(self._task, left=left)
+
+    def _numbered(self, label: str) -> str:
         self._label = label
         self._done += 1
-        number = f"[{self._done}/{self._planned}] " if self._planned > 1 else ""
-        self._print(f"{number}{label}")
+        return f"[{self._done}/{self._planned}] {label}" if self._planned > 1 else label
+
+    def _left(self) -> str:
+        """How long the grid will take from here on, as far as can be told."""
+        left_s = self._pace.left_s
+        return f"about {units.seconds(left_s)} left" if left_s is not None else ""
+
+    def configuration_finished(self, label: str, result: SearchRecord) -> None:
+        """A configuration that an earlier call has measured into the same folder."""
+        self._pace.skipped()
+        self._print(f"{self._numbered(label)}: measured before, {_found(result)}")
+        self._progress.update(self._task, completed=self._done * self._per_configuration)
 
     def turn_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured."""
@@ -87,16 +112,18 @@ class View:
         self._print(f"  {formats.trial_line(trial, configuration)}")
 
     def search_finished(self, result: SearchRecord) -> None:
-        """A line for the configuration just searched."""
+        """A line for the configuration just searched, or known by another name."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
-        best, _ = best_and_fastest(result)
-        found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
-        self._print(f"  {found}; stopped: {result.stop_reason}")
+        self._print(f"  {_found(result)}; stopped: {result.stop_reason}")
         if result.cost_s:  # nothing, if it was searched under another name
+            self._pace.measured(time.monotonic() - self._began)
             self._print(f"  {formats.cost_line(result)}")
+        else:
+            self._pace.skipped()
 
     def failed(self, reason: str) -> None:
         """A configuration could not be searched at all."""
+        self._pace.skipped()
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
@@ -118,6 +145,11 @@ class View:
     def _print(self, line: str) -> None:
         # Text, because names from outside may look like rich's markup; no wrapping, because paths are copied.
         self._progress.console.print(Text(line), soft_wrap=True)
+
+
+def _found(result: SearchRecord) -> str:
+    best, _ = best_and_fastest(result)
+    return f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
 
 
 def _console() -> Console:

@@ -10,6 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import config, grid
+from nws_sweep.composing import Composer, dataset_name
 from nws_sweep.errors import ConfigurationError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -55,7 +56,7 @@ def test_every_value_of_every_axis_is_seen_in_a_sum_not_a_product() -> None:
 
 def test_the_plan_counts_configurations_and_candidates(loader: ConfigLoader) -> None:
     whole = composed(loader, "batch_size=64,256", "pin_memory=true,false", "search.max_workers=5", "measure=quick")
-    plan, shown = grid.check(whole, loader)
+    plan, shown = grid.check(Composer(whole, loader))
     assert plan.configurations == 4
     assert plan.candidates == (0, 1, 2, 3, 4, 5)
     assert plan.varying == ("dataset", "batch_size", "pin_memory")
@@ -66,26 +67,26 @@ def test_the_plan_counts_configurations_and_candidates(loader: ConfigLoader) -> 
 
 
 def test_the_adaptive_search_tries_a_few_of_many_candidates(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(composed(loader, "search.max_workers=64", "patience=3", "measure=quick"), loader)
+    plan, _ = grid.check(Composer(composed(loader, "search.max_workers=64", "patience=3", "measure=quick"), loader))
     assert len(plan.candidates) == 65
     assert plan.tried == 5 + 2 * 3
     assert plan.at_most_s == plan.tried * (5.0 + 2.0)
-    all_of_them, _ = grid.check(composed(loader, "search.max_workers=64", "search=exhaustive"), loader)
+    all_of_them, _ = grid.check(Composer(composed(loader, "search.max_workers=64", "search=exhaustive"), loader))
     assert all_of_them.tried == 65
 
 
 def test_a_time_budget_is_the_limit_of_the_plan(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(composed(loader, "search.time_budget_s=30", "batch_size=8,16"), loader)
+    plan, _ = grid.check(Composer(composed(loader, "search.time_budget_s=30", "batch_size=8,16"), loader))
     assert plan.at_most_s == 2 * (30.0 + 2.0)
 
 
 def test_presets_count(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(composed(loader, "axis/batch_size=wide", "axis/pin_memory=both"), loader)
+    plan, _ = grid.check(Composer(composed(loader, "axis/batch_size=wide", "axis/pin_memory=both"), loader))
     assert plan.configurations == 8
 
 
 def test_whole_epochs_have_no_limit_in_time(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(composed(loader, "measure=epoch"), loader)
+    plan, _ = grid.check(Composer(composed(loader, "measure=epoch"), loader))
     assert plan.at_most_s is None
 
 
@@ -100,7 +101,7 @@ def test_whole_epochs_have_no_limit_in_time(loader: ConfigLoader) -> None:
 )
 def test_one_bad_value_refuses_the_whole_grid(loader: ConfigLoader, overrides: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        grid.check(composed(loader, *overrides), loader)
+        grid.check(Composer(composed(loader, *overrides), loader))
     assert str(caught.value) == line
 
 
@@ -118,6 +119,6 @@ def test_a_preset_without_a_grid_is_pointed_out() -> None:
 
 def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand() -> None:
     given = OmegaConf.create({"dataset": {"_target_": "my.module.Mine"}})
-    assert grid.dataset_name("photos", [], given) == "photos"
-    assert grid.dataset_name("custom", ["dataset._target_=my.module.Mine"], given) == "Mine"
-    assert grid.dataset_name(None, [], given) == "Mine"
+    assert dataset_name("photos", [], given) == "photos"
+    assert dataset_name("custom", ["dataset._target_=my.module.Mine"], given) == "Mine"
+    assert dataset_name(None, [], given) == "Mine"

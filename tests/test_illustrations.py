@@ -12,9 +12,9 @@ import pytest
 
 from nws_sweep import drawing, illustrations, storage, vector
 from nws_sweep.analysis import ConfigurationSummary, Summary
+from nws_sweep.batch_table import BatchTime
 from nws_sweep.illustrations import Illustration
 from nws_sweep.records import Estimate, SearchCost, SearchRecord, Trial
-from nws_sweep.storage import BatchTime
 from tests.factories import (
     failed_trial,
     loader_settings,

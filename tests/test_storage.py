@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import storage
+from nws_sweep import disk, storage
+from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import BurstKind, SearchCost, SearchRecord, TrialState, Verdict
-from nws_sweep.storage import BatchTime, StoredRun
+from nws_sweep.storage import StoredRun
 from tests.factories import (
     FACTS,
     burst,
@@ -241,7 +242,7 @@ def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_pa
     path.write_text("old and longer")
     old_mask = os.umask(0o027)
     try:
-        storage.write_text(path, "ä\r\n")
+        disk.write_text(path, "ä\r\n")
     finally:
         os.umask(old_mask)
     assert path.read_bytes() == "ä\r\n".encode()
@@ -253,7 +254,7 @@ def test_when_writing_fails_the_old_content_stays_and_nothing_else(tmp_path: Pat
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):
-        storage.write_text(path, "begun, then \ud800")
+        disk.write_text(path, "begun, then \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -269,7 +270,7 @@ def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
     path.write_text("old")
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        storage.write_text(path, "new")
+        disk.write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

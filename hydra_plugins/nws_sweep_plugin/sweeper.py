@@ -1,0 +1,39 @@
+"""The sweeper of nws_sweep's own grids; Hydra finds sweepers only here. What it does is imported when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class GridSweeper(Sweeper):
+    """Takes the same overrides as Hydra's own sweeper; see nws_sweep/sweeping.py.
+
+    Args:
+        params: Axes beside those of the command line, which replaces them.
+        max_batch_size: Jobs that the launcher gets at once; None for what suits it.
+    """
+
+    def __init__(self, params: Mapping[str, str] | None = None, max_batch_size: int | None = None) -> None:
+        self._batch_size = max_batch_size
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Makes the launcher."""
+        from hydra.core.plugins import Plugins
+
+        self.hydra_context, self.config = hydra_context, config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Runs the grid; its overrides stand in the configuration too."""
+        from nws_sweep import sweeping
+
+        if self.config is None or self.hydra_context is None or self.launcher is None:
+            raise RuntimeError("sweep before setup")
+        sweeping.sweep(self.config, self.hydra_context.config_loader, self.launcher, self._batch_size)

@@ -1,0 +1,48 @@
+"""One program at a time in a folder: the claim is the kernel's lock, so a program that is killed holds nothing back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import filelock
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.storage import CLAIM
+
+# A program that was killed has let its claim go with its last helper, a moment later.
+_GRACE_S = 3.0
+
+
+class Claim:
+    """A folder that is ours until ``release``, or until this process ends."""
+
+    def __init__(self, lock: filelock.BaseFileLock | None) -> None:
+        self._lock = lock
+
+    def __reduce__(self) -> tuple[type[Claim], tuple[None]]:
+        return Claim, (None,)  # what is sent to another process holds nothing
+
+    def release(self) -> None:
+        """Lets others have it; may be called again."""
+        if self._lock is not None:
+            self._lock.release(force=True)
+
+
+def take(folder: Path) -> Claim:
+    """Makes the folder of a run or a grid, if need be, and takes it for this program alone.
+
+    Raises:
+        ConfigurationError: If another program is at work in it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / CLAIM, mode=0o666, thread_local=False)
+    try:
+        lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
+    except filelock.Timeout:
+        raise ConfigurationError(
+            f"{folder}: another program measures into this folder now; wait for it, or choose another hydra.run.dir or "
+            "hydra.sweep.dir"
+        ) from None
+    except NotImplementedError:  # a file system without locks: nobody can be told apart there
+        return Claim(None)
+    return Claim(lock)

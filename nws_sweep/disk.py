@@ -1,0 +1,80 @@
+"""Files that are whole or not there: written under a temporary name, handed to the disk, and renamed.
+
+A reader, or the next start after a power failure, never meets half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Writes the file in UTF-8; see ``write_bytes``."""
+    write_bytes(path, text.encode(), durable=durable)
+
+
+def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Writes the file under a temporary name beside it, then renames it.
+
+    Args:
+        path: The file; one of that name is replaced.
+        content: All of it.
+        durable: Whether it must be on the disk before this returns. Without that a power failure may undo the write
+            or, on some file systems, empty the file.
+
+    Raises:
+        OSError: If it cannot be written; the file is as it was, and nothing else is left behind.
+    """
+    handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path.name), dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the renaming itself last, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_temporary(folder: Path, name: str) -> None:
+    """Removes what a program that was killed while it wrote a file of that name has left in the folder."""
+    for left in folder.glob(f"{_temporary_prefix(name)}*"):
+        left.unlink(missing_ok=True)
+
+
+def _temporary_prefix(name: str) -> str:
+    return f".{name}-"
+
+
+def set_aside(path: Path, why: str) -> Path:
+    """Renames a file to ``NAME.WHY-NUMBER``, with the first number that is free; the new name."""
+    names = (path.with_name(f"{path.name}.{why}-{number}") for number in itertools.count(1))
+    aside = next(name for name in names if not name.exists())
+    path.rename(aside)
+    return aside
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

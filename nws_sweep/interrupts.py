@@ -1,0 +1,80 @@
+"""Ctrl-C and requests to end: while something is measured, the first one waits for the end of the burst.
+
+So what is being measured is finished, written and reported; the second one ends it at once. SIGTERM, which batch
+systems send before they kill, and SIGHUP of a terminal that is closed are treated likewise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # not every platform has them all
+_TOLD = b"\nnws_sweep: finishing what is being measured, then the report; once more ends it now\n"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised in place of KeyboardInterrupt.
+
+    Attributes:
+        status: The exit status that shells expect: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+class Interrupts:
+    """Handles these signals inside its context, if that is in the main thread. One that is ignored stays ignored."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._waiting = False
+        self._received: int | None = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                    self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Lets the first signal inside the block wait for ``check``, or for the block's end."""
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+        self.check()
+
+    def check(self) -> None:
+        """The moment at which something may end.
+
+        Raises:
+            Interrupted: If a signal waits for it.
+        """
+        if self._received is not None:
+            number, self._received = self._received, None
+            raise Interrupted(number)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if not self._waiting or self._received is not None:
+            self._received = None
+            raise Interrupted(number)
+        self._received = number
+        with contextlib.suppress(OSError):  # whatever prints may be in the middle of a line: not through it
+            os.write(2, _TOLD)

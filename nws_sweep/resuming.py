@@ -1,0 +1,161 @@
+"""What a folder holds already of what is about to be measured, and whether that may be gone on with.
+
+Finished trials are not measured again. Whatever cannot be read, or was left half-way, is set aside under another name:
+nothing measured is ever lost, and nothing that is doubtful is mixed with what is measured now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nws_sweep import storage
+from nws_sweep.errors import ConfigurationError, NotARunError
+from nws_sweep.records import MACHINE, VERSIONS, Configuration, Host, SearchRecord
+
+_FORCE = "resume.force=true goes on all the same and marks every row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Where the search of a configuration goes on, or begins.
+
+    Attributes:
+        folder: Where its files belong.
+        record: What there is of it; None if it begins.
+        told: A line for everything that was set aside.
+    """
+
+    folder: Path
+    record: SearchRecord | None = None
+    told: tuple[str, ...] = ()
+
+
+def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
+    """Looks at what an earlier program has left in a folder before anything is added to it.
+
+    Args:
+        folder: Of the run or the grid that is about to begin.
+        host: This machine.
+        is_grid: Whether it is a grid.
+        nodes_differ: Whether jobs run on other machines than this one: then only versions must be the same.
+        force: Whether results of other hosts or versions may stand beside those that are measured now.
+
+    Returns:
+        What is mixed by force; empty if nothing is.
+
+    Raises:
+        ConfigurationError: If the folder must be left alone, with the reason.
+    """
+    _refuse_other_kind(folder, is_grid)
+    found = _difference(folder, host, VERSIONS if nodes_differ else (*MACHINE, *VERSIONS))
+    if found and not force:
+        raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {_option(is_grid)}")
+    return f"resumed by force: beside results {found}" if found else ""
+
+
+def _refuse_other_kind(folder: Path, is_grid: bool) -> None:
+    """A grid's report would not show a single run in the same folder, nor a run's report a grid."""
+    is_run = storage.result_file(folder).exists()
+    if is_grid and is_run:
+        raise ConfigurationError(f"{folder}: holds a single run; choose another {_option(is_grid)}")
+    if not is_grid and not is_run and storage.holds_results(folder):
+        raise ConfigurationError(f"{folder}: holds a grid; choose another {_option(is_grid)}")
+
+
+def refuse_another(folder: Path, configuration: Configuration) -> None:
+    """A single run has one folder, and one configuration.
+
+    Raises:
+        ConfigurationError: If the folder holds the run of another one.
+    """
+    with contextlib.suppress(NotARunError):
+        if storage.load(folder).result.configuration.fingerprint != configuration.fingerprint:
+            raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
+
+
+def _option(is_grid: bool) -> str:
+    return "hydra.sweep.dir" if is_grid else "hydra.run.dir"
+
+
+def _difference(folder: Path, host: Host, names: tuple[str, ...]) -> str:
+    return next((text for record in _earlier(folder) if (text := record.host.difference(host, names))), "")
+
+
+def _earlier(folder: Path) -> Iterator[SearchRecord]:
+    try:
+        yield from (run.result for run in storage.find(folder).runs)
+    except NotARunError:  # nothing, or nothing that can be read
+        return
+
+
+def mark(folder: Path, forced: str) -> None:
+    """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
+    for run in storage.find(folder).runs:
+        if forced not in run.result.forced:
+            loaded = storage.load(run.folder)
+            text = "; ".join(filter(None, (loaded.result.forced, forced)))
+            storage.save(run.folder, replace(loaded.result, forced=text))
+
+
+def finished(folder: Path, configuration: Configuration) -> SearchRecord | None:
+    """The result of a configuration, if it was searched to its end and all its files are whole; changes nothing."""
+    for place in storage.numbered(folder):
+        if not storage.result_file(place).exists():
+            return None
+        try:
+            loaded = storage.load(place)
+        except NotARunError:
+            return None
+        if loaded.result.configuration.fingerprint == configuration.fingerprint:
+            whole = not loaded.batches_lost and storage.timings_fit(place, loaded.result)
+            return loaded.result if loaded.result.complete and whole else None
+    raise AssertionError("numbers do not end")
+
+
+def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> Begun:
+    """Finds what there is of a configuration, in its folder or in one with a number beside it.
+
+    Args:
+        folder: Where its files belong; another one is taken if that has a search of something else.
+        configuration: What is about to be searched.
+        host: This machine. What another one has left half-way begins anew here.
+        force: Whether it does not matter where it was begun.
+    """
+    for place in storage.numbered(folder):
+        if not storage.result_file(place).exists():
+            return Begun(folder=place)
+        try:
+            loaded = storage.load(place)
+        except NotARunError as error:
+            return Begun(folder=place, told=(f"{error}; {_aside(place, storage.UNREADABLE)}, and measured anew",))
+        if loaded.result.configuration.fingerprint == configuration.fingerprint:
+            return _going_on(place, loaded, host, force)
+    raise AssertionError("numbers do not end")
+
+
+def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> Begun:
+    record, told = loaded.result, []
+    if not record.complete and not force and (found := record.host.difference(host)):
+        return Begun(folder=place, told=(f"{place}: begun {found}; {_aside(place, 'other_host')}, and measured anew",))
+    if loaded.batches_lost:
+        aside = storage.set_aside_batches(place, storage.UNREADABLE)
+        told.append(f"{loaded.batches_lost}; {_named(aside)}: the times of its single batches are missing")
+    elif record.unfinished:
+        storage.set_aside_batches(place, "interrupted")
+    if not storage.timings_fit(place, record):
+        aside = storage.set_aside_timings(place)
+        told.append(f"{place / storage.TIMINGS}: not what was measured; {_named(aside)}, and written anew")
+    if record.complete and told:
+        storage.save(place, record)
+    return Begun(folder=place, record=record, told=tuple(told))
+
+
+def _aside(place: Path, why: str) -> str:
+    return _named(storage.set_aside(place, why))
+
+
+def _named(aside: Path | None) -> str:
+    return f"set aside as {aside.name}" if aside else "nothing is there"
