@@ -94,9 +94,13 @@ def conclude(folder: Path, view: View) -> int:
     from nws_sweep import report
 
     view.status("writing the report")
-    summary, written = report.write(folder)
+    try:
+        summary, written = report.write(folder)
+    except OSError as error:  # a full disk, say
+        summary, written = report.summary_of(folder), []
+        view.note(f"the report could not be written ({error}); what was measured is there: nws-sweep report {folder}")
     view.conclude(summary, written)
-    return 0 if summary.succeeded else 1
+    return 0 if summary.succeeded and written else 1
 
 
 def prepare(composed: DictConfig, *, is_grid: bool) -> None:
@@ -113,13 +117,15 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
         plan, shown = grid.check_single(composed)
     folder = Path(plan.folder).absolute()
     _check_writable(folder)
+    if folder.exists():  # whoever works in it is told of before anything else
+        current.claim = claims.take(folder)
     forced = _check_earlier(folder, composed, is_grid=is_grid)
     if not is_grid and not config.leaves_open(composed):
         resuming.refuse_another(folder, shown[0])
     current.view.announce(plan)
     _check_datasets(shown, current)
     current.plan, current.folder, current.forced = plan, folder, forced
-    current.claim = claims.take(folder)
+    current.claim = current.claim or claims.take(folder)
     if forced:
         resuming.mark(folder, forced)
 
@@ -193,7 +199,7 @@ class Ledger:
         """
         if not self._current.has_results() or self._current.composer is None:
             raise error
-        logger.error("a job was lost", exc_info=error)
+        logger.debug("a job was lost", exc_info=error)
         configuration = self._current.composer.configuration(point)
         record_loss(self._folder(point), configuration, error, self._current)
 

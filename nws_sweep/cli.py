@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import __version__
+from nws_sweep import __version__, channels
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _FAIL_IF_HELP = (
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
+    channels.prepare()
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "nws_sweep"  # the name that argparse shows
     sys.exit(run(sys.argv[1:]))
@@ -49,8 +51,8 @@ def run(arguments: Sequence[str]) -> int:
         status = command(arguments[1:]) if command else sweep(arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # piped into head, say; Python would complain once more when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # piped into head, say
+        channels.silence_output()
         return BROKEN_PIPE
     except (NwsSweepError, OSError) as error:
         print(f"nws_sweep: {error}", file=sys.stderr)
@@ -66,6 +68,7 @@ def sweep(arguments: Sequence[str]) -> int:
     from nws_sweep.explain import explain
 
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk say, is no matter for the terminal
     # Hydra would print its errors itself, in several lines and with exit status 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:

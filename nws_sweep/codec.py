@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 import msgspec
 
 from nws_sweep.batch_table import Times
-from nws_sweep.records import Burst, BurstKind, HostedRun, MeasureRules, SearchRecord
+from nws_sweep.records import Burst, BurstKind, Estimate, HostedRun, Measurement, MeasureRules, SearchRecord
 
 Record = TypeVar("Record")
 
@@ -19,6 +19,10 @@ Record = TypeVar("Record")
 # 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
 # 3: the search's rules have time_budget_s and also; results have cost and verdict.
 SCHEMA_VERSION = 3
+
+# What a measurement may amount to, in s, bytes or samples per second; a pace is above zero.
+_LEAST, _MOST = 1e-12, 1e18
+_POSITIVE = ("batch_s", "samples_per_s")
 
 # Text that is not what was written: no JSON, other values than the records have, or a key that is missing.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
@@ -109,19 +113,49 @@ def _burst(summary: Mapping[str, Any], times: Times | None) -> Burst:
 
 
 def _checked(text: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(text)
+    data: dict[str, Any] = json.loads(text, parse_constant=_refuse_constant)
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
     return data
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name}: no figure")
+
+
 def _record(data: dict[str, Any]) -> SearchRecord:
+    if not isinstance(data["trials"], list):
+        raise TypeError("trials: no list")
     trials = [{name: value for name, value in trial.items() if name != "bursts"} for trial in data["trials"]]
     configuration = {name: value for name, value in data["configuration"].items() if name != "fingerprint"}
     configuration["measure"] = _measure_rules(configuration["measure"])
     converted = _converted({**data, "configuration": configuration, "trials": trials}, SearchRecord)
-    _ = converted.configuration.fingerprint  # raises if what is free-form cannot be told apart
+    _refuse_impossible(converted)
     return converted
+
+
+def _refuse_impossible(record: SearchRecord) -> None:
+    """Figures that no measurement has would stop whoever reckons with them; where they come from is known to nobody."""
+    rules = record.configuration.search
+    counts = [trial.settings.batch_size for trial in record.trials] + [record.configuration.loader.batch_size]
+    if not rules.candidates or min(rules.candidates) < 0 or any(count is not None and count < 1 for count in counts):
+        raise ValueError("impossible settings")
+    if min(record.host.usable_cpus, record.host.cpu_count) < 1 or not 0 <= record.cost_s <= _MOST:
+        raise ValueError("an impossible host or cost")
+    for measurement in (trial.measurement for trial in record.trials if trial.measurement):
+        for name, value in _numbers(measurement):
+            least = -_MOST if name == "memory_growth_bytes" else _LEAST if name in _POSITIVE else 0.0
+            if not least <= value <= _MOST:
+                raise ValueError(f"{name}={value}: impossible")
+
+
+def _numbers(measurement: Measurement) -> Iterator[tuple[str, float]]:
+    for each in fields(measurement):
+        value = getattr(measurement, each.name)
+        if isinstance(value, Estimate):
+            yield from ((each.name, end) for end in (value.value, value.low, value.high) if end is not None)
+        elif isinstance(value, int | float):
+            yield each.name, value
 
 
 def _measure_rules(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ of plain keys are then set in a copy, as Hydra does it at the end of each compos
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -22,6 +22,8 @@ from nws_sweep.records import Configuration, LoaderSettings
 
 # Compositions by Hydra that are kept: points that follow each other mostly choose the same.
 _KEPT = 16
+# ${another.key} as it is written; what calls a resolver, such as ${oc.env:HOME}, has a colon.
+_REFERENCE = re.compile(r"\$\{[^:${}]+\}")
 
 
 class Composer:
@@ -72,7 +74,7 @@ class Composer:
         chosen, values = self._parted(overrides)
         task = _without_hydra(self._base(chosen))
         _set(task, values)
-        affected = [key, *(name for name, _ in schema.ranges() if _is_taken_over(task, name))]
+        affected = {name for name in schema.ranges() if name == key or _is_taken_over(task, name)}
         for text in texts:
             try:
                 _set(task, self._parser.parse_overrides([text]))
@@ -97,11 +99,7 @@ class Composer:
         # A group has no dot in its name, and none is called like a key of the schema.
         key = override.get_key_element()
         is_value = override.type is OverrideType.CHANGE and "/" not in key and "@" not in key
-        return is_value and ("." in key or key in self._scalars)
-
-    @cached_property
-    def _scalars(self) -> frozenset[str]:
-        return frozenset(name for name, _ in schema.ranges())
+        return is_value and ("." in key or key in schema.ranges())
 
     def _base(self, chosen: tuple[str, ...]) -> DictConfig:
         if chosen not in self._composed:
@@ -126,10 +124,13 @@ def _set(task: DictConfig, values: Iterable[Override]) -> None:
 
 
 def _is_taken_over(task: DictConfig, key: str) -> bool:
-    """Whether a value is that of another key."""
+    """Whether a value is, or is made of, that of another key."""
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(task, parent) if parent else task
-    return isinstance(node, DictConfig) and OmegaConf.is_interpolation(node, name)
+    if not isinstance(node, DictConfig) or not OmegaConf.is_interpolation(node, name):
+        return False
+    written = OmegaConf.to_container(node, resolve=False)
+    return isinstance(written, dict) and _REFERENCE.search(str(written[name])) is not None
 
 
 def configuration_of(
@@ -156,4 +157,6 @@ def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfi
 
 
 def _without_hydra(composed: DictConfig) -> DictConfig:
-    return copy.deepcopy(OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"]))
+    task = copy.deepcopy(OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"]))
+    OmegaConf.set_struct(task, True)  # as Hydra has it when it sets values: unknown keys are refused
+    return task

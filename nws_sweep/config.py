@@ -7,6 +7,7 @@ and misspelt keys, ``configuration`` checks ranges; either way the user reads on
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -272,7 +273,7 @@ def no_such_key(key: str) -> str:
     """What to tell about a key that does not exist."""
     if key.startswith(("dataset.", "consumer.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it on all the same"
-    close = difflib.get_close_matches(key, [*(name for name, _ in ranges()), *_GROUPS], n=1)
+    close = difflib.get_close_matches(key, [*ranges(), *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
@@ -286,9 +287,9 @@ def check(config: DictConfig, keys: Collection[str] | None = None) -> None:
     Raises:
         ConfigurationError: With one line that names the key, the value and what is allowed.
     """
-    for key, permitted in ranges():
-        if keys is not None and key not in keys:
-            continue
+    known = ranges()
+    for key in known if keys is None else keys:
+        permitted = known[key]
         value = OmegaConf.select(config, key, default=_DELETED, throw_on_missing=True)
         if value is _DELETED:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
@@ -308,7 +309,7 @@ def require(name: str, value: Any, key: str | None = None) -> None:
     Raises:
         ConfigurationError: With one line that names it, the value and what is allowed.
     """
-    permitted = dict(ranges())[key or name]
+    permitted = ranges()[key or name]
     if not _passes(permitted, value):
         raise ConfigurationError(f"{name}={value!r}: allowed is {permitted.text}")
 
@@ -320,12 +321,17 @@ def _passes(permitted: Allowed, value: Any) -> bool:
         return False
 
 
-def ranges(schema: type = SweepSchema, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
+@functools.cache
+def ranges() -> Mapping[str, Allowed]:
     """Every key of the schema, dotted, with what it allows."""
+    return dict(_ranges(SweepSchema, ""))
+
+
+def _ranges(schema: type, prefix: str) -> Iterator[tuple[str, Allowed]]:
     types = get_type_hints(schema)
     for entry in fields(schema):
         if is_dataclass(types[entry.name]):
-            yield from ranges(cast("type", types[entry.name]), f"{prefix}{entry.name}.")
+            yield from _ranges(cast("type", types[entry.name]), f"{prefix}{entry.name}.")
         elif "allowed" in entry.metadata:
             yield f"{prefix}{entry.name}", entry.metadata["allowed"]
 

@@ -51,8 +51,11 @@ def _can_fork() -> bool:
 
 
 def _save_all(chosen: Sequence[Illustration], folder: Path) -> None:
-    for one in chosen:
-        _save(one, folder)
+    try:
+        for one in chosen:
+            _save(one, folder)
+    except Exception:  # told by the other process, which tries once more
+        sys.exit(1)
 
 
 def _save(one: Illustration, folder: Path) -> tuple[Path, Path]:

@@ -34,7 +34,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     Raises:
         NotARunError: If the folder is neither.
     """
-    summary = summarise(storage.find(folder))
+    summary = summary_of(folder)
     pictures = list(_write_pictures(summary))
     figures = [*_write_tables(summary), *_write_best(summary)]
     report = folder / storage.REPORT
@@ -42,6 +42,15 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     html_report = _write_page(summary, pictures)
     own = [folder / storage.PLOTS] if summary.stored.is_grid else [as_png for _, (as_png, _) in pictures]
     return summary, [html_report, report, *figures, *own]
+
+
+def summary_of(folder: Path) -> Summary:
+    """What was found in a folder.
+
+    Raises:
+        NotARunError: If it is no run and no grid.
+    """
+    return summarise(storage.find(folder))
 
 
 def _write_page(summary: Summary, pictures: Iterable[tuple[Picture, tuple[Path, Path]]]) -> Path:

@@ -146,10 +146,8 @@ def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> B
     elif record.unfinished:
         storage.set_aside_batches(place, "interrupted")
     if not storage.timings_fit(place, record):
-        aside = storage.set_aside_timings(place)
+        aside = storage.renew_timings(place, record)
         told.append(f"{place / storage.TIMINGS}: not what was measured; {_named(aside)}, and written anew")
-    if record.complete and told:
-        storage.save(place, record)
     return Begun(folder=place, record=record, told=tuple(told))
 
 

@@ -25,7 +25,7 @@ def running(configuration: Configuration) -> Iterator[None]:
                 stack.enter_context(instantiate(dict(node), _convert_="all"))
             except NwsSweepError:
                 raise
-            except Exception as error:  # whatever is wrong with it
+            except (Exception, SystemExit) as error:  # whatever is wrong with it
                 cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
                 raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
         yield

@@ -281,9 +281,11 @@ def set_aside_batches(folder: Path, why: str) -> Path | None:
     return disk.set_aside(path, why) if path.exists() else None
 
 
-def set_aside_timings(folder: Path) -> Path:
-    """Renames timings.csv; the new name."""
-    return disk.set_aside(folder / TIMINGS, UNREADABLE)
+def renew_timings(folder: Path, result: SearchRecord) -> Path:
+    """Renames timings.csv and writes it anew; the new name of the old one."""
+    aside = disk.set_aside(folder / TIMINGS, UNREADABLE)
+    disk.write_text(folder / TIMINGS, timings_text(result))
+    return aside
 
 
 def remove_temporary(folder: Path) -> None:

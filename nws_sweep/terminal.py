@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from nws_sweep import formats, units
+from nws_sweep import channels, formats, units
 from nws_sweep.analysis import Summary, best_and_fastest
 from nws_sweep.grid import Plan
 from nws_sweep.pace import Pace
@@ -152,8 +152,17 @@ def _found(result: SearchRecord) -> str:
     return f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
 
 
+class _Console(Console):
+    """Goes on in silence when nobody reads any more: what is measured is on the disk."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich itself would end the program."""
+        self.quiet = True
+        channels.silence_output()
+
+
 def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH, force_terminal=False)
+    return _Console() if sys.stdout.isatty() else _Console(width=_PLAIN_WIDTH, force_terminal=False)
 
 
 def _enumerated(candidates: Sequence[int]) -> str:

@@ -73,8 +73,8 @@ def page() -> str:
 
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
-    permitted = {key: permits.text for key, permits in config.ranges()} | {"services": "a mapping"}
-    for section in ("", "loader", "search", "measure", "paths"):
+    permitted = {key: permits.text for key, permits in config.ranges().items()} | {"services": "a mapping"}
+    for section in ("", "loader", "search", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
         about = f"\n\n{_capital(explained[section])}." if section in explained else ""

@@ -157,7 +157,7 @@ def test_candidates_that_make_no_sense_are_refused(candidates: str) -> None:
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     """Hydra refuses batch_size=64 as soon as conf/batch_size/ exists: such a key would be a config group."""
     folders = {path.name for path in CONF.iterdir() if path.is_dir()}
-    scalars = {key for key, _ in config.ranges() if "." not in key}
+    scalars = {key for key in config.ranges() if "." not in key}
     assert {"batch_size", "pin_memory", "prefetch_factor", "patience"} <= scalars
     assert not folders & scalars
 
@@ -165,7 +165,7 @@ def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
 def test_every_key_of_the_schema_has_a_value_and_an_explanation() -> None:
     text = (CONF / "base.yaml").read_text() + (CONF / "paths" / "default.yaml").read_text()
     composed = compose("config")
-    for key, _ in config.ranges():
+    for key in config.ranges().items():
         name = key.rpartition(".")[2]
         explained = re.search(rf"^ *{name}:.*#.*\w", text, re.MULTILINE)
         if key != "search.strategy":  # the option's own name says it

@@ -122,3 +122,42 @@ def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand() -> Non
     assert dataset_name("photos", [], given) == "photos"
     assert dataset_name("custom", ["dataset._target_=my.module.Mine"], given) == "Mine"
     assert dataset_name(None, [], given) == "Mine"
+
+
+AXES = {
+    "batch_size": ["batch_size=1", "batch_size=2", "batch_size=3"],
+    "seed": ["seed=0", "seed=1"],
+    "pin_memory": ["pin_memory=True", "pin_memory=False"],
+}
+
+
+def test_the_order_of_the_grid_is_hydras() -> None:
+    found = list(grid.points(AXES, "grid"))
+    assert found[:3] == [
+        ["batch_size=1", "seed=0", "pin_memory=True"],
+        ["batch_size=1", "seed=0", "pin_memory=False"],
+        ["batch_size=1", "seed=1", "pin_memory=True"],
+    ]
+    assert len(found) == grid.size_of(AXES) == 12
+
+
+def test_interleaved_repeats_come_one_after_the_other_each_in_an_order_of_its_own() -> None:
+    found = list(grid.points(AXES, "interleaved"))
+    assert sorted(found) == sorted(grid.points(AXES, "grid"))
+    assert [point[1] for point in found] == ["seed=0"] * 6 + ["seed=1"] * 6
+    first, second = ([(point[0], point[2]) for point in half] for half in (found[:6], found[6:]))
+    assert sorted(first) == sorted(second)
+    assert first != second
+    assert first != sorted(first)
+
+
+def test_the_same_grid_is_interleaved_alike_each_time() -> None:
+    """A grid that is gone on with keeps its order."""
+    assert list(grid.points(AXES, "interleaved")) == list(grid.points(AXES, "interleaved"))
+
+
+def test_without_repeats_all_points_are_drawn() -> None:
+    axes = {"batch_size": [f"batch_size={size}" for size in range(50)]}
+    found = [point[0] for point in grid.points(axes, "interleaved")]
+    assert sorted(found) == sorted(axes["batch_size"])
+    assert found != axes["batch_size"]

@@ -12,7 +12,7 @@ import pytest
 
 from nws_sweep import disk, storage
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.errors import ConfigurationError, NotARunError
+from nws_sweep.errors import NotARunError
 from nws_sweep.records import BurstKind, SearchCost, SearchRecord, TrialState, Verdict
 from nws_sweep.storage import StoredRun
 from tests.factories import (
@@ -92,6 +92,8 @@ def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst
             "consume_s": 0.25,
             "end_s": 0.5,
             "produced": None,
+            "batch_bytes": None,
+            "batch_tensors": None,
         }
     ]
 
@@ -363,28 +365,11 @@ def test_options_that_are_no_more_are_removed_but_not_what_others_put_there(tmp_
     }
 
 
-def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
-    """Two that start in the same second would write over each other."""
-    folder = tmp_path / "runs" / "now"
-    assert storage.claim(folder) == folder
-    with pytest.raises(ConfigurationError, match=r"holds a run or a grid already.*hydra\.run\.dir"):
-        storage.claim(folder)
-
-
 def test_results_are_found_at_any_depth(tmp_path: Path) -> None:
     assert not storage.holds_results(tmp_path)
     store_run(tmp_path / "a" / "b", search_result(trial(0, 8.0)))
     assert storage.holds_results(tmp_path)
     assert [run.folder for run in storage.find(tmp_path).runs] == [tmp_path / "a" / "b" / "run"]
-
-
-def test_a_folder_that_holds_a_result_is_not_written_over(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    assert storage.free_folder(folder) == folder
-    store_run(tmp_path, search_result(trial(0, 8.0)))
-    assert storage.free_folder(folder) == tmp_path / "run-2"
-    store_run(tmp_path, search_result(trial(0, 8.0)), "run-2")
-    assert storage.free_folder(folder) == tmp_path / "run-3"
 
 
 def test_cost_and_verdict_come_back_as_they_were(tmp_path: Path) -> None:

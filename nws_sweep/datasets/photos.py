@@ -17,6 +17,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from nws_sweep.errors import DatasetError
+from nws_sweep.homes import expanded
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Photos(Dataset[tuple[Any, int]]):
     ) -> None:
         _check(count=(count, 1, None), width=(width, 1, 10_000), height=(height, 1, 10_000), quality=(quality, 1, 95))
         name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
-        self.folder = Path(root).expanduser() / name
+        self.folder = expanded(root) / name
         self.transform = transform
         self._count = count
         self._classes = classes

@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 from torchvision import datasets
 
 from nws_sweep.errors import DatasetError, one_line
+from nws_sweep.homes import expanded
 
 # torchvision's download has no time limit of its own; without a network it could wait for ever.
 _CONNECT_TIMEOUT_S = 20.0
@@ -36,7 +37,7 @@ def cifar10(
     Raises:
         DatasetError: If it is not there and cannot be downloaded.
     """
-    folder = Path(root).expanduser()
+    folder = expanded(root)
     with _explained("cifar10", folder, "cifar-10-python.tar.gz (or its unpacked folder cifar-10-batches-py)"):
         return Cifar10(str(folder), train=train, download=download, transform=transform)
 
@@ -49,7 +50,7 @@ def mnist(
     Raises:
         DatasetError: If it is not there and cannot be downloaded.
     """
-    folder = Path(root).expanduser()
+    folder = expanded(root)
     with _explained("mnist", folder / "MNIST" / "raw", "the four files of MNIST (train-images-idx3-ubyte.gz, ...)"):
         return datasets.MNIST(str(folder), train=train, download=download, transform=transform)
 
@@ -72,7 +73,7 @@ def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> da
     Raises:
         DatasetError: If the folder is missing or holds no images in sub-folders.
     """
-    folder = Path(root).expanduser()
+    folder = expanded(root)
     if not folder.is_dir():
         raise DatasetError(f"dataset.root={root}: not a folder; expected one sub-folder per class with images in it")
     try:

@@ -1,0 +1,132 @@
+"""Real signals to this very process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep import processes
+from nws_sweep.interrupts import Interrupted, Interrupts
+from nws_sweep.records import SearchRecord
+from nws_sweep.runner import search
+from tests import factories
+from tests.searching import Recorder, machine_of
+
+
+@pytest.fixture(autouse=True)
+def unchanged() -> Iterator[None]:
+    """Whoever had the signals before has them again."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_while_nothing_is_measured_it_ends_at_once(number: int, status: int) -> None:
+    with Interrupts(), pytest.raises(Interrupted) as raised:
+        send(number)
+    assert raised.value.status == status
+
+
+def interrupted_while(steps: Sequence[Callable[[Interrupts], object]]) -> tuple[int, BaseException]:
+    """Takes steps while something is measured, until one of them is interrupted: how many were done, and by what."""
+    done = 0
+    try:
+        with Interrupts() as interrupts, interrupts.waiting():
+            for step in steps:
+                step(interrupts)
+                done += 1
+    except BaseException as error:
+        return done, error
+    raise AssertionError("nothing was interrupted")
+
+
+def sending(number: int) -> Callable[[Interrupts], object]:
+    return lambda interrupts: send(number)
+
+
+def test_what_is_being_measured_is_finished_first(capfd: pytest.CaptureFixture[str]) -> None:
+    done, error = interrupted_while(
+        [sending(signal.SIGINT), lambda _: "burst", Interrupts.check, lambda _: "next burst"]
+    )
+    assert done == 2
+    assert isinstance(error, Interrupted)
+    assert "once more ends it now" in capfd.readouterr().err
+
+
+def test_a_second_one_ends_it_now(capfd: pytest.CaptureFixture[str]) -> None:
+    done, error = interrupted_while([sending(signal.SIGINT), sending(signal.SIGTERM), lambda _: "burst"])
+    assert done == 1
+    assert isinstance(error, Interrupted)
+    assert error.status == 143
+
+
+def test_one_that_waits_is_not_lost_if_nothing_more_is_measured(capfd: pytest.CaptureFixture[str]) -> None:
+    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
+        send(signal.SIGINT)
+
+
+def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with Interrupts() as interrupts:
+        with contextlib.suppress(ZeroDivisionError), interrupts.waiting():
+            send(signal.SIGINT)
+            raise ZeroDivisionError
+        with pytest.raises(Interrupted):
+            interrupts.check()
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts():
+            send(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def hold_back(number: int, done: list[str]) -> None:
+    with processes.uninterrupted():
+        send(number)
+        done.append("whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int) -> None:
+    done: list[str] = []
+    with Interrupts(), pytest.raises(Interrupted):
+        hold_back(number, done)
+    assert done == ["whole"]
+
+
+def test_while_it_is_measured_it_waits_there_too(capfd: pytest.CaptureFixture[str]) -> None:
+    done, error = interrupted_while([lambda _: hold_back(signal.SIGINT, []), lambda _: "burst"])
+    assert done == 2
+    assert isinstance(error, Interrupted)
+
+
+def test_a_search_asks_between_turns_and_keeps_what_it_has() -> None:
+    machine, recorder, turns = machine_of(), Recorder(), iter(range(100))
+
+    def check() -> None:
+        if next(turns) == 4:
+            raise KeyboardInterrupt
+
+    rules = factories.search_rules(strategy="exhaustive", candidates=(0, 1))
+    start = SearchRecord(configuration=factories.configuration(search=rules), host=factories.HOST)
+    with pytest.raises(KeyboardInterrupt):
+        search(start, replace(machine.surroundings(), check_interrupts=check), recorder)
+    assert recorder.events[-1] == "interrupted"
+    assert sum(len(trial.bursts) for trial in recorder.results[-1].trials) > 0
+    assert not machine.alive

@@ -1,0 +1,183 @@
+"""What a folder holds already, and what is done with it."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nws_sweep import __version__, resuming, storage
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import Host, SearchRecord
+from nws_sweep.resuming import Begun
+from tests.factories import HOST, configuration, search_result, store_grid, store_run, trial
+
+ELSEWHERE = replace(HOST, hostname="another")
+UPDATED = replace(HOST, torch="99.0")
+
+
+def half(*workers: int) -> SearchRecord:
+    """Interrupted: the last candidate was being measured."""
+    done = [trial(n, 8.0 - n) for n in workers]
+    return search_result(*done[:-1], replace(done[-1], finished=False), stop_reason="")
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> Begun:
+    return resuming.begun(folder, chosen.configuration, host, force=force)
+
+
+def test_a_folder_without_a_result_is_where_it_begins(tmp_path: Path) -> None:
+    assert begun(tmp_path / "run", half(0)) == Begun(folder=tmp_path / "run")
+
+
+def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
+    complete = search_result(trial(0, 8.0), trial(2, 4.0))
+    folder = store_run(tmp_path, complete)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert begun(folder, complete) == Begun(folder=folder, record=complete)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert resuming.finished(folder, complete.configuration) == complete
+
+
+def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, half(0, 1, 2))
+    batches = (folder / "batches.csv").read_text()
+    assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))
+    assert (folder / "batches.csv.interrupted-1").read_text() == batches
+    assert resuming.finished(folder, half(0).configuration) is None
+
+
+def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """The same overrides under another conf/local, say."""
+    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
+    changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
+    assert begun(folder, changed) == Begun(folder=tmp_path / "run-2")
+    store_run(tmp_path, changed, "run-2")
+    assert begun(folder, changed) == Begun(folder=tmp_path / "run-2", record=changed)
+    assert resuming.finished(folder, changed.configuration) == changed
+    assert resuming.finished(folder, configuration(seed=8)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"schema_version": 3, "trials": 7}'])
+def test_a_result_that_cannot_be_read_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
+    folder = store_run(tmp_path, half(0, 1))
+    (folder / "result.json").write_bytes(content)
+    found = begun(folder, half(0, 1))
+    assert (found.folder, found.record) == (folder, None)
+    (line,) = found.told
+    assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
+    assert line.endswith("; set aside as result.json.unreadable-1, and measured anew")
+    assert names_in(folder) == {f"{name}.unreadable-1" for name in ("result.json", "timings.csv", "batches.csv")}
+    assert (folder / "result.json.unreadable-1").read_bytes() == content
+
+
+def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> None:
+    complete = search_result(trial(0, 8.0), trial(2, 4.0))
+    folder = store_run(tmp_path, complete)
+    (folder / "batches.csv").write_text("garbled")
+    assert resuming.finished(folder, complete.configuration) is None
+    found = begun(folder, complete)
+    assert found.record is not None
+    assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
+    (line,) = found.told
+    assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
+    assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
+    assert begun(folder, complete).told == ()
+
+
+def test_a_garbled_table_of_timings_is_set_aside_and_written_anew(tmp_path: Path) -> None:
+    complete = search_result(trial(0, 8.0), trial(2, 4.0), host=replace(HOST, nws_sweep=__version__))
+    folder = store_run(tmp_path, complete)
+    path = folder / "timings.csv"
+    intact = path.read_text()
+    path.write_text(intact[:-40])
+    assert resuming.finished(folder, complete.configuration) is None
+    (line,) = begun(folder, complete, complete.host).told
+    assert line.endswith("set aside as timings.csv.unreadable-1, and written anew")
+    assert path.read_text() == intact
+
+
+def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, half(0, 1))
+    found = begun(folder, half(0, 1), ELSEWHERE)
+    assert found.record is None
+    assert "measured with hostname" in found.told[0]
+    assert "result.json.other_host-1" in names_in(folder)
+
+
+def test_by_force_it_goes_on(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, half(0, 1))
+    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
+
+
+def test_what_is_complete_elsewhere_is_known(tmp_path: Path) -> None:
+    """Of a cluster's other node."""
+    complete = search_result(trial(0, 8.0))
+    assert begun(store_run(tmp_path, complete), complete, ELSEWHERE).record == complete
+
+
+def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> str:
+    return resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ, force=False)
+
+
+def test_a_new_folder_and_one_of_this_machine_may_be_gone_on_with(tmp_path: Path) -> None:
+    assert check(tmp_path / "new") == ""
+    other = search_result(trial(0, 8.0), columns={"batch_size": 8})
+    assert check(store_grid(tmp_path, half(0, 1), other)) == ""
+
+
+@pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
+def test_another_host_or_other_versions_are_refused_with_the_reason(
+    tmp_path: Path, host: Host, difference: str
+) -> None:
+    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    now = getattr(host, difference)
+    expected = rf"measured with {difference} .*, this is {now}; resume\.force=true .*hydra\.sweep\.dir"
+    with pytest.raises(ConfigurationError, match=expected):
+        check(folder, host)
+    forced = resuming.check(folder, host, is_grid=True, nodes_differ=False, force=True)
+    assert forced.endswith(f"this is {now}")
+
+
+def test_of_a_cluster_only_the_versions_must_be_the_same(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    assert check(folder, ELSEWHERE, nodes_differ=True) == ""
+    with pytest.raises(ConfigurationError, match="torch"):
+        check(folder, UPDATED, nodes_differ=True)
+
+
+def test_a_run_and_a_grid_do_not_share_a_folder(tmp_path: Path) -> None:
+    run = store_run(tmp_path, search_result(trial(0, 8.0)))
+    with pytest.raises(ConfigurationError, match=r"holds a single run; choose another hydra\.sweep\.dir"):
+        check(run)
+    with pytest.raises(ConfigurationError, match=r"holds a grid; choose another hydra\.run\.dir"):
+        check(store_grid(tmp_path, search_result(trial(0, 8.0))), is_grid=False)
+    assert check(run, is_grid=False) == ""
+
+
+def test_a_single_run_has_one_configuration(tmp_path: Path) -> None:
+    run = store_run(tmp_path, search_result(trial(0, 8.0)))
+    resuming.refuse_another(run, configuration())
+    resuming.refuse_another(tmp_path / "new", configuration())
+    with pytest.raises(ConfigurationError, match="another configuration"):
+        resuming.refuse_another(run, configuration(seed=7))
+
+
+def test_what_is_mixed_by_force_stands_in_every_row(tmp_path: Path) -> None:
+    other = search_result(trial(0, 8.0), columns={"batch_size": 8})
+    folder = store_grid(tmp_path, search_result(trial(0, 8.0), trial(1, 4.0)), other)
+    for _ in range(2):  # once more says nothing new
+        resuming.mark(folder, "resumed by force: beside others")
+    for run in storage.find(folder).runs:
+        with (run.folder / "timings.csv").open(newline="") as file:
+            assert all(row["notes"].endswith("resumed by force: beside others") for row in csv.DictReader(file))
+        assert run.result.forced == "resumed by force: beside others"
+        assert storage.load(run.folder).batches_lost == ""
+    resuming.mark(folder, "and again")
+    assert {run.result.forced for run in storage.find(folder).runs} == {"resumed by force: beside others; and again"}
