@@ -166,7 +166,7 @@ def summarise(stored: Stored) -> Summary:
         configurations=tuple(_configuration(run, varying) for run in stored.runs),
         varying=varying,
         searched_besides=any(result.configuration.search.also for result in results),
-        warnings=(*remarks.on_all(results), *stored.unreadable),
+        warnings=(*remarks.on_all(results), *stored.unreadable, *stored.aside),
         failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
     )
 

@@ -19,7 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import arms, claims, config, embedding, grid, host, resuming, storage
+from nws_sweep import arms, claims, config, embedding, grid, host, resuming, storage, temporary
 from nws_sweep.composing import Composer, configuration_of
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.interrupts import Interrupted
@@ -62,6 +62,7 @@ def run() -> int:
     current = Invocation()
     _current.set(current)
     config.register()
+    temporary.remove_left()
     with current.interrupts:
         try:
             return _run_and_conclude(current)

@@ -15,7 +15,6 @@ import multiprocessing
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from nws_sweep import processes, units, usage
+from nws_sweep import processes, temporary, units, usage
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.processes import Child, Grandchild
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, SamplesSeen, Usage
@@ -334,7 +333,7 @@ def _begun(begin: Callable[[Connection, str], Child], supervision: Supervision) 
     with contextlib.ExitStack() as stack:
         # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
         with processes.uninterrupted():
-            folder = tempfile.mkdtemp(prefix="nws_sweep-")
+            folder = temporary.make()
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)

@@ -55,8 +55,11 @@ def parse(text: str) -> list[BatchTime]:
     Raises:
         ValueError: If it is none, or not whole.
     """
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        return [_row(row) for row in csv.DictReader(io.StringIO(text, newline=""), strict=True)]
+        if missing := set(COLUMNS) - {"settings", "outlier"} - set(reader.fieldnames or ()):
+            raise KeyError(", ".join(sorted(missing)))
+        return [_row(row) for row in reader]
     except (KeyError, TypeError, csv.Error) as error:  # a column or a value that is missing
         raise ValueError(f"not a table of batches: {error!r}") from error
 

@@ -139,4 +139,5 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
         lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
     if len({result.host for result in results}) > 1:
         lines.append("the configurations were measured on different hosts or versions; their times do not compare")
+    lines += dict.fromkeys(result.forced for result in results if result.forced)
     return lines

@@ -10,6 +10,7 @@ from pathlib import Path
 from nws_sweep import cells, csv_table, disk, formats, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.batch_table import BatchTime
+from nws_sweep.errors import NotARunError
 from nws_sweep.records import Trial
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,11 @@ def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, Pat
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
-    return storage.read_batches(configuration.run.folder)
+    try:
+        return storage.read_batches(configuration.run.folder)
+    except NotARunError as error:  # the figures do not need it
+        logger.warning("%s; its single batches are not drawn", error)
+        return []
 
 
 def _write_tables(summary: Summary) -> Iterator[Path]:

@@ -89,12 +89,14 @@ class Stored:
         is_grid: Whether it holds a sub-folder per configuration.
         runs: The configurations in the order of measuring.
         unreadable: One line for each result that cannot be read.
+        aside: One line for each file that could not be read when it was to be gone on with.
     """
 
     folder: Path
     is_grid: bool
     runs: tuple[StoredRun, ...]
     unreadable: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
 
 
 def folder_name(overrides: Sequence[str]) -> str:
@@ -319,7 +321,14 @@ def find(folder: Path) -> Stored:
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
-    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable))
+    return Stored(
+        folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=tuple(_aside(folder))
+    )
+
+
+def _aside(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")):
+        yield f"{path.relative_to(folder)}: could not be read, and was set aside"
 
 
 def read_batches(folder: Path) -> list[BatchTime]:

@@ -379,3 +379,36 @@ def test_cost_and_verdict_come_back_as_they_were(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(trial(2, 8.0), verdict=verdict, cost=cost))
     (run,) = storage.find(folder).runs
     assert (run.result.verdict, run.result.cost) == (verdict, cost)
+
+
+def test_batches_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
+    (folder / "batches.csv").write_text("garbled")
+    with pytest.raises(NotARunError, match=r"batches\.csv: cannot be read"):
+        storage.read_batches(folder)
+
+
+def test_what_was_set_aside_is_told_as_long_as_it_is_there(tmp_path: Path) -> None:
+    folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
+    storage.set_aside(folder, storage.UNREADABLE)
+    storage.save(folder, search_result(trial(0, 8.0)))
+    assert storage.find(tmp_path / "grid").aside == tuple(
+        f"run/{name}.unreadable-1: could not be read, and was set aside"
+        for name in ("batches.csv", "result.json", "timings.csv")
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "..", "a\0b", "a\nb", "~root", "$(reboot)", "..\\..\\x"]
+)
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    """Overrides come from config files too, which others may have written."""
+    for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):
+        path = tmp_path / storage.folder_name([text])
+        assert path.parent == tmp_path
+        assert path.resolve().parent == tmp_path.resolve()
+        path.mkdir()
+        path.rmdir()
+        (option,) = storage.option_names([{"dataset": text}])
+        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path.resolve()
+        assert re.fullmatch(r"[\w.-]+", option, re.ASCII)

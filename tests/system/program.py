@@ -71,7 +71,7 @@ class Program:
         """No process of its own is alive, no shared memory of one that is dead is left, and no lock is held."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         while left := list(self._processes()):
-            assert time.monotonic() < deadline, [process.cmdline() for process in left]
+            assert time.monotonic() < deadline, [_described(process) for process in left]
             time.sleep(0.05)
         assert not set(_segments_of_the_dead()) - self.segments_before
 
@@ -82,6 +82,13 @@ class Program:
                 is_ours = process.environ().get(_MARK) == str(self.folder)
                 if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
+
+
+def _described(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} of {process.ppid()}, {process.status()}: {' '.join(process.cmdline())}"
+    except psutil.Error as error:
+        return repr(error)
 
 
 def _segments_of_the_dead() -> Iterator[Path]:
