@@ -73,7 +73,7 @@ class Loaded:
 
     Attributes:
         result: With the batches of its trials, or without any.
-        batches_lost: Why there are none; empty if they are there.
+        batches_lost: Why they cannot be read; empty if they can, or are not there.
     """
 
     result: SearchRecord
@@ -177,6 +177,8 @@ def load(folder: Path) -> Loaded:
         result, summaries = codec.with_summaries(path.read_text("utf-8"))
     except (*codec.UNREADABLE, OSError) as error:
         raise NotARunError(_cannot_be_read(path, error)) from error
+    if not (folder / BATCHES).exists():  # set aside, or removed by somebody
+        return Loaded(result=result)
     try:
         times = batch_table.by_burst(batch_table.parse((folder / BATCHES).read_text("utf-8")))
         trials = [_with_bursts(t, s, result, times) for t, s in zip(result.trials, summaries, strict=True)]
