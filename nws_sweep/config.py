@@ -139,6 +139,7 @@ class SweepSchema:
     pin_memory: bool | None = yes_or_no()
     prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     patience: int = at_least(0)
+    ranks: int = at_least(1)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
     search: SearchSchema = field(default_factory=SearchSchema)
     measure: MeasureSchema = field(default_factory=MeasureSchema)
@@ -190,6 +191,7 @@ def configuration(
         services=plain["services"],
         seed=plain["seed"],
         check_samples=plain["check_samples"],
+        ranks=plain["ranks"],
     )
 
 

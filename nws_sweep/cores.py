@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nws_sweep import cgroups
 
-_MOST_WORKERS = 32
+_MOST_WORKERS, _LEAST_OF_RANK = 32, 8
 
 
 def usable_cpus() -> int:
@@ -21,9 +21,14 @@ def usable_cpus() -> int:
     return max(1, int(usable_cores()))
 
 
-def most_workers() -> int:
-    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs."""
-    return max(_MOST_WORKERS, 2 * usable_cpus())
+def most_workers(ranks: int = 1) -> int:
+    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs.
+
+    Args:
+        ranks: How many share the CPUs; then it is the number of each.
+    """
+    most = max(_MOST_WORKERS, 2 * usable_cpus())
+    return most if ranks <= 1 else max(_LEAST_OF_RANK, most // ranks)
 
 
 def usable_cores(

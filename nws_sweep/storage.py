@@ -34,6 +34,7 @@ from nws_sweep.records import (
     Noise,
     ObjectStore,
     ProjectFacts,
+    RankMeasurement,
     SampleCheck,
     SearchCost,
     SearchRecord,
@@ -47,6 +48,7 @@ from nws_sweep.records import (
 RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
+RANKS = "ranks.csv"  # where there are several
 BEST = "best.yaml"
 BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
 ARM_LOG = "arms.log"
@@ -86,6 +88,12 @@ _OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
 _RUN_OPTION = "run"  # the only option of a run that is no grid
 
 BATCH_COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+
+
+RANK_COLUMNS = (
+    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "meet_s",
+    "startup_s", "settings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +184,15 @@ def _lower_literal(override: str) -> str:
 
 
 def save(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got."""
+    """Writes the files of one configuration, complete or as far as it got.
+
+    They are timings.csv, batches.csv and result.json; of several ranks ranks.csv too.
+    """
     rows = (timing_row(trial, result.configuration) for trial in result.trials)
     write_text(folder / TIMINGS, csv_text(TIMING_COLUMNS, rows))
     write_text(folder / BATCHES, csv_text(BATCH_COLUMNS, _batch_rows(result)))
+    if result.configuration.ranks > 1:
+        write_text(folder / RANKS, csv_text(RANK_COLUMNS, _rank_rows(result)))
     write_text(folder / RESULT, to_text(result))
 
 
@@ -206,6 +219,7 @@ def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
     """
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
+    measurement.pop("ranks", None)  # each has rows of its own in ranks.csv
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
@@ -223,7 +237,7 @@ def timing_row(trial: Trial, configuration: Configuration) -> dict[str, Any]:
     }
 
 
-def _values(record: Measurement | Noise | None) -> dict[str, Any]:
+def _values(record: Measurement | RankMeasurement | Noise | None) -> dict[str, Any]:
     """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
 
@@ -239,6 +253,15 @@ def _batch_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
                 values = (trial.num_workers, number, index, _is_warm_up(burst), wait_s, consume_s, outlier, settings)
                 yield dict(zip(BATCH_COLUMNS, values, strict=True))
                 index += 1
+
+
+def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
+    """A row of each candidate and rank, in the order of measuring."""
+    for trial in result.trials:
+        settings = result.configuration.differing(trial.settings)
+        for rank in trial.measurement.ranks if trial.measurement else ():
+            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
+            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
 
 
 def _is_warm_up(burst: Burst) -> int:
@@ -416,15 +439,19 @@ def _hosted_run(data: Mapping[str, Any]) -> HostedRun:
 
 
 def _burst(data: Mapping[str, Any]) -> Burst:
-    lists = {"wait_s": tuple(data["wait_s"]), "consume_s": tuple(data["consume_s"])}
+    lists = {"wait_s": tuple(data["wait_s"]), "consume_s": tuple(data["consume_s"]), "meet_s": (), "ranks": ()}
     return Burst(**{**data, **lists, "kind": BurstKind(data["kind"])})
 
 
 def _to_json(result: SearchRecord) -> dict[str, Any]:
     data = asdict(result)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
+    if result.configuration.ranks == 1:
+        del data["configuration"]["ranks"]
     for trial, stored in zip(result.trials, data["trials"], strict=True):
         stored["bursts"] = [_burst_summary(burst) for burst in trial.bursts]
+        if trial.measurement and not trial.measurement.ranks:
+            del stored["measurement"]["ranks"]
     return {"schema_version": SCHEMA_VERSION, **data}
 
 
@@ -482,6 +509,7 @@ def _verdict(data: Mapping[str, Any] | None) -> Verdict | None:
 def _configuration(data: Mapping[str, Any]) -> Configuration:
     rest = {key: data[key] for key in ("columns", "dataset", "consumer", "collate_fn", "seed")}
     rest |= {"services": data.get("services", {}), "check_samples": data.get("check_samples", False)}
+    rest["ranks"] = data.get("ranks", 1)
     search = {**data["search"], "candidates": tuple(data["search"]["candidates"])}
     search["also"] = tuple(search.get("also", ()))
     return Configuration(
@@ -503,11 +531,15 @@ def _noise(data: Mapping[str, Any] | None) -> Noise | None:
     return Noise(**{**data, "outliers": tuple(data["outliers"])}) if data else None
 
 
+def _rank(data: Mapping[str, Any]) -> RankMeasurement:
+    return RankMeasurement(**{**data, "own_s": Estimate(**data["own_s"])})
+
+
 def _trial(data: Mapping[str, Any]) -> Trial:
     measurement = data["measurement"]
     if measurement:
-        batch = measurement["batch_s"]
-        measurement = Measurement(**{**measurement, "batch_s": Estimate(**batch) if batch else None})
+        batch, ranks = measurement["batch_s"], tuple(_rank(rank) for rank in measurement.get("ranks", ()))
+        measurement = Measurement(**{**measurement, "batch_s": Estimate(**batch) if batch else None, "ranks": ranks})
     return Trial(
         settings=LoaderSettings(**data["settings"]),
         state=TrialState(data["state"]),

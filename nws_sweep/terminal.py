@@ -90,7 +90,8 @@ class View:
         """A line for the configuration just searched."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
         best, _ = best_and_fastest(result)
-        found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
+        each = result.configuration.of_each
+        found = f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
         self._print(f"  {found}; stopped: {result.stop_reason}")
         if result.cost_s:  # nothing, if it was searched under another name
             self._print(f"  {formats.cost_line(result)}")
