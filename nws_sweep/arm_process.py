@@ -33,7 +33,8 @@ from nws_sweep import accelerator, loaders, lockstep, pagecache, processes, shar
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.identities import Identify
-from nws_sweep.measure import LoaderSession, Meet
+from nws_sweep.lockstep import Lockstep
+from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore, Rank, SamplesSeen
 from nws_sweep.sources import Source, source_of
@@ -66,7 +67,7 @@ class ArmServer:
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
-        self._meet: Meet | None = None
+        self._others: Lockstep | None = None
         self._counter: Counter | None = None
         self._settings: LoaderSettings | None = None
         self._batches: int | None = None
@@ -111,7 +112,7 @@ class ArmServer:
             ConfigurationError: If one of the others cannot be made.
         """
         if self._spec.rank is not None:  # datasets may ask which rank they are made in
-            self._meet = lockstep.join(self._spec.rank)
+            self._others = lockstep.join(self._spec.rank)
         source = self._source or self._make_source()
         torch.manual_seed(self._spec.seed)
         self._consumer = _make_consumer(self._spec.consumer)
@@ -153,7 +154,8 @@ class ArmServer:
             # Samples can be told from batches only where the DataLoader makes the batches.
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
-            meet=self._meet,
+            others=self._others,
+            consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
         return self._batches
@@ -258,8 +260,7 @@ def _live(
     connection: Connection, spec: ArmSpec, temporary_folder: str, server: ArmServer, parents: Sequence[int]
 ) -> None:
     processes.keep_sockets_in(temporary_folder)
-    if hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
+    _lead_group(spec.rank)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     _end_group_with_one_of(parents)
@@ -270,6 +271,18 @@ def _live(
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
     with contextlib.suppress(EOFError, BrokenPipeError):
         _serve(connection, server)
+
+
+def _lead_group(rank: Rank | None) -> None:
+    """Makes this process the leader of a group, to be stopped and killed by; a rank of a session too.
+
+    torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): a rank's
+    main process then competes with its own workers, not with those of all ranks.
+    """
+    if rank is not None and hasattr(os, "setsid"):
+        os.setsid()
+    elif hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
 
 
 def _serve(connection: Connection, server: ArmServer) -> None:

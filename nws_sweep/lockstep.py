@@ -1,13 +1,15 @@
-"""Ranks in an arm: a process group of torch.distributed, as a training has one, and the meeting after each step.
+"""Ranks in an arm: a process group of torch.distributed, as a training has one, and the meetings of its steps.
 
-Ranks find each other by files in a folder and talk over the loopback interface: neither a network nor a free port is
+Ranks find each other by a file in a folder and talk over the loopback interface: neither a network nor a free port is
 needed, and other trainings of this host are not met.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,20 @@ import torch
 from torch import distributed
 
 from nws_sweep.attendance import Attendance
-from nws_sweep.errors import ConfigurationError, RankLost, one_line
+from nws_sweep.errors import ConfigurationError, RankLost, TrialError, one_line
 from nws_sweep.records import Rank
 
 # Ranks stand still while other candidates are measured; whoever started them knows how long a meeting may take.
 _FOR_EVER = timedelta(days=30)
 _STORE = "store"
+_MOST_LEVELS = 3
+_LATE_S, _POLL_S = 60.0, 0.0005
 
 
-class Meeting:
-    """Where all ranks wait for each other; each calls it as often as the others.
+class Lockstep:
+    """One of several ranks that go step by step; see ``measure.Others``.
+
+    A meeting is a small all-reduce: about what the steps of a training do at least.
 
     Args:
         rank: Which one this is.
@@ -37,7 +43,7 @@ class Meeting:
         self._group = group
         self._attendance = Attendance(rank.folder, rank.number)
 
-    def __call__(self, number: int) -> int:
+    def meet(self, number: int) -> int:
         """Waits until all ranks have called it, and answers the largest of their numbers.
 
         Raises:
@@ -48,11 +54,30 @@ class Meeting:
         try:
             distributed.all_reduce(self._number, distributed.ReduceOp.MAX, self._group)
         except RuntimeError as error:
-            raise RankLost(one_line(f"the other ranks could not be met: {error}")) from error
+            raise _lost(error) from error
         return int(self._number[0])
 
+    def told(self) -> int:
+        """The largest number of those that all told when this one told its latest.
 
-def join(rank: Rank) -> Meeting:
+        Raises:
+            TrialError: If another one does not come to that: in a training all would wait for ever.
+        """
+        give_up_at = time.monotonic() + _LATE_S
+        while not self._attendance.all_came():  # they have mostly, since the consumer has met them
+            if time.monotonic() > give_up_at:
+                raise TrialError(
+                    f"no other step of another rank within {_LATE_S:g} s: epochs of different lengths, or it hangs"
+                )
+            time.sleep(_POLL_S)
+        return self._attendance.largest()
+
+    def tell(self, number: int) -> None:
+        """Tells the others a number, without waiting."""
+        self._attendance.come(number)
+
+
+def join(rank: Rank) -> Lockstep:
     """Makes torch.distributed ready (gloo), and waits for the others.
 
     Raises:
@@ -70,8 +95,31 @@ def join(rank: Rank) -> Meeting:
         )
         group = distributed.new_group(timeout=_FOR_EVER)
     except RuntimeError as error:
-        raise RankLost(one_line(f"the other ranks could not be met: {error}")) from error
-    return Meeting(rank, group)
+        raise _lost(error) from error
+    return Lockstep(rank, group)
+
+
+def _lost(error: RuntimeError) -> RankLost:
+    return RankLost(one_line(f"the other ranks could not be met: {error}"))
+
+
+def meets_by_itself(consumer: Any) -> bool:
+    """Whether a consumer makes the ranks wait for each other: it holds a model in DistributedDataParallel."""
+    if not distributed.is_initialized():
+        return False
+    from torch.nn.parallel import DistributedDataParallel
+
+    return _holds(consumer, DistributedDataParallel, _MOST_LEVELS)
+
+
+def _holds(value: Any, kind: type, levels: int) -> bool:
+    """Whether it is one, or has one in its attributes, or in what a partial function is given."""
+    if isinstance(value, kind):
+        return True
+    held = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, functools.partial):
+        held += [value.func, *value.args, *value.keywords.values()]
+    return levels > 0 and any(_holds(each, kind, levels - 1) for each in held)
 
 
 def _take_threads() -> None:

@@ -5,7 +5,8 @@ add up to the elapsed time without a gap.
 
 Several sessions can go in lockstep, as the ranks of a training do: in DistributedDataParallel nobody begins the next
 step before the slowest has its batch. Then each meets the others before a burst and after every batch, and the clock is
-read once more after that.
+read once more after that. A consumer that is such a training step has met them already: then nobody waits once more,
+and what all must know of each other (whether the burst is over) is told a step ahead.
 """
 
 from __future__ import annotations
@@ -15,15 +16,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 from nws_sweep.batches import BatchSize, batch_length, batch_size_of
 from nws_sweep.records import Burst, BurstKind, BurstRequest
 
 Clock = Callable[[], float]
 Consumer = Callable[[Any], object]
-# Every rank calls it with a number and gets the largest of all when all have called.
-Meet = Callable[[int], int]
+
+
+class Others(Protocol):
+    """The other ranks, as one of them sees them; each does the same as often."""
+
+    def meet(self, number: int) -> int:
+        """Waits until all have called it, and answers the largest of their numbers."""
+        ...
+
+    def told(self) -> int:
+        """The largest number of those that all told when this one told its latest."""
+        ...
+
+    def tell(self, number: int) -> None:
+        """Tells the others a number, without waiting."""
+
 
 _END = object()
 
@@ -70,7 +85,8 @@ class LoaderSession:
         produced: Samples that the workers have finished so far; None if that cannot be told.
         drain: Take an epoch to its end, untimed, before a new one begins in its middle: workers that persist would
             do that in the new one's start-up.
-        meet: Waits for the other ranks; None for one alone.
+        others: The other ranks; None for one alone.
+        consumer_meets: Whether the consumer makes the ranks wait for each other.
     """
 
     def __init__(
@@ -81,7 +97,8 @@ class LoaderSession:
         clock: Clock = time.perf_counter,
         produced: Callable[[], int | None] = lambda: None,
         drain: bool = False,
-        meet: Meet | None = None,
+        others: Others | None = None,
+        consumer_meets: bool = False,
     ) -> None:
         self._loader = loader
         self._consume = consume
@@ -89,7 +106,8 @@ class LoaderSession:
         self._clock = clock
         self._produced = produced
         self._drain = drain
-        self._meet = meet
+        self._others = others
+        self._consumer_meets = consumer_meets
         self._iterator: Iterator[Any] | None = None
         self._taken = 0
         self._produced_before = 0
@@ -100,8 +118,8 @@ class LoaderSession:
             self._leave_epoch()
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
-        if self._meet is not None:  # all begin together, and take what the fullest queue holds
-            least = self._meet(least)
+        if self._others is not None:  # all begin together, and take what the fullest queue holds
+            least = self._others.meet(least)
         return self._take(replace(request, min_batches=least), fresh)
 
     def is_settled(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
@@ -125,6 +143,9 @@ class LoaderSession:
         produced_before = self._produced()
         started = now = self._clock()
         state = _state(request, 0, 0.0)
+        ahead = self._goes_ahead(request)
+        if ahead and self._others is not None:
+            self._others.tell(_state(request, 1, 0.0))
         while state is _State.GOES_ON:
             batch = self._next()
             finished = arrived = self._clock()
@@ -134,9 +155,9 @@ class LoaderSession:
                 steps.add(arrived - now, finished - arrived, batch_length(batch, self._default_batch_length))
                 if fresh and len(steps.wait_s) == 1:
                     size = batch_size_of(batch)
-            state = _state(request, len(steps.wait_s), finished - started, ended=batch is _END)
-            if self._meet is not None:
-                state, finished = self._met(state, finished, steps)
+            state = _state(request, len(steps.wait_s) + ahead, finished - started, ended=batch is _END)
+            if self._others is not None:
+                state, finished = self._agreed(state, finished, steps, ahead=ahead)
             if state is _State.ENDED:
                 end_s = finished - now
             now = finished
@@ -154,16 +175,32 @@ class LoaderSession:
             meet_s=tuple(steps.meet_s),
         )
 
-    def _met(self, state: _State, finished: float, steps: _Steps) -> tuple[_State, float]:
+    def _goes_ahead(self, request: BurstRequest) -> bool:
+        """Whether the ranks tell each other a step ahead how the burst goes on."""
+        return self._others is not None and self._consumer_meets and request.kind is not BurstKind.LOADING
+
+    def _agreed(self, state: _State, finished: float, steps: _Steps, *, ahead: bool) -> tuple[_State, float]:
         """What all ranks agree on, and when they did; a batch that not all have is no step."""
-        assert self._meet is not None
-        agreed, met = _State(self._meet(state)), self._clock()
+        assert self._others is not None
+        if ahead:
+            return self._agreed_ahead(state), self._clock()
+        agreed, met = _State(self._others.meet(state)), self._clock()
         if agreed is _State.ENDED:
             self._iterator = None
             steps.keep(len(steps.meet_s))
         else:
             steps.meet_s.append(met - finished)
         return agreed, met
+
+    def _agreed_ahead(self, state: _State) -> _State:
+        """What was told a step ago; but if there is no next step, all must know that now."""
+        assert self._others is not None
+        if state is _State.ENDED:
+            self._others.tell(state)
+            return _State(self._others.told())
+        agreed = _State(self._others.told())
+        self._others.tell(state)
+        return agreed
 
     def _next(self) -> Any:
         if self._iterator is None:

@@ -1,11 +1,14 @@
 """What several ranks report of the same command becomes one answer. Pure.
 
-They go in lockstep, so batch i of all of them is one step, and its time is that of all: from meeting to meeting.
+They go in lockstep, so batch i of all of them is one step, and its time is that of all: from meeting to meeting. Where
+the consumer is what makes them wait for each other, as a step of DistributedDataParallel does, its own time is that of
+the rank that waited least in it; the rest of the others' is waiting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from nws_sweep.records import Burst, Usage
@@ -22,6 +25,7 @@ def merged_burst(ranks: Sequence[Burst]) -> Burst:
     Args:
         ranks: What each saw, in their order, with as many batches each.
     """
+    ranks = ranks if all(rank.meet_s for rank in ranks) else _with_meetings(ranks)
     steps_s = [_mean(times) for times in zip(*(_steps_s(rank) for rank in ranks), strict=True)]
     consumes_s = [_mean(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True)]
     return Burst(
@@ -36,6 +40,19 @@ def merged_burst(ranks: Sequence[Burst]) -> Burst:
         batch_tensors=_largest(rank.batch_tensors for rank in ranks),
         ranks=tuple(ranks),
     )
+
+
+def _with_meetings(ranks: Sequence[Burst]) -> list[Burst]:
+    """The same with the time that each waited for the others in its consumer told apart."""
+    own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
+    return [
+        replace(
+            rank,
+            consume_s=own_s,
+            meet_s=tuple(both_s - alone_s for both_s, alone_s in zip(rank.consume_s, own_s, strict=True)),
+        )
+        for rank in ranks
+    ]
 
 
 def _steps_s(rank: Burst) -> list[float]:

@@ -383,7 +383,8 @@ class Burst:
         produced: Samples that the workers finished meanwhile; None if they were not counted.
         batch_bytes: Bytes of the first batch, if the burst began an epoch and they can be told.
         batch_tensors: Tensors of that batch, likewise.
-        meet_s: Of a rank: seconds that it waited for the others, one per batch. Empty for one alone.
+        meet_s: Of a rank: seconds that it waited for the others, one per batch. Empty for one alone, and where the
+            consumer does that.
         ranks: Of several ranks together: what each of them saw, in their order. Empty for one alone.
     """
 
