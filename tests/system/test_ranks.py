@@ -80,7 +80,7 @@ def trained(dataset: dict[str, Any], step_s: float, ranks: int = RANKS, steps: i
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
-    """The consumer is the training's own step. Without its meetings, and with one loader alone, it is another answer."""
+    """The consumer is the training's own step. Without its meetings, or with one loader, the answer is another."""
     dataset, step_s = WORKLOADS[name]
     rounds = [(trained(dataset, step_s), predicted(configuration(dataset, step_s))) for _ in range(ROUNDS)]
     plain = predicted(configuration(dataset, step_s, in_ranks=False))
