@@ -216,3 +216,21 @@ def test_a_training_step_that_meets_the_others_is_measured_as_it_is() -> None:
         assert (trial.state, trial.reason) == (TrialState.OK, "")
         assert trial.measurement is not None
         assert (trial.measurement.consume_s or 0.0) >= 0.002
+
+
+def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
+    """Which is seen by who waits for the others: the training step itself."""
+    consumer = {
+        "_target_": "nws_sweep.training.Train",
+        "model": {"_target_": "torch.nn.Linear", "in_features": 4, "out_features": 1},
+        "loss": {"_target_": "torch.nn.MSELoss"},
+        "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.1},
+        "device": "cpu",
+    }
+    made = {"_target_": "tests.user_datasets.SlowPairs", "slow_rank": 1, "seconds": 0.01}
+    with ranks.start(replace(spec("Plain"), dataset=made, consumer=consumer), 2) as arm:
+        opened(arm)
+        burst = arm.burst(FEW)
+    quick, slow = burst.ranks
+    assert sum(quick.meet_s) > 5 * sum(slow.meet_s)
+    assert quick.consume_s == slow.consume_s

@@ -41,7 +41,7 @@ def test_a_loader_that_shuffles_has_another_order_each_epoch_and_every_sample_on
     first, second = ([seen(loader) for loader in loaders] for _ in range(2))
     assert sorted(first[0] + first[1]) == sorted(second[0] + second[1]) == list(range(10))
     assert first != second
-    sampler = DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)
+    sampler: DistributedSampler[Any] = DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)
     assert first[0] == [*sampler]
     sampler.set_epoch(1)
     assert second[0] == [*sampler]

@@ -357,3 +357,17 @@ def loader_of_ranks(length: int = 4000) -> DataLoader[Any]:
     """With a sampler that programs make themselves, by the process group that they are in."""
     dataset = Plain(length)
     return DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, shuffle=False))
+
+
+class SlowPairs(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Inputs and targets, which one rank waits for."""
+
+    def __init__(self, slow_rank: int, seconds: float) -> None:
+        self.seconds = seconds if os.environ.get("RANK") == str(slow_rank) else 0.0
+
+    def __len__(self) -> int:
+        return 4000
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(self.seconds)
+        return torch.ones(4), torch.ones(1)
