@@ -214,6 +214,7 @@ class Embedded:
     consumer: dict[str, Any]
     check_samples: bool
     reuse: str
+    ranks: int
 
 
 def embedded(node: Any) -> Embedded:
@@ -239,6 +240,7 @@ def embedded(node: Any) -> Embedded:
         consumer=_target(checked, "consumer"),
         check_samples=checked["check_samples"],
         reuse=checked["reuse"],
+        ranks=checked["ranks"],
     )
 
 

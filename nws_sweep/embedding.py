@@ -98,13 +98,13 @@ def register_resolvers() -> None:
 def _usable_cpus(times: int = 1, ranks: int = 1) -> int:
     from nws_sweep import cores
 
-    return max(1, cores.usable_cpus() * times // max(1, ranks))
+    return cores.cpus_of_rank(max(1, ranks), times)
 
 
 def _most_workers(ranks: int = 1) -> int:
     from nws_sweep import cores
 
-    return cores.most_workers(ranks)
+    return cores.most_workers(max(1, ranks))
 
 
 def _best_setting(name: str, *default: Any, _root_: Any) -> Any:

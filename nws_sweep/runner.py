@@ -51,7 +51,7 @@ def search(
     configuration = start.configuration
     rules = configuration.search
     # It decides about one rank, with its share of the CPUs and of their time.
-    cores = surroundings.cores() / configuration.ranks
+    cores = surroundings.cores_of_each(configuration.ranks)
     strategy = make(rules, configuration.loader, configuration.measure, cores, guess)
     deadline = None if rules.time_budget_s is None else surroundings.clock() + rules.time_budget_s
     with Rounds(configuration, surroundings, progress, deadline) as rounds:

@@ -300,6 +300,7 @@ class FakeMachine:
     def surroundings(self) -> Surroundings:
         return Surroundings(
             open_arm=self.open_arm,
+            shared_cores=lambda: self.cores,
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,

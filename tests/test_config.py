@@ -55,7 +55,7 @@ def test_the_defaults_are_those_of_the_readme() -> None:
 
 
 def test_ranks_share_the_cpus_that_defaults_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "usable_cpus", lambda: 48)
+    monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
     found = configured("ranks=4")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 of all

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader, DistributedSampler
 
+import nws_sweep
 from nws_sweep import attendance, rank_environment, ranks
 from nws_sweep.arms import Supervision
-from nws_sweep.errors import DatasetError, TrialError, TrialTimeout
+from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.ranks import RankedArm
 from nws_sweep.records import (
@@ -30,6 +32,7 @@ from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 from tests import factories
 from tests.searching import Recorder
+from tests.user_datasets import Plain
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -234,3 +237,21 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
     quick, slow = burst.ranks
     assert sum(quick.meet_s) > 5 * sum(slow.meet_s)
     assert quick.consume_s == slow.consume_s
+
+
+def test_a_program_searches_for_several_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also one that a launcher has started as one of several: then it is about all of them."""
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    rules = MeasureRules(window_s=0.05, bursts=3, max_seconds=0.5)
+    dataset = Plain(4000)
+    loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
+    result = nws_sweep.search(loader, candidates=[0, 1], ranks=2, measure=rules, progress=False)
+    assert result.num_workers in (0, 1)
+    for trial in result.trials:
+        assert trial.measurement is not None
+        assert len(trial.measurement.ranks) == 2
+    with pytest.raises(ConfigurationError, match=r"^ranks=0: allowed is an integer of at least 1"):
+        nws_sweep.search(dataset, ranks=0)
