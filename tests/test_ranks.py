@@ -76,7 +76,8 @@ def test_each_rank_has_torchruns_environment_and_a_process_group_when_its_datase
     with started("KnowsItsRank", 2) as arm:
         told = sorted(arm.warned())
     assert told == [
-        f"RANK={n} LOCAL_RANK={n} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 group={n}/2 threads=1"
+        f"RANK={n} LOCAL_RANK={n} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+        f"group={n}/2 threads=1 leads=True"
         for n in range(2)
     ]
 

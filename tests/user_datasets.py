@@ -335,7 +335,8 @@ class KnowsItsRank(Plain):
         names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
         told = " ".join(f"{name}={os.environ[name]}" for name in names)
         group = f"{torch.distributed.get_rank()}/{torch.distributed.get_world_size()}"
-        warnings.warn(f"{told} group={group} threads={torch.get_num_threads()}", stacklevel=1)
+        leads = os.getsid(0) == os.getpid() == os.getpgid(0)
+        warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
 
 
 class ShardedStream(IterableDataset[int]):
