@@ -74,7 +74,8 @@ class ConfigurationSummary:
         if self.diagnosis is None:
             return ()
         leaner = (memory.about_leaner(self.best, self.leaner),) if self.best and self.leaner else ()
-        ranks = (line,) if self.best and (line := per_rank.sentence(self.best)) else ()
+        alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
+        ranks = (line,) if self.best and (line := per_rank.sentence(self.best, alone)) else ()
         return (advice.sentence(self.diagnosis), *ranks, *advice.further(self.diagnosis), *leaner)
 
     @property

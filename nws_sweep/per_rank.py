@@ -27,15 +27,25 @@ def slowest(ranks: Sequence[RankMeasurement]) -> RankMeasurement | None:
     return last if apart and last.own_s.low > highest_s else None
 
 
-def sentence(trial: Trial) -> str:
-    """What the ranks get, in sum and each, and which of them is the slowest; empty for one alone."""
-    found = trial.measurement
+def sentence(trial: Trial, alone: Trial | None = None) -> str:
+    """What the ranks get, in sum and each, and which of them is the slowest; empty for one alone.
+
+    With workers a rank that is hardly ahead of another has batches in store, and waits for it as long as one that is
+    far ahead: who is slower, and by how much, shows without workers only.
+
+    Args:
+        trial: The candidate.
+        alone: The one without workers; None if it was not measured.
+    """
+    found, judged = trial.measurement, alone.measurement if alone and trial.num_workers else trial.measurement
     if found is None or not found.ranks:
         return ""
     workers = f"{trial.num_workers or 'no'} worker{'' if trial.num_workers == 1 else 's'} each"
     in_sum = f", {units.per_second(found.samples_per_s)} samples/s in sum" if found.samples_per_s else ""
     each = f" and {_each(found.ranks)} each" if in_sum else ""
-    return f"{len(found.ranks)} ranks with {workers}{in_sum}{each}: {_about_slowest(found.ranks)}"
+    is_known = judged is not None and (alone is not None or not trial.num_workers)
+    told = _about_slowest(found.ranks, judged.ranks if judged is not None and is_known else ())
+    return f"{len(found.ranks)} ranks with {workers}{in_sum}{each}: {told}"
 
 
 def _each(ranks: Sequence[RankMeasurement]) -> str:
@@ -44,22 +54,20 @@ def _each(ranks: Sequence[RankMeasurement]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _about_slowest(ranks: Sequence[RankMeasurement]) -> str:
-    last = slowest(ranks)
+def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasurement]) -> str:
+    last = slowest(judged)
     step_s = max(rank.own_s.value + rank.meet_s for rank in ranks)
-    if last is None:
+    if last is None or min(ranks, key=lambda rank: rank.meet_s).rank != last.rank:
         waits = sum(rank.meet_s for rank in ranks) / len(ranks) / step_s if step_s > 0 else 0.0
-        return (
-            "none is slower than the others beyond noise; each waits for the slowest of a step, whoever that is, "
-            f"{units.share(waits)} of the time"
-        )
-    others = [rank for rank in ranks if rank is not last]
+        none = "none is slower than the others beyond noise; " if last is None and judged else ""
+        return f"{none}each waits for the last one of a step, whoever that is, {units.share(waits)} of the time"
+    others = [rank for rank in judged if rank is not last]
     own_s = sum(rank.own_s.value for rank in others) / len(others)
-    meet_s = sum(rank.meet_s for rank in others) / len(others)
-    slower = units.share(last.own_s.value / own_s - 1)
+    meet_s = sum(rank.meet_s for rank in ranks if rank.rank != last.rank) / len(others)
+    where = "" if judged is ranks else "without workers "
     return (
-        f"rank {last.rank} is the slowest, {slower} slower than the others: it takes "
-        f"{units.seconds(last.own_s.value)} a step and they {units.seconds(own_s)}, and they wait for it "
+        f"rank {last.rank} is the slowest, {units.share(last.own_s.value / own_s - 1)} slower than the others: {where}"
+        f"it takes {units.seconds(last.own_s.value)} a step and they {units.seconds(own_s)}, and they wait for it "
         f"{units.share(meet_s / step_s)} of the time"
     )
 

@@ -24,13 +24,18 @@ def rank(number: int, own_s: float, meet_s: float = 0.0, width: float = 0.01) ->
 RANKS = (rank(0, 0.03, 0.03), rank(1, 0.06), rank(2, 0.031, 0.029))
 
 
-def trial(ranks: tuple[RankMeasurement, ...] = RANKS) -> Trial:
-    found = factories.measurement(64.0, ranks=ranks, samples_per_s=192.0)
-    return factories.trial(1, 64.0, measurement=found)
+def trial(ranks: tuple[RankMeasurement, ...] = RANKS, num_workers: int = 0, epoch_s: float = 128.0) -> Trial:
+    found = factories.measurement(epoch_s, ranks=ranks, samples_per_s=192.0)
+    return factories.trial(num_workers, epoch_s, measurement=found)
+
+
+# Batches in store: two ranks wait for the third, which says nothing of how fast they are.
+AHEAD = (rank(0, 0.01, 0.02), rank(1, 0.03), rank(2, 0.01, 0.02))
+ALIKE = (rank(0, 0.03, 0.01), rank(1, 0.03, 0.01), rank(2, 0.03, 0.01))
 
 
 def result() -> SearchRecord:
-    record = factories.search_result(factories.trial(0, 128.0), trial(), columns={"ranks": 3})
+    record = factories.search_result(trial(), trial(AHEAD, 1, 64.0), columns={"ranks": 3})
     return replace(record, configuration=replace(record.configuration, ranks=3))
 
 
@@ -48,13 +53,29 @@ def test_without_an_interval_nobody_is_called_slow() -> None:
 
 def test_who_is_slow_is_told_in_a_sentence() -> None:
     assert per_rank.sentence(trial()) == (
-        "3 ranks with 1 worker each, 192 samples/s in sum and 64.0 each: rank 1 is the slowest, 97 % slower than the "
+        "3 ranks with no workers each, 192 samples/s in sum and 64.0 each: rank 1 is the slowest, 97 % slower than the "
         "others: it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"
     )
 
 
+def test_with_workers_who_is_slow_shows_without_them() -> None:
+    said = per_rank.sentence(trial(AHEAD, 1), trial())
+    assert said.endswith(
+        "rank 1 is the slowest, 97 % slower than the others: without workers it takes 60.0 ms a step and they 30.5 ms, "
+        "and they wait for it 67 % of the time"
+    )
+
+
+def test_nobody_is_called_slow_for_batches_that_others_have_in_store() -> None:
+    assert "none is slower than the others beyond noise" in per_rank.sentence(trial(AHEAD, 1), trial(ALIKE))
+    unknown = per_rank.sentence(trial(AHEAD, 1))
+    assert "slowe" not in unknown
+    assert unknown.endswith("each waits for the last one of a step, whoever that is, 44 % of the time")
+    assert "slowe" not in per_rank.sentence(trial(tuple(reversed(AHEAD[:1] + ALIKE[1:])), 1), trial())
+
+
 def test_that_nobody_is_slow_is_told_too() -> None:
-    said = per_rank.sentence(trial((rank(0, 0.03, 0.01), rank(1, 0.03, 0.01))))
+    said = per_rank.sentence(trial(ALIKE))
     assert "none is slower than the others beyond noise" in said
     assert "25 % of the time" in said
 
@@ -66,8 +87,8 @@ def test_of_one_loader_alone_nothing_is_said() -> None:
 def test_what_was_stored_of_ranks_is_read_again() -> None:
     stored = storage.from_text(storage.to_text(result()))
     assert stored.configuration.ranks == 3
-    assert stored.trials[1].measurement is not None
-    assert stored.trials[1].measurement.ranks == RANKS
+    assert stored.trials[0].measurement is not None
+    assert stored.trials[0].measurement.ranks == RANKS
 
 
 def test_one_loader_alone_is_stored_as_before(tmp_path: Path) -> None:
@@ -81,7 +102,8 @@ def test_every_rank_of_every_candidate_has_a_row(tmp_path: Path) -> None:
     with (folder / storage.RANKS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["num_workers"], row["rank"], row["own_s"]) for row in rows] == [
-        ("1", "0", "0.03"), ("1", "1", "0.06"), ("1", "2", "0.031"),
+        ("0", "0", "0.03"), ("0", "1", "0.06"), ("0", "2", "0.031"),
+        ("1", "0", "0.01"), ("1", "1", "0.03"), ("1", "2", "0.01"),
     ]  # fmt: skip
     assert tuple(rows[0]) == storage.RANK_COLUMNS
 
