@@ -155,7 +155,8 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if configuration.gain_over_zero is not None and best.num_workers:
         yield f"{configuration.gain_over_zero} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
-        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = CPUs ({reference})"
+        rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
+        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
 def _snippets(configuration: ConfigurationSummary) -> Iterator[Snippet]:
