@@ -88,7 +88,7 @@ def _cpu(evidence: Evidence) -> str:
     consumes = evidence.has_consumer
     remedy = "cheaper transforms, a consumer that needs less of them" if consumes else "cheaper transforms"
     return (
-        f"{_cpus(evidence)} busy {units.share(evidence.busy)} of the time, and a batch takes "
+        f"{_cpus(evidence)} busy {units.share(evidence.busy)} of the time, and {_batch(evidence)} takes "
         f"{units.seconds(evidence.measured.cpu_s)} of CPU time{', the consumer included' if consumes else ''}: "
         f"{remedy} or more CPUs help, more workers do not"
     )
@@ -111,7 +111,7 @@ def _transfer(evidence: Evidence) -> str:
     if evidence.best.num_workers or fewest is None or found is None or found.batch_s is None:
         alone_s = evidence.alone.cpu_s if evidence.alone else None
         return (
-            f"a batch takes {units.seconds(evidence.measured.cpu_s)} of CPU time with workers and "
+            f"{_batch(evidence)} takes {units.seconds(evidence.measured.cpu_s)} of CPU time with workers and "
             f"{units.seconds(alone_s)} without, and the CPUs are used up: the difference goes into moving it between "
             f"processes; {remedy}"
         )
@@ -179,6 +179,11 @@ _BESIDES: dict[Limit, Callable[[Evidence], str]] = {
     Limit.TRANSFER: _transfer_besides,
     Limit.MEMORY: _memory,
 }
+
+
+def _batch(evidence: Evidence) -> str:
+    """Whose CPU time is told."""
+    return "a batch" if evidence.ranks == 1 else f"a batch of each of the {evidence.ranks} ranks"
 
 
 def _workers(number: int) -> str:

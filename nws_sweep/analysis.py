@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep import advice, contrast, memory, remarks, units
+from nws_sweep import advice, contrast, memory, per_rank, remarks, units
 from nws_sweep.diagnosis import Diagnosis, diagnose
 from nws_sweep.records import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
@@ -74,7 +74,9 @@ class ConfigurationSummary:
         if self.diagnosis is None:
             return ()
         leaner = (memory.about_leaner(self.best, self.leaner),) if self.best and self.leaner else ()
-        return (advice.sentence(self.diagnosis), *advice.further(self.diagnosis), *leaner)
+        alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
+        ranks = (line,) if self.best and (line := per_rank.sentence(self.best, alone)) else ()
+        return (advice.sentence(self.diagnosis), *ranks, *advice.further(self.diagnosis), *leaner)
 
     @property
     def best_rate(self) -> float:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from nws_sweep import config as schema
 from nws_sweep import handover, host, hostlock, loaders, sample_check, together
-from nws_sweep.cores import most_workers, usable_cpus
+from nws_sweep.cores import cpus_of_rank, most_workers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
 from nws_sweep.loaders import AnyLoader
@@ -58,6 +58,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
     check_samples: bool = False,
+    ranks: int = 1,
     reuse: str = "fresh",
     config: Any = None,
     progress: Progress = None,
@@ -96,11 +97,13 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         measure: How long a candidate is measured, and under which circumstances; None for the defaults.
         check_samples: Whether to look at how the workers of an iterable dataset share its samples; what is wrong is
             among the warnings.
+        ranks: Loaders that are measured at once and in step, as the ranks of a host in DistributedDataParallel
+            (docs/clusters.md); the answer, ``candidates`` and ``max_workers`` are those of each.
         reuse: Whether an earlier result of the same search on this machine is the answer: ``fresh`` (of the same
             versions, not older than 30 days), ``always`` or ``never``.
         config: What a Hydra program composed with ``+nws_sweep=base``, its ``cfg.get("nws_sweep")``: then how to search
-            and to measure, the consumer (unless one is given here), ``check_samples`` and ``reuse`` come from there.
-            None for the arguments.
+            and to measure, the consumer (unless one is given here), ``check_samples``, ``ranks`` and ``reuse`` come
+            from there. None for the arguments.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
             for silence; None for True on a terminal and in a notebook.
 
@@ -123,10 +126,10 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         8
     """
     keywords = {name: value for name, value in locals().items() if name in DATALOADER_DEFAULTS}
-    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
+    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also, ranks)
     order = _Order(
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
-        progress=progress,
+        progress=progress, ranks=ranks,
     )  # fmt: skip
     return together.agreed(lambda: _answer(subject_of(dataset, keywords), _by_config(order, config)))
 
@@ -144,6 +147,7 @@ def tune(  # noqa: PLR0913
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
     check_samples: bool = False,
+    ranks: int = 1,
     reuse: str = "fresh",
     config: Any = None,
     progress: Progress = None,
@@ -169,12 +173,12 @@ def tune(  # noqa: PLR0913
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
-    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also)
+    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also, ranks)
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
     order = _Order(
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
-        progress=progress,
+        progress=progress, ranks=ranks,
     )  # fmt: skip
     result = together.agreed(lambda: _answer(subject_of(loader, {}), _by_config(order, config)))
     return loaders.retuned(loader, result.settings)
@@ -188,7 +192,9 @@ def _rules(
     tolerance: float,
     time_budget_s: float | None,
     also: Sequence[str],
+    ranks: int = 1,
 ) -> SearchRules:
+    schema.require("ranks", ranks)
     chosen = None if candidates is None else [*candidates]
     given = {
         "strategy": strategy, "maximum_patience": maximum_patience, "tolerance": tolerance, "candidates": chosen,
@@ -199,14 +205,15 @@ def _rules(
     if max_workers is not None:
         schema.require("max_workers", max_workers, "search.max_workers")
     if chosen is None:
-        most = most_workers() if strategy == "adaptive" else 2 * usable_cpus()
+        most = most_workers(ranks) if strategy == "adaptive" else cpus_of_rank(ranks, 2)
         chosen = list(range((most if max_workers is None else max_workers) + 1))
+    reference = cpus_of_rank(ranks)
     return SearchRules(
         strategy=strategy,
         candidates=tuple(sorted(chosen)),
         maximum_patience=maximum_patience,
         tolerance=tolerance,
-        reference=usable_cpus() if usable_cpus() in chosen else None,
+        reference=reference if reference in chosen else None,
         time_budget_s=time_budget_s,
         also=tuple(also),
     )
@@ -222,6 +229,7 @@ class _Order:
     check_samples: bool
     reuse: str
     progress: Progress
+    ranks: int
 
 
 def _by_config(order: _Order, config: Any) -> _Order:
@@ -236,6 +244,7 @@ def _by_config(order: _Order, config: Any) -> _Order:
         consumer=found.consumer if order.consumer is None else order.consumer,
         check_samples=found.check_samples,
         reuse=found.reuse,
+        ranks=found.ranks,
     )
 
 
@@ -250,6 +259,7 @@ def _answer(subject: Subject, order: _Order) -> SearchResult:
         measure=order.measure,
         search=order.rules,
         check_samples=order.check_samples,
+        ranks=order.ranks,
     )
     return _find(configuration, subject, order)
 
@@ -268,7 +278,8 @@ def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
-    store, machine, say = ResultStore(default_folder()), host.describe(), teller(order.progress)
+    store, say = ResultStore(default_folder()), teller(order.progress)
+    machine = host.describe(configuration.ranks)
     reuse = order.reuse if subject.identity else "never"
     if known := store.find(configuration, machine, reuse):
         say(f"measured before, at {known.started_at}")

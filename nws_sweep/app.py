@@ -147,7 +147,7 @@ def _check_writable(folder: Path) -> None:
 def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
     """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
     view = current.view
-    distinct = {repr((c.dataset, c.consumer, c.collate_fn, c.services)): c for c in shown}
+    distinct = {repr((c.dataset, c.consumer, c.collate_fn, c.services, c.ranks > 1)): c for c in shown}
     arms.preload(node for c in distinct.values() for node in (c.dataset, c.consumer))
     for configuration in distinct.values():
         name = configuration.columns["dataset"]

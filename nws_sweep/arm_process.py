@@ -29,13 +29,14 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, loaders, pagecache, processes, sharing
+from nws_sweep import accelerator, loaders, lockstep, pagecache, processes, sharing
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.identities import Identify
+from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore, SamplesSeen
+from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore, Rank, SamplesSeen
 from nws_sweep.sources import Source, source_of
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
@@ -66,6 +67,7 @@ class ArmServer:
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
+        self._others: Lockstep | None = None
         self._counter: Counter | None = None
         self._settings: LoaderSettings | None = None
         self._batches: int | None = None
@@ -103,12 +105,14 @@ class ArmServer:
         return code
 
     def prepare(self) -> DatasetFacts:
-        """Makes the consumer, the collate_fn, and the dataset unless there is one.
+        """Makes the consumer, the collate_fn, and the dataset unless there is one; a rank finds the others before that.
 
         Raises:
             DatasetError: If the dataset cannot be made, is none, or is empty.
             ConfigurationError: If one of the others cannot be made.
         """
+        if self._spec.rank is not None:  # datasets may ask which rank they are made in
+            self._others = lockstep.join(self._spec.rank)
         source = self._source or self._make_source()
         torch.manual_seed(self._spec.seed)
         self._consumer = _make_consumer(self._spec.consumer)
@@ -125,7 +129,7 @@ class ArmServer:
 
     def _make_source(self) -> Source:
         torch.manual_seed(self._spec.seed)
-        self._source = source = _make_source(self._spec.dataset, self._spec.seed)
+        self._source = source = _make_source(self._spec.dataset, self._spec.seed, self._spec.rank)
         self._objects = _objects_of(source.dataset)
         return source
 
@@ -150,6 +154,8 @@ class ArmServer:
             # Samples can be told from batches only where the DataLoader makes the batches.
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
+            others=self._others,
+            consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
         return self._batches
@@ -254,8 +260,7 @@ def _live(
     connection: Connection, spec: ArmSpec, temporary_folder: str, server: ArmServer, parents: Sequence[int]
 ) -> None:
     processes.keep_sockets_in(temporary_folder)
-    if hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
+    _lead_group(spec.rank)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     _end_group_with_one_of(parents)
@@ -266,6 +271,18 @@ def _live(
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
     with contextlib.suppress(EOFError, BrokenPipeError):
         _serve(connection, server)
+
+
+def _lead_group(rank: Rank | None) -> None:
+    """Makes this process the leader of a group, to be stopped and killed by; a rank of a session too.
+
+    torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): a rank's
+    main process then competes with its own workers, not with those of all ranks.
+    """
+    if rank is not None and hasattr(os, "setsid"):
+        os.setsid()
+    elif hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
 
 
 def _serve(connection: Connection, server: ArmServer) -> None:
@@ -369,9 +386,9 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
 
 
-def _make_source(config: Mapping[str, Any], seed: int) -> Source:
+def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Source:
     target = config.get("_target_")
-    source = source_of(_make("dataset", config, DatasetError), seed)
+    source = source_of(_make("dataset", config, DatasetError), seed, rank)
     if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
         raise DatasetError(
             f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"

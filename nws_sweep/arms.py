@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from multiprocessing import reduction
@@ -115,6 +115,11 @@ class Arm:
         return code
 
     @property
+    def pid(self) -> int:
+        """The process ID of the arm; 0 if it was never started."""
+        return self._process.pid or 0
+
+    @property
     def alive(self) -> bool:
         """Whether its process has not ended."""
         return not wait([self._process.sentinel], 0)
@@ -185,7 +190,7 @@ class Arm:
 
     def usage(self) -> Usage:
         """What the arm and its workers have used so far."""
-        return usage.of_tree(self._process.pid or 0)
+        return usage.of_tree(self.pid)
 
     def _timed(self, *command: Any) -> Any:
         """A command whose time counts for the trial's limit."""
@@ -234,18 +239,7 @@ class Arm:
                 self._on_stall()
 
     def _check_memory(self) -> None:
-        """Ends a candidate that holds more than it may before the kernel chooses somebody to kill."""
-        budget = self._memory_budget_bytes
-        pid = self._process.pid or 0
-        # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
-        if budget is None or usage.resident_bytes(pid) <= budget:
-            return
-        held = usage.of_memory(pid)
-        if held > budget:
-            raise TrialOutOfMemory(
-                f"its processes held {units.memory(held)} of memory, and {units.memory(budget)} were left of "
-                "measure.memory_budget_bytes; the candidate was killed"
-            )
+        check_memory([self.pid], self._memory_budget_bytes)
 
     def _death(self) -> TrialError:
         self._process.join(processes.GONE_WITHIN_S)
@@ -265,6 +259,10 @@ class Arm:
             return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")
         return TrialError(reason)
 
+    def kill(self) -> None:
+        """Kills it and its workers at once; whoever waits for its answer hears of that. To be closed all the same."""
+        processes.kill(self._process)
+
     def close(self) -> None:
         """Lets the arm end by itself if that is worth waiting for, then kills it and all that descends from it.
 
@@ -281,6 +279,27 @@ class Arm:
             with processes.uninterrupted():
                 self._connection.close()
                 processes.end_tree(self._process)
+
+
+def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
+    """Refuses a candidate that holds more than it may before the kernel chooses somebody to kill.
+
+    Args:
+        pids: Its arms.
+        budget_bytes: What they and their workers may hold together; None for no limit.
+
+    Raises:
+        TrialOutOfMemory: If they hold more.
+    """
+    # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
+    if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
+        return
+    held = sum(map(usage.of_memory, pids))
+    if held > budget_bytes:
+        raise TrialOutOfMemory(
+            f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "
+            "measure.memory_budget_bytes; the candidate was killed"
+        )
 
 
 @contextlib.contextmanager

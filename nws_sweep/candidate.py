@@ -206,6 +206,7 @@ class Candidate:
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self._length,
             cores=self._surroundings.enforced_cores(),
+            ranks=self._configuration.ranks,
         )
 
     def open(self, memory_bytes: int | None) -> None:

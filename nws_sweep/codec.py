@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,10 +30,14 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.Valida
 
 def to_text(result: SearchRecord) -> str:
     """The content of result.json: everything but the single batches."""
-    data = asdict(result)
+    data = asdict(replace(result, trials=tuple(replace(trial, bursts=()) for trial in result.trials)))
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
+    if result.configuration.ranks == 1:
+        del data["configuration"]["ranks"]
     for trial, stored in zip(result.trials, data["trials"], strict=True):
         stored["bursts"] = [_burst_summary(burst) for burst in trial.bursts]
+        if trial.measurement and not trial.measurement.ranks:
+            del stored["measurement"]["ranks"]
     return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1, default=str) + "\n"
 
 

@@ -255,7 +255,7 @@ def _held_fixed(configuration: Configuration) -> dict[str, Any]:
         "measure": {"mode": rules.mode, "cache": rules.cache},
     }
     dotted = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-    return {**dotted, "collate_fn": configuration.collate_fn}
+    return {**dotted, "collate_fn": configuration.collate_fn, "ranks": configuration.ranks}
 
 
 def _host_of(one: ConfigurationSummary) -> dict[str, Any]:

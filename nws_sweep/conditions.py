@@ -16,17 +16,19 @@ class Conditions:
         rules: How long to measure.
         batches_per_epoch: Length of an epoch; None if unknown.
         cores: CPUs that the processes of the trial may use together.
+        ranks: Loaders that go in lockstep; a batch is one of each then.
     """
 
     settings: LoaderSettings
     rules: MeasureRules
     batches_per_epoch: int | None
     cores: float = 1.0
+    ranks: int = 1
 
     @property
     def batch_length(self) -> int:
         """Samples of a batch; a batch counts as one where its length is not the DataLoader's to decide."""
-        return self.settings.batch_size or 1
+        return (self.settings.batch_size or 1) * self.ranks
 
     @property
     def clump(self) -> int:

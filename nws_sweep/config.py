@@ -148,6 +148,7 @@ class SweepSchema:
     pin_memory: bool | None = yes_or_no()
     prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
     patience: int = at_least(0)
+    ranks: int = at_least(1)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
     search: SearchSchema = field(default_factory=SearchSchema)
     measure: MeasureSchema = field(default_factory=MeasureSchema)
@@ -201,6 +202,7 @@ def configuration(
         services=plain["services"],
         seed=plain["seed"],
         check_samples=plain["check_samples"],
+        ranks=plain["ranks"],
     )
 
 
@@ -223,6 +225,7 @@ class Embedded:
     consumer: dict[str, Any]
     check_samples: bool
     reuse: str
+    ranks: int
 
 
 def embedded(node: Any) -> Embedded:
@@ -248,6 +251,7 @@ def embedded(node: Any) -> Embedded:
         consumer=_target(checked, "consumer"),
         check_samples=checked["check_samples"],
         reuse=checked["reuse"],
+        ranks=checked["ranks"],
     )
 
 

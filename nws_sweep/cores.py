@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nws_sweep import cgroups
 
-_MOST_WORKERS = 32
+_MOST_WORKERS, _LEAST_OF_RANK = 32, 8
 
 
 def usable_cpus() -> int:
@@ -21,9 +21,23 @@ def usable_cpus() -> int:
     return max(1, int(usable_cores()))
 
 
-def most_workers() -> int:
-    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs."""
-    return max(_MOST_WORKERS, 2 * usable_cpus())
+def most_workers(ranks: int = 1) -> int:
+    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs.
+
+    Args:
+        ranks: How many share the CPUs; then it is the number of each.
+    """
+    if ranks == 1:
+        return max(_MOST_WORKERS, 2 * usable_cpus())
+    return max(_LEAST_OF_RANK, _MOST_WORKERS // ranks, cpus_of_rank(ranks, 2))
+
+
+def cpus_of_rank(ranks: int, times: int = 1) -> int:
+    """Whole CPUs, at least 1, that each of several ranks has which are measured at once; so many times that.
+
+    All CPUs that this process would have if it were the only rank of its launcher: the others wait meanwhile.
+    """
+    return max(1, times * usable_cpus() if ranks == 1 else int(times * shared_cores() / ranks))
 
 
 def usable_cores(
@@ -36,10 +50,17 @@ def usable_cores(
         environment: Environment variables.
         affinity: CPUs that the process may run on; None to ask the system.
     """
+    return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
+
+
+def shared_cores(
+    root: Path = Path("/"), environment: Mapping[str, str] = os.environ, affinity: int | None = None
+) -> float:
+    """The same for all ranks of this host together."""
     limits = [enforced_cores(root, affinity)]
     if slurm := _positive(environment, "SLURM_CPUS_PER_TASK"):
         limits.append(slurm)
-    return min(limits) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
+    return min(limits)
 
 
 def enforced_cores(root: Path = Path("/"), affinity: int | None = None) -> float:

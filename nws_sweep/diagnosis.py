@@ -67,6 +67,7 @@ class Evidence:
         quicker_pace: The trial with workers whose pace beats the best's by far, though its epoch does not; None if
             there is none.
         wider: What to ask for when more workers may be better.
+        ranks: How many share the CPUs; CPU time is that of a batch of each.
     """
 
     best: Trial
@@ -83,6 +84,7 @@ class Evidence:
     handover_s: float | None = None
     quicker_pace: Trial | None = None
     wider: str = "a larger search.max_workers"
+    ranks: int = 1
 
     @property
     def batch_s(self) -> float:
@@ -117,11 +119,12 @@ class Evidence:
     def waiting(self) -> float | None:
         """Share of the loading that is waiting, not computing; None if it is unknown."""
         if self.alone is not None and self.loading_s and self.alone.cpu_s is not None:
-            return max(0.0, 1 - self.alone.cpu_s / self.loading_s)
+            return max(0.0, 1 - self.alone.cpu_s / (self.ranks * self.loading_s))
         found = self.fewest.measurement if self.fewest else None
         if self.fewest is None or found is None or found.batch_s is None or found.cpu_s is None:
             return None
-        return max(0.0, 1 - found.cpu_s / (self.fewest.num_workers * found.batch_s.value))
+        workers = self.ranks * self.fewest.num_workers
+        return max(0.0, 1 - found.cpu_s / (workers * found.batch_s.value))
 
     @property
     def starting_s(self) -> float | None:
@@ -199,7 +202,6 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
     measured = [trial for trial in trials if trial.objective_s is not None]
     alone = next((trial.measurement for trial in measured if trial.num_workers == 0), None)
     larger = [trial for trial in measured if trial.num_workers > best.num_workers]
-    samples = result.facts.samples if result.facts else None
     found = [trial.measurement for trial in measured if trial.measurement]
     cpus_s = [trial.measurement.cpu_s for trial in measured if trial.num_workers and trial.measurement]
     return Evidence(
@@ -208,7 +210,7 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
         cores=result.host.usable_cpus,
         alone=alone,
         fewest=next((trial for trial in measured if trial.num_workers), None),
-        batches=None if samples is None else best.settings.batches_of(samples),
+        batches=result.configuration.batches_of(best.settings, result.facts) if result.facts else None,
         refused=tuple(t for t in trials if t.num_workers > best.num_workers and t.state in _NO_ROOM),
         larger=bool(larger),
         least_cpu_s=min(filter(None, cpus_s), default=None),
@@ -217,6 +219,7 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
         handover_s=_handover_s(measured),
         quicker_pace=_quicker_pace(measured, best.measurement),
         wider=result.configuration.search.wider,
+        ranks=result.configuration.ranks,
     )
 
 

@@ -95,16 +95,16 @@ def register_resolvers() -> None:
     register("nws_best", _best_setting, replace=True)
 
 
-def _usable_cpus(times: int = 1) -> int:
+def _usable_cpus(times: int = 1, ranks: int = 1) -> int:
     from nws_sweep import cores
 
-    return cores.usable_cpus() * times
+    return cores.cpus_of_rank(max(1, ranks), times)
 
 
-def _most_workers() -> int:
+def _most_workers(ranks: int = 1) -> int:
     from nws_sweep import cores
 
-    return cores.most_workers()
+    return cores.most_workers(max(1, ranks))
 
 
 def _best_setting(name: str, *default: Any, _root_: Any) -> Any:

@@ -8,7 +8,8 @@
         |-- TrialTimeout
         |-- TrialOutOfMemory
         |-- TrialSkipped
-        `-- TrialMismeasured
+        |-- TrialMismeasured
+        `-- RankLost
 
 The command line prints the message of the first three as one line and exits with status 2.
 """
@@ -50,6 +51,10 @@ class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
 
 class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the row
     """What was measured cannot be true, twice."""
+
+
+class RankLost(TrialError):  # noqa: N818 - what happened
+    """A rank could not meet the others: one of them is gone, which says itself why."""
 
 
 class TimeBudgetSpent(Exception):  # noqa: N818 - nothing went wrong

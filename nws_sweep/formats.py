@@ -180,6 +180,8 @@ def _lines(summary: Summary, form: Callable[[Settings, ConfigurationSummary], st
         settings = best_settings(configuration)
         if summary.stored.is_grid:
             lines.append(f"# {configuration.label}")
+        if configuration.configuration.ranks > 1:
+            lines.append(f"# for each of {configuration.configuration.ranks} ranks")
         lines.append(form(settings, configuration) if settings else _nothing_for(configuration))
     return "\n".join(lines) + "\n"
 
@@ -194,7 +196,8 @@ def best_header(summary: Summary) -> list[str]:
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
     also = ["also"] if summary.searched_besides else []
-    return [*summary.varying, "num_workers", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
+    each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
+    return [*summary.varying, f"num_workers{each}", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:

@@ -166,7 +166,7 @@ def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
     if params := dict(config.hydra.sweeper.get("params") or {}):
         names = ", ".join(f"{key}={value}" for key, value in params.items())
         notes.append(f"presets of axes are swept only with -m; without it {names} is ignored")
-    varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor")
+    varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor", "ranks")
     return _plan([chosen], 1, varying, str(config.hydra.run.dir), tuple(notes)), [chosen]
 
 

@@ -8,12 +8,16 @@ import socket
 from pathlib import Path
 
 from nws_sweep import __version__
-from nws_sweep.cores import usable_cpus
+from nws_sweep.cores import shared_cores, usable_cpus
 from nws_sweep.records import Host
 
 
-def describe() -> Host:
-    """The facts that decide whether two runs may be compared. Reads versions without importing torch."""
+def describe(ranks: int = 1) -> Host:
+    """The facts that decide whether two runs may be compared. Reads versions without importing torch.
+
+    Args:
+        ranks: How many are measured at once; several have the CPUs of all ranks of a launcher.
+    """
     import psutil
 
     return Host(
@@ -21,7 +25,7 @@ def describe() -> Host:
         platform=platform.platform(),
         cpu_model=_cpu_model(),
         cpu_count=os.cpu_count() or 1,
-        usable_cpus=usable_cpus(),
+        usable_cpus=usable_cpus() if ranks == 1 else max(1, int(shared_cores())),
         memory_bytes=psutil.virtual_memory().total,
         python=platform.python_version(),
         torch=_version("torch"),

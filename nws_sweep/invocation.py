@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import learning, services, storage
+from nws_sweep import learning, ranks, services, storage
 from nws_sweep.arms import Supervision
 from nws_sweep.claims import Claim
 from nws_sweep.composing import Composer
@@ -46,10 +46,14 @@ class Invocation:
         Raises:
             NwsSweepError: If it cannot be made.
         """
-        key = repr((configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services))
+        parts = (configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services)
+        ranked = configuration.ranks > 1
+        key = repr((*parts, ranked))
         if key not in self._facts:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
-            with services.running(configuration), self.nursery.start(spec, supervision) as arm:
+            # One rank alone, so that what is missing is downloaded once.
+            starting = ranks.start(spec, 1, supervision) if ranked else self.nursery.start(spec, supervision)
+            with services.running(configuration), starting as arm:
                 self._facts[key] = arm.facts
         return self._facts[key]
 

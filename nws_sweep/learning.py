@@ -52,7 +52,11 @@ def _loads_the_same(one: Configuration, other: Configuration) -> bool:
 
 
 def _measures_the_same(one: Configuration, other: Configuration) -> bool:
-    return _loads_the_same(one, other) and (one.measure, one.seed) == (other.measure, other.seed)
+    return _loads_the_same(one, other) and _how(one) == _how(other)
+
+
+def _how(configuration: Configuration) -> tuple[object, ...]:
+    return configuration.measure, configuration.seed, configuration.ranks
 
 
 def _equal_settings(one: Configuration, other: Configuration) -> int:

@@ -51,13 +51,19 @@ def load_of(bursts: Sequence[Burst], memory_bytes: Mapping[int, int]) -> Load:
     )
 
 
-def shortage(settings: LoaderSettings, load: Load, room: Room) -> str:
+def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -> str:
     """Why a candidate cannot fit, with the figures; empty if it can, as far as is known.
 
     On their way are as many batches as the workers have in hand (prefetch_factor x num_workers), and the consumer's.
+
+    Args:
+        settings: The candidate.
+        load: What is known of others. What their arms hold is of all ranks together.
+        room: What is free.
+        ranks: How many loaders of these settings there are at once.
     """
     workers = settings.num_workers
-    batches = settings.queued_batches + 1
+    batches = (settings.queued_batches + 1) * ranks
     in_flight = batches * load.batch_bytes
     if workers and room.shm_bytes is not None and in_flight > room.shm_bytes:
         return (
@@ -68,15 +74,16 @@ def shortage(settings: LoaderSettings, load: Load, room: Room) -> str:
     if room.memory_bytes is not None and memory > room.memory_bytes:
         return (
             f"it needs {units.memory(memory)} of memory ({units.memory(load.arm_bytes)} for the dataset, "
-            f"{workers} workers of {units.memory(load.worker_bytes)}, {batches} batches of "
+            f"{workers * ranks} workers of {units.memory(load.worker_bytes / ranks)}, {batches} batches of "
             f"{units.memory(load.batch_bytes)}), and {units.memory(room.memory_bytes)} are left"
         )
     if not workers:
         return ""
+    batches = settings.queued_batches + 1  # files are counted by process
     files = batches * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_AN_ARM
     if room.open_files is not None and files > room.open_files:
         return f"it needs {files} open files ({batches} batches on their way), and {room.open_files} are allowed"
-    threads = workers * _THREADS_PER_WORKER
+    threads = workers * ranks * _THREADS_PER_WORKER
     if room.threads is not None and threads > room.threads:
-        return f"it needs {threads} threads for its {workers} workers, and {room.threads} more are allowed"
+        return f"it needs {threads} threads for its {workers * ranks} workers, and {room.threads} more are allowed"
     return ""

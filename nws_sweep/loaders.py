@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from nws_sweep.errors import ConfigurationError
@@ -118,6 +118,22 @@ def _alike(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     if settings.batch_size != loader.batch_size or settings.drop_last != loader.drop_last:
         own.update(_batches(loader, settings))
     return other
+
+
+def with_sampler(loader: AnyLoader, sampler: Sampler[Any]) -> AnyLoader:
+    """The same loader with another sampler of single samples; one whose batches somebody else makes stays as it is.
+
+    Args:
+        loader: Is changed, and has not been iterated.
+        sampler: Gives indices of its dataset.
+    """
+    own = vars(loader)  # DataLoader lets its sampler be set in __init__ only
+    if loader.batch_sampler is None:
+        own["sampler"] = sampler
+    elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
+        own["sampler"] = sampler
+        own["batch_sampler"] = BatchSampler(sampler, loader.batch_size, loader.drop_last)
+    return loader
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from nws_sweep import arms, processes, sharing
+from nws_sweep import arms, processes, ranks, sharing
 from nws_sweep.arms import UNLIMITED, Arm, Supervision
 from nws_sweep.records import ArmSpec, Configuration
-from nws_sweep.surroundings import ArmFactory
+from nws_sweep.surroundings import ArmFactory, TrialArm
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +83,12 @@ class Nursery:
             on_progress: Called with a line of text while a dataset is being made.
         """
 
-        def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[Arm]:
+        def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialArm]:
             supervision = Supervision(
                 timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
+            if configuration.ranks > 1:  # each makes a dataset of its own: it may depend on the rank
+                return ranks.start(spec_of(configuration), configuration.ranks, supervision)
             return self.start(spec_of(configuration), supervision)
 
         return open_arm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nws_sweep import cells, formats, units
+from nws_sweep import cells, formats, per_rank, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
 from nws_sweep.certainty import certainty
 from nws_sweep.data_table import Table, rounded
@@ -38,6 +38,8 @@ class Answer:
         snippets: The settings, ready to paste.
         warnings: What puts it into question.
         error: Why there is none; empty if there is one.
+        ranks: A row for each rank; none for one alone.
+        rank_header: The titles of its columns.
     """
 
     label: str
@@ -49,6 +51,8 @@ class Answer:
     snippets: tuple[Snippet, ...]
     warnings: tuple[str, ...]
     error: str
+    ranks: tuple[tuple[str, ...], ...] = ()
+    rank_header: tuple[str, ...] = per_rank.HEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
     settings = best_settings(configuration)
     return Answer(
         label=configuration.label,
-        setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() if best else "",
+        setting=_setting(best, configuration) if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         why=configuration.explanation,
@@ -125,7 +129,13 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
         snippets=tuple(_snippets(configuration)) if settings else (),
         warnings=configuration.warnings,
         error=result.error or ("" if best else "no candidate could be measured"),
+        ranks=tuple(per_rank.rows(best.measurement.ranks)) if best and best.measurement else (),
     )
+
+
+def _setting(best: Trial, configuration: ConfigurationSummary) -> str:
+    besides, each = configuration.found_besides, configuration.configuration.of_each
+    return f"num_workers={best.num_workers} {besides}".rstrip() + each
 
 
 def _pace(best: Trial, configuration: ConfigurationSummary) -> str:
@@ -145,7 +155,8 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if configuration.gain_over_zero is not None and best.num_workers:
         yield f"{configuration.gain_over_zero} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
-        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = CPUs ({reference})"
+        rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
+        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
 def _snippets(configuration: ConfigurationSummary) -> Iterator[Snippet]:

@@ -113,6 +113,13 @@ def resume(process: Child) -> None:
     _signal_group(process, "SIGCONT")
 
 
+def kill(process: Child) -> None:
+    """Kills an arm and its workers, without waiting for their end; ``end_tree`` does that, and finds all others."""
+    _signal_group(process, "SIGKILL")
+    if process.pid is not None:  # it may not lead its group yet
+        process.kill()
+
+
 def _signal_group(process: Child, name: str) -> None:
     if process.pid is None:  # never started; group 0 would be our own
         return

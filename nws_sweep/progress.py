@@ -40,7 +40,8 @@ class Narrator:
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the answer."""
         best, _ = best_and_fastest(result)
-        found = f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
+        each = result.configuration.of_each
+        found = f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
         self._say(f"{found}; stopped: {result.stop_reason}")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.conditions import Conditions
+from nws_sweep.rank_quantities import of_ranks
 from nws_sweep.records import Burst, BurstKind, Measurement, Turn
 from nws_sweep.stats import estimate_mean, slope
 from nws_sweep.trial import beginnings, counted, epoch_bursts, steady_bursts
@@ -66,7 +67,17 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
         measurement = _with_pace(measurement, steady, conditions)
     elif epochs := epoch_bursts(bursts):
         measurement = _with_shares(measurement, epochs)
+    if conditions.ranks > 1:
+        measurement = _with_ranks(measurement, bursts, steady, conditions)
     return _with_resources(measurement, turns, conditions)
+
+
+def _with_ranks(
+    measurement: Measurement, bursts: Sequence[Burst], steady: _Steady | None, conditions: Conditions
+) -> Measurement:
+    windows = steady.windows if steady else epoch_bursts(bursts)
+    batch_s = steady.batch_s if steady else None
+    return replace(measurement, ranks=of_ranks(windows, beginnings(bursts, conditions), batch_s, SEQUENTIAL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +205,8 @@ def _after_first_clump(burst: Burst, clump: int) -> Burst:
         samples=burst.samples * len(waits) // burst.batches if burst.batches else 0,
         end_s=None,
         produced=None,
+        meet_s=burst.meet_s[kept],
+        ranks=tuple(_after_first_clump(rank, clump) for rank in burst.ranks),
     )
 
 

@@ -191,6 +191,8 @@ class Configuration:
         services: What runs beside the search, by name: context managers as Hydra instantiates them.
         seed: Seed of torch's random numbers in each trial.
         check_samples: Whether it is looked at how the workers of an iterable dataset share its samples.
+        ranks: Loaders that are measured at once, step by step, as the ranks of a host in DistributedDataParallel;
+            num_workers, batch_size and all other settings are those of each.
     """
 
     columns: Mapping[str, Any]
@@ -203,6 +205,7 @@ class Configuration:
     services: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     check_samples: bool = False
+    ranks: int = 1
 
     def label_of(self, columns: Iterable[str]) -> str:
         """Those of the identifying columns that it has, as one line of ``key=value``."""
@@ -213,11 +216,46 @@ class Configuration:
         alike = replace(self.loader, num_workers=settings.num_workers).canonical()
         return "" if settings == alike else settings.differing(alike)  # to compare first is ten times as quick
 
+    def batches_of(self, settings: LoaderSettings, facts: DatasetFacts) -> int | None:
+        """Batches of an epoch, of each rank where there are several; None if that cannot be told.
+
+        The ranks share the samples as DistributedSampler does; an iterable dataset says what one of them gets.
+        """
+        samples = facts.samples
+        if samples is None:
+            return None
+        if self.ranks > 1 and not facts.iterable:
+            samples = samples // self.ranks if settings.drop_last else -(-samples // self.ranks)
+        return settings.batches_of(samples)
+
+    @property
+    def of_each(self) -> str:
+        """To whom a setting belongs, such as `` (each of 4 ranks)``; empty for one alone."""
+        return "" if self.ranks == 1 else f" (each of {self.ranks} ranks)"
+
     @property
     def fingerprint(self) -> str:
         """A short hash of everything that decides what is measured; equal configurations have equal ones."""
-        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        values = asdict(self)
+        if self.ranks == 1:  # as it was before there were several
+            del values["ranks"]
+        text = json.dumps(values, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """Which of several arms one is that are measured at once, as torchrun numbers the processes of a host.
+
+    Attributes:
+        number: From 0.
+        ranks: How many there are, at least 1.
+        folder: Where they find each other, and note how often they have met.
+    """
+
+    number: int
+    ranks: int
+    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +273,7 @@ class ArmSpec:
         log_path: File that standard output and error of the arm and its workers are appended to; None to drop them.
         environment: The environment variables of the program; None for those of the server that arms are forked from.
         import_path: Its ``sys.path``, likewise.
+        rank: Which of several it is; None for one alone.
     """
 
     dataset: Mapping[str, Any]
@@ -246,6 +285,7 @@ class ArmSpec:
     log_path: str | None = None
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     import_path: tuple[str, ...] | None = None
+    rank: Rank | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +371,8 @@ class BurstRequest:
 class Burst:
     """A stretch of consecutive batches, seen from both sides of the queue.
 
+    Of several ranks together a batch is a step of all of them: one batch each, until the slowest is done.
+
     Attributes:
         kind: What the burst was for.
         startup_s: From ``iter(loader)`` to the first batch in hand, if the burst began an epoch; it is wait_s[0] too.
@@ -341,6 +383,9 @@ class Burst:
         produced: Samples that the workers finished meanwhile; None if they were not counted.
         batch_bytes: Bytes of the first batch, if the burst began an epoch and they can be told.
         batch_tensors: Tensors of that batch, likewise.
+        meet_s: Of a rank: seconds that it waited for the others, one per batch. Empty for one alone, and where the
+            consumer does that.
+        ranks: Of several ranks together: what each of them saw, in their order. Empty for one alone.
     """
 
     kind: BurstKind
@@ -352,6 +397,8 @@ class Burst:
     produced: int | None = None
     batch_bytes: int | None = None
     batch_tensors: int | None = None
+    meet_s: tuple[float, ...] = ()
+    ranks: tuple[Burst, ...] = ()
 
     @property
     def batches(self) -> int:
@@ -361,7 +408,7 @@ class Burst:
     @property
     def elapsed_s(self) -> float:
         """Seconds from the first call to the last return: waits, consumer and the end of the epoch."""
-        return sum(self.wait_s) + sum(self.consume_s) + (self.end_s or 0.0)
+        return sum(self.wait_s) + sum(self.consume_s) + sum(self.meet_s) + (self.end_s or 0.0)
 
     @property
     def counts(self) -> bool:
@@ -460,8 +507,34 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasurement:
+    """The quantities of one of several ranks; a step is a batch of each.
+
+    Attributes:
+        rank: Its number, from 0.
+        startup_s: From ``iter(loader)`` to its first batch, mean over the epochs begun, s.
+        own_s: Seconds per step until it is done itself, the consumer included: who has the most holds up the others.
+        wait_s: Seconds per step blocked in ``next()``.
+        consume_s: Seconds per step in the consumer.
+        meet_s: Seconds per step that it waits for the others.
+        samples_per_s: Samples per second that it gets.
+    """
+
+    rank: int
+    startup_s: float
+    own_s: Estimate
+    wait_s: float
+    consume_s: float
+    meet_s: float
+    samples_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """The quantities of one trial.
+
+    Of several ranks they are those of all together: a batch is a step of all (a batch of each, until the slowest has
+    its own), samples, CPU time and memory are sums.
 
     Attributes:
         startup_s: From ``iter(loader)`` to the first batch, mean over the epochs begun, s.
@@ -481,6 +554,7 @@ class Measurement:
         shm_bytes: Largest amount of shared memory, likewise.
         memory_growth_bytes: Growth of that memory per 1000 batches.
         disk_bytes: Bytes per batch that came from storage.
+        ranks: The quantities of each rank, in their order; empty for one alone.
     """
 
     startup_s: float
@@ -497,6 +571,7 @@ class Measurement:
     shm_bytes: int | None = None
     memory_growth_bytes: float | None = None
     disk_bytes: float | None = None
+    ranks: tuple[RankMeasurement, ...] = ()
 
     @property
     def rate(self) -> Estimate | None:

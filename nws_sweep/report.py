@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws_sweep import cells, csv_table, disk, formats, storage, tables
+from nws_sweep import cells, csv_table, disk, formats, per_rank, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import NotARunError
@@ -165,10 +165,20 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
         f"Stopped: {result.stop_reason or 'did not finish'}. The {formats.cost_line(result)}.",
         formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial, configuration) for trial in configuration.trials]),
     ]
+    parts += _ranks(configuration)
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")
     parts += _own_pictures(configuration, relative) if summary.stored.is_grid else []
     return "\n\n".join(part.strip() for part in parts if part)
+
+
+def _ranks(configuration: ConfigurationSummary) -> Iterator[str]:
+    """The ranks at the best setting, where there are several."""
+    best = configuration.best
+    if best and best.measurement and best.measurement.ranks:
+        yield f"The ranks with num_workers={best.num_workers} each, by step:"
+        rows = [list(row) for row in per_rank.rows(best.measurement.ranks)]
+        yield formats.markdown_table(list(per_rank.HEADER), rows)
 
 
 def _own_pictures(configuration: ConfigurationSummary, relative: Path) -> list[str]:

@@ -263,7 +263,8 @@ class Rounds:
 
     def _shortage(self, candidate: Candidate) -> str:
         load = self._load()
-        return shortage(candidate.settings, load, self._surroundings.room(self._memory_left()))
+        room = self._surroundings.room(self._memory_left())
+        return shortage(candidate.settings, load, room, self._configuration.ranks)
 
     def _load(self) -> Load:
         """What is known of batches and workers by those that were started."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nws_sweep.candidate import Candidate
 from nws_sweep.errors import TimeBudgetSpent
-from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, SearchRules, Trial
+from nws_sweep.records import LoaderSettings, SearchCost, SearchRecord, SearchRules, Trial
 from nws_sweep.rounds import Rounds
 from nws_sweep.strategies import Measure, Observation, Race, Strategy, make, with_workers
 from nws_sweep.surroundings import Surroundings
@@ -50,7 +50,9 @@ def search(
     progress = _Progress(start, surroundings, observer)
     configuration = start.configuration
     rules = configuration.search
-    strategy = make(rules, configuration.loader, configuration.measure, surroundings.cores(), guess)
+    # It decides about one rank, with its share of the CPUs and of their time.
+    cores = surroundings.cores_of_each(configuration.ranks)
+    strategy = make(rules, configuration.loader, configuration.measure, cores, guess)
     deadline = None if rules.time_budget_s is None else surroundings.clock() + rules.time_budget_s
     with Rounds(configuration, surroundings, progress, deadline) as rounds:
         progress.rounds = rounds
@@ -74,7 +76,8 @@ def _follow(strategy: Strategy, rounds: Rounds, progress: _Progress) -> str:
             elif isinstance(decision, Race):
                 rounds.race(decision.candidates, decision.dropped, decision.window_s)
             elif rounds.conclude():  # else there is one that must be measured again
-                return decision.reason + _about_reference(progress.result)
+                of_each = ", each rank" if progress.result.configuration.ranks > 1 else ""
+                return decision.reason + of_each + _about_reference(progress.result)
             progress.profiled()
     except TimeBudgetSpent:
         budget_s = progress.result.configuration.search.time_budget_s or 0.0
@@ -93,7 +96,7 @@ def _with_reference(decision: Measure, result: SearchRecord) -> tuple[LoaderSett
     return (*decision.candidates, with_workers(result.configuration.loader, reference))
 
 
-def _observation(trial: Trial, candidate: Candidate | None = None) -> Observation:
+def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -> Observation:
     found = trial.measurement
     return Observation(
         settings=trial.settings,
@@ -101,7 +104,7 @@ def _observation(trial: Trial, candidate: Candidate | None = None) -> Observatio
         by_round=candidate.by_round if candidate else {},
         batch_s=found.batch_s.value if found and found.batch_s else None,
         startup_s=found.startup_s if found else None,
-        cpu_s=found.cpu_s if found else None,
+        cpu_s=found.cpu_s / ranks if found and found.cpu_s is not None else None,
         consume_s=found.consume_s if found else None,
         batches=candidate.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
@@ -109,11 +112,11 @@ def _observation(trial: Trial, candidate: Candidate | None = None) -> Observatio
     )
 
 
-def _batches(trial: Trial, facts: DatasetFacts | None) -> int | None:
+def _batches(trial: Trial, result: SearchRecord) -> int | None:
     """Batches of an epoch of a trial that was measured elsewhere; None if unknown."""
-    if facts is None or facts.samples is None or trial.measurement is None or trial.measurement.epoch_s is None:
+    if result.facts is None or trial.measurement is None or trial.measurement.epoch_s is None:
         return None
-    return trial.settings.batches_of(facts.samples)
+    return result.configuration.batches_of(trial.settings, result.facts)
 
 
 def _about_reference(result: SearchRecord) -> str:
@@ -161,9 +164,9 @@ class _Progress:
     @property
     def observations(self) -> list[Observation]:
         """What the strategy is shown."""
-        facts = self.result.facts
-        kept = [replace(_observation(t), batches=_batches(t, facts), spent_s=0.0) for t in self._start.trials]
-        return [*kept, *(_observation(candidate.trial, candidate) for candidate in self._candidates)]
+        result, ranks = self.result, self._start.configuration.ranks
+        kept = [replace(_observation(t, ranks), batches=_batches(t, result), spent_s=0.0) for t in self._start.trials]
+        return [*kept, *(_observation(candidate.trial, ranks, candidate) for candidate in self._candidates)]
 
     def profiled(self) -> None:
         """The first decision was carried out."""

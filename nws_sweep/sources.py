@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from nws_sweep import loaders
-from nws_sweep.records import LoaderSettings, ProjectFacts
+from nws_sweep import loaders, sharding
+from nws_sweep.records import LoaderSettings, ProjectFacts, Rank
 
 Collate = Callable[[list[Any]], Any]
 
@@ -62,16 +62,18 @@ class Project:
     facts: ProjectFacts
 
 
-def source_of(made: Any, seed: int) -> Source:
+def source_of(made: Any, seed: int, rank: Rank | None = None) -> Source:
     """Takes a dataset, a DataLoader or a project as they are.
 
     Args:
         made: What was instantiated.
         seed: Decides the order of the samples where no sampler does.
+        rank: Which of several shares the samples; None for one alone.
     """
     project = made.facts if isinstance(made, Project) else None
     made = made.made if isinstance(made, Project) else made
-    return LoaderSource(made, project) if isinstance(made, DataLoader) else DatasetSource(made, seed, project)
+    source = LoaderSource(made, project) if isinstance(made, DataLoader) else DatasetSource(made, seed, project)
+    return source if rank is None else RankSource(source, rank, seed)
 
 
 class DatasetSource:
@@ -133,3 +135,32 @@ class LoaderSource:
             init.user_function = loader.worker_init_fn
             loader.worker_init_fn = init
         return loader
+
+
+class RankSource:
+    """Another source, of which one rank takes its share.
+
+    Args:
+        whole: What all of them share.
+        rank: Which one this is.
+        seed: Decides the order of the samples, which all ranks must agree on.
+    """
+
+    def __init__(self, whole: Source, rank: Rank, seed: int) -> None:
+        self._whole = whole
+        self._rank = rank
+        self._seed = seed
+        self.dataset = whole.dataset
+        self.settings = whole.settings
+        self.project = whole.project
+
+    @property
+    def samples(self) -> int | None:
+        """Those of all ranks, where a sampler shares them out; else what this one says of itself."""
+        settings = self.settings or LoaderSettings(batch_size=1)
+        plain = self._whole.loader(replace(settings, num_workers=0).canonical(), None, None)
+        return sharding.samples_of_all(plain)
+
+    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
+        """One with this rank's samples."""
+        return sharding.shared_out(self._whole.loader(settings, collate_fn, init), self._rank, self._seed)

@@ -18,11 +18,12 @@ from nws_sweep import __version__, batch_table, codec, disk
 from nws_sweep.batch_table import BatchTime, BurstKey, Times
 from nws_sweep.csv_table import csv_text
 from nws_sweep.errors import NotARunError, one_line
-from nws_sweep.records import HostedRun, Measurement, Noise, SearchRecord, Trial, shown
+from nws_sweep.records import HostedRun, Measurement, Noise, RankMeasurement, SearchRecord, Trial, shown
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
+RANKS = "ranks.csv"  # where there are several
 BEST = "best.yaml"
 BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
 ARM_LOG = "arms.log"
@@ -57,6 +58,12 @@ _LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
 _OPTION_SUFFIX = ".yaml"
 _OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
 _RUN_OPTION = "run"  # the only option of a run that is no grid
+
+
+RANK_COLUMNS = (
+    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "meet_s",
+    "startup_s", "settings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +158,16 @@ def _lower_literal(override: str) -> str:
 
 
 def save(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv, batches.csv and result.json of one configuration, complete or as far as it got.
+    """Writes the files of one configuration, complete or as far as it got.
 
-    The folder is made if it is not there. What result.json says is in batches.csv too, also after a power failure.
+    They are timings.csv, batches.csv and result.json; of several ranks ranks.csv too. The folder is made if it is not
+    there. What result.json says is in batches.csv too, also after a power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_text(folder / TIMINGS, timings_text(result))
     disk.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
+    if result.configuration.ranks > 1:
+        disk.write_text(folder / RANKS, csv_text(RANK_COLUMNS, _rank_rows(result)))
     disk.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
@@ -205,6 +215,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
+    measurement.pop("ranks", None)  # each has rows of its own in ranks.csv
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
@@ -222,9 +233,18 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     }
 
 
-def _values(record: Measurement | Noise | None) -> dict[str, Any]:
+def _values(record: Measurement | RankMeasurement | Noise | None) -> dict[str, Any]:
     """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
+
+
+def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
+    """A row of each candidate and rank, in the order of measuring."""
+    for trial in result.trials:
+        settings = result.configuration.differing(trial.settings)
+        for rank in trial.measurement.ranks if trial.measurement else ():
+            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
+            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
@@ -273,7 +293,7 @@ def timings_fit(folder: Path, result: SearchRecord) -> bool:
 
 def set_aside(folder: Path, why: str) -> Path:
     """Renames the files of a configuration to make place for others; the new name of its result."""
-    for name in (TIMINGS, BATCHES):
+    for name in (TIMINGS, BATCHES, RANKS):
         if (folder / name).exists():
             disk.set_aside(folder / name, why)
     return disk.set_aside(folder / RESULT, why)
@@ -294,7 +314,7 @@ def renew_timings(folder: Path, result: SearchRecord) -> Path:
 
 def remove_temporary(folder: Path) -> None:
     """Removes what a program that was killed has left half-written."""
-    for name in (TIMINGS, BATCHES, RESULT):
+    for name in (TIMINGS, BATCHES, RANKS, RESULT):
         disk.remove_temporary(folder, name)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nws_sweep import machine, pagecache, room
-from nws_sweep.cores import enforced_cores, usable_cores
+from nws_sweep.cores import enforced_cores, shared_cores, usable_cores
 from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
 from nws_sweep.room import Room
 
@@ -72,6 +72,7 @@ class Surroundings:
         memory_budget: Bytes for all candidates, given those asked for.
         room: What there is room for, given the bytes that are left of the memory budget.
         cores: CPUs that a trial may use.
+        shared_cores: CPUs that several ranks may use together, which are measured at once.
         enforced_cores: CPUs that it can use at all: a batch system or a launcher may ask for less than that.
         drop_files: Drops files from the page cache.
         check_interrupts: Raises KeyboardInterrupt if the search shall end; called between turns.
@@ -84,5 +85,10 @@ class Surroundings:
     room: Callable[[int | None], Room] = room.now
     cores: Callable[[], float] = usable_cores
     enforced_cores: Callable[[], float] = enforced_cores
+    shared_cores: Callable[[], float] = shared_cores
     drop_files: Callable[[Sequence[str]], object] = pagecache.drop
     check_interrupts: Callable[[], None] = lambda: None
+
+    def cores_of_each(self, ranks: int) -> float:
+        """CPUs that each of so many ranks may use."""
+        return self.cores() if ranks == 1 else self.shared_cores() / ranks

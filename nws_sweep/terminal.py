@@ -149,7 +149,11 @@ class View:
 
 def _found(result: SearchRecord) -> str:
     best, _ = best_and_fastest(result)
-    return f"best: num_workers={best.num_workers}" if best else "no candidate could be measured"
+    return (
+        f"best: num_workers={best.num_workers}{result.configuration.of_each}"
+        if best
+        else "no candidate could be measured"
+    )
 
 
 class _Console(Console):

@@ -23,8 +23,9 @@ class Train:
         model: Any module that takes the inputs of a batch.
         loss: Takes the model's outputs and the targets.
         optimizer: Makes the optimiser of the model's parameters.
-        device: Where the model is; ``auto`` for the accelerator if there is one, else the CPU. Inputs and targets are
-            copied there, without waiting where they are in pinned memory.
+        device: Where the model is; ``auto`` for the accelerator if there is one (of several ranks each its own, as far
+            as there are several), else the CPU. Inputs and targets are copied there, without waiting where they are in
+            pinned memory. Of several ranks on the CPU the model is in DistributedDataParallel.
         synchronize: Whether to wait for an accelerator after each step, so that the step's time is its own. A loop
             that does not wait lets the main process load (num_workers=0) or pin the next batch meanwhile; that work
             then shows as part of the training step's time.
@@ -42,8 +43,8 @@ class Train:
         device: str = "auto",
         synchronize: bool = True,
     ) -> None:
-        self._device = torch.device((accelerator.available() or "cpu") if device == "auto" else device)
-        self._model = model.to(self._device).train()
+        self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
+        self._model = _in_step(model.to(self._device).train(), self._device)
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
         self._synchronize = synchronize
@@ -63,6 +64,15 @@ class Train:
         self.total_loss += loss.detach()
         if self._synchronize:
             accelerator.synchronize(self._device)
+
+
+def _in_step(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model as several ranks train it. On accelerators what they tell each other takes the CPUs no time."""
+    ranks = torch.distributed.is_available() and torch.distributed.is_initialized()
+    learns = any(parameter.requires_grad for parameter in model.parameters())
+    if not ranks or torch.distributed.get_world_size() == 1 or not learns or device.type != "cpu":
+        return model
+    return nn.parallel.DistributedDataParallel(model)
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:

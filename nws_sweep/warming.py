@@ -65,7 +65,7 @@ class Warmer:
     def _started(self, memory_bytes: int | None) -> TrialArm:
         if self._arm is None:
             self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
-            workers = max(1, int(self._surroundings.cores()))
+            workers = max(1, int(self._surroundings.cores_of_each(self._configuration.ranks)))
             self._arm.open(replace(self._configuration.loader, num_workers=workers))
         return self._arm
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -298,6 +300,7 @@ class FakeMachine:
     def surroundings(self) -> Surroundings:
         return Surroundings(
             open_arm=self.open_arm,
+            shared_cores=lambda: self.cores,
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
@@ -306,3 +309,69 @@ class FakeMachine:
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),
         )
+
+
+class FakeRanks:
+    """Ranks in threads, each with a clock of its own; when they meet, all clocks show what the latest one did.
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.clocks = [FakeClock() for _ in range(count)]
+        self.meetings = 0
+        self._numbers = [0] * count
+        self._largest = 0
+        self._told: list[list[int]] = [[] for _ in range(count)]
+        self._changed = threading.Condition()
+        self._barrier = threading.Barrier(count, self._align, timeout=10.0)
+
+    def _align(self) -> None:
+        self.meetings += 1
+        self._largest = max(self._numbers)
+        latest = max(clock.now for clock in self.clocks)
+        for clock in self.clocks:
+            clock.now = latest
+
+    def meet(self, rank: int, number: int) -> int:
+        self._numbers[rank] = number
+        self._barrier.wait()
+        return self._largest
+
+    def tell(self, rank: int, number: int) -> None:
+        with self._changed:
+            self._told[rank].append(number)
+            self._changed.notify_all()
+
+    def told(self, rank: int) -> int:
+        times = len(self._told[rank])
+        with self._changed:
+            assert self._changed.wait_for(lambda: all(len(told) >= times for told in self._told), timeout=10.0)
+            return max(told[times - 1] for told in self._told)
+
+    def run(self, work: Callable[[FakeRank], Burst]) -> list[Burst]:
+        """What each of them returns."""
+        with ThreadPoolExecutor(len(self.clocks)) as threads:
+            return list(threads.map(work, [FakeRank(self, number) for number in range(len(self.clocks))]))
+
+
+@dataclass(frozen=True)
+class FakeRank:
+    """One of them, and how it sees the others (``measure.Others``)."""
+
+    ranks: FakeRanks
+    number: int
+
+    @property
+    def clock(self) -> FakeClock:
+        return self.ranks.clocks[self.number]
+
+    def meet(self, number: int) -> int:
+        return self.ranks.meet(self.number, number)
+
+    def tell(self, number: int) -> None:
+        self.ranks.tell(self.number, number)
+
+    def told(self) -> int:
+        return self.ranks.told(self.number)

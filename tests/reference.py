@@ -52,8 +52,8 @@ _MISSING = "???"
 # What interpolations amount to.
 _MEANINGS = {
     "${..patience}": "that of `patience`",
-    "${nws_sweep.usable_cpus:}": "the usable CPUs",
-    "${nws_sweep.most_workers:}": "twice the usable CPUs, at least 32",
+    "${nws_sweep.usable_cpus:1,${..ranks}}": "the usable CPUs, shared by the ranks",
+    "${nws_sweep.most_workers:${..ranks}}": "twice the usable CPUs, at least 32; shared by the ranks, at least 8 each",
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")

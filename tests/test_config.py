@@ -54,6 +54,24 @@ def test_the_defaults_are_those_of_the_readme() -> None:
     assert found.loader.shuffle
 
 
+def test_ranks_share_the_cpus_that_defaults_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
+    found = configured("ranks=4")
+    assert (found.ranks, found.columns["ranks"]) == (4, 4)
+    assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 of all
+    assert found.search.reference == 12
+    assert configured("ranks=4", "search=exhaustive").search.candidates == tuple(range(24 + 1))
+    assert configured("ranks=96").search.reference == 1
+    assert configured("ranks=96").search.candidates == tuple(range(8 + 1))  # loading that waits gains far above that
+    assert configured("ranks=4", "search.max_workers=5").search.candidates == tuple(range(5 + 1))
+    assert configured().ranks == 1
+
+
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_there_is_at_least_one_rank(value: str) -> None:
+    assert refused(f"ranks={value}") == f"ranks={value}: allowed is an integer of at least 1"
+
+
 @pytest.mark.parametrize("size", [1, 96, 64, 12345])
 def test_any_integer_is_a_batch_size(size: int) -> None:
     assert configured(f"batch_size={size}").loader.batch_size == size
@@ -165,7 +183,7 @@ def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
 def test_every_key_of_the_schema_has_a_value_and_an_explanation() -> None:
     text = (CONF / "base.yaml").read_text() + (CONF / "paths" / "default.yaml").read_text()
     composed = compose("config")
-    for key in config.ranges().items():
+    for key in config.ranges():
         name = key.rpartition(".")[2]
         explained = re.search(rf"^ *{name}:.*#.*\w", text, re.MULTILINE)
         if key != "search.strategy":  # the option's own name says it

@@ -88,3 +88,14 @@ def test_the_affinity_of_this_process_counts() -> None:
         assert cores.usable_cores(environment={}) <= 1
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+def test_ranks_that_are_measured_at_once_share_what_a_launcher_gave_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr(cores, "shared_cores", lambda *_: 16.0)
+    assert cores.cpus_of_rank(1) == cores.usable_cpus() == 4
+    assert cores.cpus_of_rank(4) == 4
+    assert cores.cpus_of_rank(3) == 5
+    assert cores.cpus_of_rank(3, 2) == 10
+    assert cores.cpus_of_rank(32) == 1
+    assert (cores.most_workers(2), cores.most_workers(8)) == (16, 8)

@@ -141,7 +141,7 @@ def test_the_demo_runs_the_grid_that_the_readme_shows() -> None:
 
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "files.md").read_text("utf-8")
-    for column in (*storage.TIMING_COLUMNS, *batch_table.COLUMNS):
+    for column in (*storage.TIMING_COLUMNS, *batch_table.COLUMNS, *storage.RANK_COLUMNS):
         assert f"`{column}`" in text, column
 
 

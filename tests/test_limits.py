@@ -121,3 +121,15 @@ def test_the_heaviest_batch_counts_and_unknown_ones_do_not() -> None:
     load = load_of([burst(5, 2), burst(), burst(9, 1)], {})
     assert (load.batch_bytes, load.batch_tensors) == (9, 2)
     assert load_of([burst()], {}) == Load()
+
+
+def test_ranks_need_as_much_each_and_files_are_counted_by_process() -> None:
+    assert "27 batches of 100 MB" in shortage(SETTINGS, LOAD, Room(shm_bytes=2699 * MB), ranks=3)
+    assert shortage(SETTINGS, LOAD, Room(shm_bytes=2700 * MB), ranks=3) == ""
+    # What the arms of all ranks hold together was measured together: workers of 250 MB each.
+    text = shortage(SETTINGS, LOAD, Room(memory_bytes=GB), ranks=2)
+    assert "4.80 GB of memory" in text
+    assert "8 workers of 250 MB" in text
+    files = 9 * 3 + 4 * 4 + 64
+    assert shortage(SETTINGS, LOAD, Room(open_files=files), ranks=3) == ""
+    assert f"it needs {3 * 12} threads for its 12 workers" in shortage(SETTINGS, LOAD, Room(threads=35), ranks=3)

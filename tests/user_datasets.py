@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
 
 
 class Plain(Dataset[torch.Tensor]):
@@ -295,3 +295,80 @@ class Locks(Plain):
             fcntl.flock(file, fcntl.LOCK_EX)
             time.sleep(0.002)
         return super().__getitem__(index)
+
+
+class OfRank(Plain):
+    """Does something else in one rank: raises, exits, is killed, hangs or is slow; or says what it knows of ranks."""
+
+    def __init__(self, length: int = 4000, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.0) -> None:
+        super().__init__(length)
+        self.mine = os.environ.get("RANK") == str(rank)
+        self.does = does
+        self.at = at
+        self.seconds = seconds
+        if self.mine and does == "no dataset":
+            raise ValueError("no data here")
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        self.at -= self.mine
+        if self.mine and self.at <= 0:
+            self._fail()
+        return torch.tensor(index)
+
+    def _fail(self) -> None:
+        if self.does == "raise":
+            raise ValueError("bad sample")
+        if self.does == "exit":
+            os._exit(7)
+        if self.does == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.does == "hang":
+            time.sleep(1e6)
+
+
+class KnowsItsRank(Plain):
+    """Tells in the warnings of its arm what its environment and torch.distributed say."""
+
+    def __init__(self, length: int = 4000) -> None:
+        super().__init__(length)
+        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+        told = " ".join(f"{name}={os.environ[name]}" for name in names)
+        group = f"{torch.distributed.get_rank()}/{torch.distributed.get_world_size()}"
+        leads = os.getsid(0) == os.getpid() == os.getpgid(0)
+        warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
+
+
+class ShardedStream(IterableDataset[int]):
+    """Gives each rank every so manieth sample, to its workers likewise; one rank may get fewer."""
+
+    def __init__(self, length: int = 64, fewer: int = 0) -> None:
+        ranked = torch.distributed.is_initialized()
+        self.rank = torch.distributed.get_rank() if ranked else 0
+        self.ranks = torch.distributed.get_world_size() if ranked else 1
+        self.length = length - (fewer if self.rank == 1 else 0)
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        number, count = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        return iter(range(self.rank + self.ranks * number, self.length, self.ranks * count))
+
+
+def loader_of_ranks(length: int = 4000) -> DataLoader[Any]:
+    """With a sampler that programs make themselves, by the process group that they are in."""
+    dataset = Plain(length)
+    return DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, shuffle=False))
+
+
+class SlowPairs(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Inputs and targets, which one rank waits for."""
+
+    def __init__(self, slow_rank: int, seconds: float) -> None:
+        self.seconds = seconds if os.environ.get("RANK") == str(slow_rank) else 0.0
+
+    def __len__(self) -> int:
+        return 4000
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(self.seconds)
+        return torch.ones(4), torch.ones(1)

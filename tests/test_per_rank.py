@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+from nws_sweep import codec, formats, html, page, per_rank, report, storage
+from nws_sweep.records import Estimate, LoaderSettings, RankMeasurement, SearchRecord, Trial
+from tests import factories
+
+
+def rank(number: int, own_s: float, meet_s: float = 0.0, width: float = 0.01) -> RankMeasurement:
+    return RankMeasurement(
+        rank=number,
+        startup_s=0.5,
+        own_s=Estimate(value=own_s, low=own_s * (1 - width), high=own_s * (1 + width), n=5),
+        wait_s=own_s / 2,
+        consume_s=own_s / 2,
+        meet_s=meet_s,
+        samples_per_s=64.0,
+    )
+
+
+RANKS = (rank(0, 0.03, 0.03), rank(1, 0.06), rank(2, 0.031, 0.029))
+
+
+def trial(ranks: tuple[RankMeasurement, ...] = RANKS, num_workers: int = 0, epoch_s: float = 128.0) -> Trial:
+    found = factories.measurement(epoch_s, ranks=ranks, samples_per_s=192.0)
+    return factories.trial(num_workers, epoch_s, measurement=found)
+
+
+# Batches in store: two ranks wait for the third, which says nothing of how fast they are.
+AHEAD = (rank(0, 0.01, 0.02), rank(1, 0.03), rank(2, 0.01, 0.02))
+ALIKE = (rank(0, 0.03, 0.01), rank(1, 0.03, 0.01), rank(2, 0.03, 0.01))
+
+
+def result() -> SearchRecord:
+    record = factories.search_result(trial(), trial(AHEAD, 1, 64.0), columns={"ranks": 3})
+    return replace(record, configuration=replace(record.configuration, ranks=3))
+
+
+def test_the_slowest_is_the_one_whose_interval_lies_above_all_others() -> None:
+    assert per_rank.slowest(RANKS) == RANKS[1]
+    assert per_rank.slowest((RANKS[0], rank(1, 0.06, width=0.6))) is None
+    assert per_rank.slowest((rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6))) is None  # not worth a name
+    assert per_rank.slowest(RANKS[:1]) is None
+
+
+def test_without_an_interval_nobody_is_called_slow() -> None:
+    unknown = replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))
+    assert per_rank.slowest((RANKS[0], unknown)) is None
+
+
+def test_who_is_slow_is_told_in_a_sentence() -> None:
+    assert per_rank.sentence(trial()) == (
+        "3 ranks with no workers each, 192 samples/s in sum and 64.0 each: rank 1 is the slowest, 97 % slower than the "
+        "others: it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"
+    )
+
+
+def test_with_workers_who_is_slow_shows_without_them() -> None:
+    said = per_rank.sentence(trial(AHEAD, 1), trial())
+    assert said.endswith(
+        "rank 1 is the slowest, 97 % slower than the others: without workers it takes 60.0 ms a step and they 30.5 ms, "
+        "and they wait for it 67 % of the time"
+    )
+
+
+def test_nobody_is_called_slow_for_batches_that_others_have_in_store() -> None:
+    assert "none is slower than the others beyond noise" in per_rank.sentence(trial(AHEAD, 1), trial(ALIKE))
+    unknown = per_rank.sentence(trial(AHEAD, 1))
+    assert "slowe" not in unknown
+    assert unknown.endswith("each waits for the last one of a step, whoever that is, 44 % of the time")
+    assert "slowe" not in per_rank.sentence(trial(tuple(reversed(AHEAD[:1] + ALIKE[1:])), 1), trial())
+
+
+def test_that_nobody_is_slow_is_told_too() -> None:
+    said = per_rank.sentence(trial(ALIKE))
+    assert "none is slower than the others beyond noise" in said
+    assert "25 % of the time" in said
+
+
+def test_of_one_loader_alone_nothing_is_said() -> None:
+    assert per_rank.sentence(factories.trial(1, 64.0)) == ""
+
+
+def test_what_was_stored_of_ranks_is_read_again() -> None:
+    stored = codec.from_text(codec.to_text(result()))
+    assert stored.configuration.ranks == 3
+    assert stored.trials[0].measurement is not None
+    assert stored.trials[0].measurement.ranks == RANKS
+
+
+def test_one_loader_alone_is_stored_as_before(tmp_path: Path) -> None:
+    alone = factories.search_result(factories.trial(1, 64.0))
+    assert "ranks" not in codec.to_text(alone)
+    assert not (factories.store_run(tmp_path, alone) / storage.RANKS).exists()
+
+
+def test_every_rank_of_every_candidate_has_a_row(tmp_path: Path) -> None:
+    folder = factories.store_run(tmp_path, result())
+    with (folder / storage.RANKS).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["num_workers"], row["rank"], row["own_s"]) for row in rows] == [
+        ("0", "0", "0.03"), ("0", "1", "0.06"), ("0", "2", "0.031"),
+        ("1", "0", "0.01"), ("1", "1", "0.03"), ("1", "2", "0.01"),
+    ]  # fmt: skip
+    assert tuple(rows[0]) == storage.RANK_COLUMNS
+
+
+def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
+    summary = factories.summary_of_run(result())
+    text = report.markdown(summary, [])
+    assert "num_workers per rank" in text
+    assert "rank 1 is the slowest" in text
+    assert "The ranks with num_workers=1 each" in text
+    drawn = html.report(page.page(summary), [])
+    assert "num_workers=1 (each of 3 ranks)" in drawn
+    assert "Each rank, by step" in drawn
+    assert formats.render(summary, "kwargs").startswith("# for each of 3 ranks\nbatch_size=64, num_workers=1")
+
+
+def test_ranks_share_the_samples_of_an_epoch() -> None:
+    settings = LoaderSettings(batch_size=10)
+    four = replace(factories.configuration(), ranks=4)
+    facts = replace(factories.FACTS, samples=82)
+    assert factories.configuration().batches_of(settings, facts) == 9
+    assert four.batches_of(settings, facts) == 3  # of 21 samples
+    assert four.batches_of(replace(settings, drop_last=True), facts) == 2  # of 20
+    assert four.batches_of(settings, replace(facts, iterable=True)) == 9
+    assert four.batches_of(settings, replace(facts, samples=None)) is None
+
+
+def test_one_loader_alone_keeps_its_fingerprint_and_several_have_another() -> None:
+    alone = factories.configuration()
+    assert len({alone.fingerprint, replace(alone, ranks=2).fingerprint, replace(alone, ranks=3).fingerprint}) == 3
