@@ -7,8 +7,10 @@ warning there.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, embedding, grid, storage
+from nws_sweep import arms, config, embedding, grid, processes, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import Job, measure
@@ -37,12 +39,25 @@ _current: ContextVar[Invocation | None] = ContextVar("nws_sweep_invocation", def
 
 
 def invocation() -> Invocation:
-    """The current invocation, or one of its own for a job that runs in a launcher's worker process."""
+    """The current invocation; made here where a host program has Hydra call the callback."""
     current = _current.get()
     if current is None:
         current = Invocation()
         _current.set(current)
     return current
+
+
+@contextlib.contextmanager
+def _own_invocation() -> Iterator[Invocation]:
+    """That of a job in a launcher's worker process, which may live on or wait for its children: nothing is left to it."""
+    processes.drop_foreign_start_method()
+    current = Invocation()
+    token = _current.set(current)
+    try:
+        yield current
+    finally:
+        _current.reset(token)
+        current.close()
 
 
 def run() -> int:
@@ -60,8 +75,7 @@ def run() -> int:
     try:
         return _run_and_conclude(current)
     finally:
-        current.nursery.close()
-        current.stop_view()
+        current.close()
 
 
 def _run_and_conclude(current: Invocation) -> int:
@@ -133,8 +147,16 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
+    current = _current.get()
+    if current is not None:
+        return _search(composed, current)
+    with _own_invocation() as own:
+        return _search(composed, own)
+
+
+def _search(composed: DictConfig, current: Invocation) -> None:
     hydra_config = cast("DictConfig", HydraConfig.get())
-    folder, current = Path(hydra_config.runtime.output_dir), invocation()
+    folder = Path(hydra_config.runtime.output_dir)
     configuration, started_in = grid.configuration_of(composed, hydra_config), hydra_config.runtime.cwd
     if config.leaves_open(composed):
         own = _own_settings(configuration, current, started_in)

@@ -52,7 +52,8 @@ class Invocation:
         """Whether any job has begun to write its result."""
         return self.folder is not None and storage.holds_results(self.folder)
 
-    def stop_view(self) -> None:
-        """Gives the terminal back, if it was taken: cursor and all."""
+    def close(self) -> None:
+        """Ends what it has started, and gives the terminal back if it was taken: cursor and all."""
+        self.nursery.close()
         if "view" in self.__dict__:
             self.view.stop()

@@ -49,6 +49,15 @@ def _start_fork_server(pid: int) -> None:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
+def drop_foreign_start_method() -> None:
+    """Back to the platform's own if a library has set one of its own, as joblib does in its workers.
+
+    It would be handed down to every child, where nobody knows it.
+    """
+    if multiprocessing.get_start_method(allow_none=True) not in (None, *multiprocessing.get_all_start_methods()):
+        multiprocessing.set_start_method(None, force=True)
+
+
 def _forget_server_of_parent(pid: int) -> None:
     """A process that was forked from one with a server may not wait for that one: it needs its own."""
     from multiprocessing import forkserver  # not on every platform
