@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from nws_sweep import arms, config, embedding, grid, processes, storage
+from nws_sweep import arms, config, embedding, grid, notices, processes, storage
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import Job, measure
@@ -49,12 +49,13 @@ def invocation() -> Invocation:
 
 @contextlib.contextmanager
 def _own_invocation() -> Iterator[Invocation]:
-    """That of a job in a launcher's worker process, which may live on or wait for its children: nothing is left to it."""
+    """That of a job in a launcher's worker process, which may live on, or wait for its children: none is left to it."""
     processes.drop_foreign_start_method()
     current = Invocation()
     token = _current.set(current)
     try:
-        yield current
+        with notices.heeded():
+            yield current
     finally:
         _current.reset(token)
         current.close()
