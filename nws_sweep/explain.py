@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
+from nws_sweep import extras
 from nws_sweep.config import no_such_key, ranges
 from nws_sweep.errors import ConfigurationError, one_line
 
@@ -26,6 +27,8 @@ def _about_override(error: Exception) -> str | None:
         return f"{error.override}: not an override; expected key=value"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
+        if group == "hydra/launcher" and (advice := extras.advice(option)):
+            return advice
         return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match.group(1)}: several values are a grid, which needs -m before them"

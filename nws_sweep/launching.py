@@ -63,7 +63,9 @@ def _with_another_chance(
     except Exception as error:
         if len(points) == 1:
             return [error]
-        logger.warning("the launcher gave up (%r): what has no result is launched once more, each by itself", error)
+        logger.warning(
+            "a launcher gave up: what has no result is launched once more, each by itself: %s", one_line(error)
+        )
     return [
         None if is_finished(point) else _with_another_chance(launcher, [point], first_index + index, is_finished)[0]
         for index, point in enumerate(points)

@@ -34,7 +34,9 @@ def started(*overrides: str, environment: dict[str, str], cwd: Path) -> Iterator
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def results(folder: Path) -> dict[int | None, SearchRecord]:

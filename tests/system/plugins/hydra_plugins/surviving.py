@@ -27,7 +27,11 @@ class SurvivingSweeper(BasicSweeper):
                 self._lose(point, error)
 
     def _is_finished(self, point: Sequence[str]) -> bool:
-        return _complete(self._folder(point))
+        folder = self._folder(point)
+        if _complete(folder):
+            return True
+        (folder / storage.RESULT).unlink(missing_ok=True)  # nothing here goes on with it
+        return False
 
     def _folder(self, point: Sequence[str]) -> Path:
         assert self.config is not None
