@@ -27,9 +27,11 @@ def _about_override(error: Exception) -> str | None:
         return f"{error.override}: not an override; expected key=value"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
-        if group == "hydra/launcher" and (advice := extras.advice(option)):
-            return advice
         return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
+    if (match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error))) and (
+        advice := extras.advice(match.group(1))
+    ):
+        return advice
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match.group(1)}: several values are a grid, which needs -m before them"
     return None

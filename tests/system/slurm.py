@@ -52,7 +52,7 @@ SchedulerParameters=sched_interval=1
 NodeName=big NodeHostname=localhost NodeAddr=127.0.0.1 Port={big} CPUs={cpus}
 NodeName=small NodeHostname=localhost NodeAddr=127.0.0.1 Port={small} CPUs=1
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-PartitionName=one Nodes=big MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=big MaxTime=INFINITE State=UP
 """
 
 

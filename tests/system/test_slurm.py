@@ -51,7 +51,8 @@ def test_a_grid_is_measured_on_the_nodes_and_reported_here(nws: Command, tmp_pat
     assert {size: len(record.trials) for size, record in found.items()} == {4: 2, 8: 2}
     assert all(record.complete for record in found.values())
     assert sorted(record.host.usable_cpus for record in found.values()) == [1, os.cpu_count()]  # a node each
-    assert (tmp_path / "grid" / storage.REPORT).is_file()
+    report = (tmp_path / "grid" / storage.REPORT).read_text("utf-8")
+    assert report.count("_1-CPU_") > 1 < report.count(f"_{os.cpu_count()}-CPUs_")  # kinds of nodes
     logs = [path.read_text() for path in (tmp_path / "grid" / ".submitit").rglob("*_log.out")]
     assert sum("best: num_workers=" in log for log in logs) == 2
 
