@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -73,6 +74,8 @@ def run() -> int:
     current = Invocation()
     _current.set(current)
     config.register()
+    # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
+    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
     try:
         return _run_and_conclude(current)
     finally:
