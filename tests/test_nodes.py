@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep import formats, nodes, report, storage
+from nws_sweep import comparing, formats, nodes, report, storage
 from nws_sweep.analysis import told_apart
 from nws_sweep.effects import effects
 from nws_sweep.errors import ConfigurationError
@@ -107,6 +107,14 @@ def test_one_kind_can_be_picked(tmp_path: Path) -> None:
     assert [run.result.host for run in picked.runs] == [SMALL]
     with pytest.raises(ConfigurationError, match="allowed for node: Example_8-CPUs_64-GiB, Example_4-CPUs_64-GiB"):
         select(found, ["node=none"])
+
+
+def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
+    both = on_two_kinds()
+    found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
+    assert len(found.pairs) == 2
+    assert len(found.only_a) == 2
+    assert found.only_b == ()
 
 
 def test_the_command_line_knows_the_kinds(shared_nws: Command, tmp_path: Path) -> None:
