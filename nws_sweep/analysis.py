@@ -6,10 +6,10 @@ Everything that is shown (terminal, Markdown, plots, tables) is rendered from th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nws_sweep import advice, contrast, memory, per_rank, remarks, units
+from nws_sweep import advice, contrast, memory, nodes, per_rank, remarks, units
 from nws_sweep.diagnosis import Diagnosis, diagnose
 from nws_sweep.records import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.storage import Stored, StoredRun
@@ -126,6 +126,20 @@ class Summary:
         return self.stored.runs[0].result.host
 
     @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Each one once, in the order of measuring."""
+        return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
+
+    @property
+    def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
+        """For each kind of node what ``fastest`` is for all; empty if there is one kind."""
+        kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
+        if nodes.COLUMN not in self.varying:
+            return {}
+        # Of equal keys the last one stays.
+        return {str(kind): c for kind, c in sorted(kinds, key=lambda pair: pair[1].best_rate) if kind is not None}
+
+    @property
     def fastest(self) -> ConfigurationSummary | None:
         """The configuration whose best loads the most samples per second; None if nothing could be measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
@@ -161,6 +175,7 @@ class Summary:
 
 def summarise(stored: Stored) -> Summary:
     """Everything that is to be said about what is stored."""
+    stored = told_apart(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
     return Summary(
@@ -170,6 +185,14 @@ def summarise(stored: Stored) -> Summary:
         searched_besides=any(result.configuration.search.also for result in results),
         warnings=(*remarks.on_all(results), *stored.unreadable, *stored.aside),
         failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
+    )
+
+
+def told_apart(stored: Stored) -> Stored:
+    """The same, with the kind of node among the columns of each configuration if there are several kinds."""
+    results = nodes.named([run.result for run in stored.runs])
+    return replace(
+        stored, runs=tuple(replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
     )
 
 

@@ -7,9 +7,11 @@ warning there.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,12 +21,13 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep import arms, claims, config, embedding, grid, host, resuming, storage, temporary
+from nws_sweep import arms, claims, config, embedding, grid, host, notices, processes, resuming, temporary
 from nws_sweep.composing import Composer, configuration_of
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.interrupts import Interrupted
 from nws_sweep.invocation import Invocation
-from nws_sweep.job import Job, measure, record_loss
+from nws_sweep.job import Job, measure
+from nws_sweep.ledger import Ledger
 from nws_sweep.records import Configuration, LoaderSettings
 from nws_sweep.store import ResultStore, default_folder
 
@@ -42,12 +45,26 @@ _current: ContextVar[Invocation | None] = ContextVar("nws_sweep_invocation", def
 
 
 def invocation() -> Invocation:
-    """The current invocation, or one of its own for a job that runs in a launcher's worker process."""
+    """The current invocation; made here where a host program has Hydra call the callback."""
     current = _current.get()
     if current is None:
         current = Invocation()
         _current.set(current)
     return current
+
+
+@contextlib.contextmanager
+def _own_invocation() -> Iterator[Invocation]:
+    """That of a job in a launcher's worker process, which may live on, or wait for its children: none is left to it."""
+    processes.drop_foreign_start_method()
+    current = Invocation()
+    token = _current.set(current)
+    try:
+        with notices.heeded():
+            yield current
+    finally:
+        _current.reset(token)
+        current.close()
 
 
 def run() -> int:
@@ -63,6 +80,8 @@ def run() -> int:
     _current.set(current)
     config.register()
     temporary.remove_left()
+    # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
+    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
     with current.interrupts:
         try:
             return _run_and_conclude(current)
@@ -159,60 +178,32 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
 
 
 def ledger(composed: DictConfig) -> Ledger:
-    """What knows and keeps the state of a grid's points; to be used after ``prepare``."""
-    subdir = cast("DictConfig", OmegaConf.to_container(composed.hydra.sweep, resolve=False))["subdir"]
-    return Ledger(invocation(), folders_known=subdir == _SUBDIR, force=composed.resume.force)
+    """What knows and keeps the state of a grid's points.
 
-
-class Ledger:
-    """The state of a grid's points, by their files.
-
-    Args:
-        current: The call of the command line that the grid belongs to.
-        folders_known: Whether it is known beforehand where a point's files are.
-        force: Whether what another host or other versions have begun is gone on with.
+    Raises:
+        ConfigurationError: If the callback was taken out of the configuration: nothing was checked then.
     """
-
-    def __init__(self, current: Invocation, *, folders_known: bool, force: bool) -> None:
-        self._current = current
-        self._folders_known = folders_known
-        self._force = force
-
-    def is_finished(self, point: Sequence[str]) -> bool:
-        """Whether a point was measured by an earlier call; then the user is told, and later searches learn from it."""
-        folder, composer = self._folder(point), self._current.composer
-        if not self._folders_known or composer is None or not storage.result_file(folder).exists():
-            return False
-        configuration = composer.configuration(point)
-        record = resuming.finished(folder, configuration)
-        if record is None:
-            return False
-        self._current.remember(record)
-        label = configuration.label_of(self._current.plan.varying if self._current.plan else configuration.columns)
-        self._current.view.configuration_finished(label, record)
-        return True
-
-    def lose(self, point: Sequence[str], error: BaseException) -> None:
-        """Keeps as a failure that a job came to no end of its own.
-
-        Raises:
-            BaseException: The error, if no job has come to anything yet: it is no matter of this one alone.
-        """
-        if not self._current.has_results() or self._current.composer is None:
-            raise error
-        logger.debug("a job was lost", exc_info=error)
-        configuration = self._current.composer.configuration(point)
-        record_loss(self._folder(point), configuration, error, self._current)
-
-    def _folder(self, point: Sequence[str]) -> Path:
-        assert self._current.folder is not None  # see ledger
-        return self._current.folder / storage.folder_name(point)
+    current = invocation()
+    if current.composer is None or current.folder is None:
+        raise ConfigurationError(
+            "hydra.callbacks: without nws_sweep's own a grid cannot be run; allowed is to add others"
+        )
+    subdir = cast("dict[str, object]", OmegaConf.to_container(composed.hydra.sweep, resolve=False))["subdir"]
+    return Ledger(current, current.composer, current.folder, folders_known=subdir == _SUBDIR)
 
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
+    current = _current.get()
+    if current is not None:
+        return _search(composed, current)
+    with _own_invocation() as own:
+        return _search(composed, own)
+
+
+def _search(composed: DictConfig, current: Invocation) -> None:
     hydra_config = cast("DictConfig", HydraConfig.get())
-    folder, current = Path(hydra_config.runtime.output_dir), invocation()
+    folder = Path(hydra_config.runtime.output_dir)
     overrides, started_in = list(hydra_config.overrides.task), hydra_config.runtime.cwd
     configuration = configuration_of(composed, hydra_config, overrides)
     if config.leaves_open(composed):

@@ -7,7 +7,7 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from nws_sweep import app
+from nws_sweep import app, extras
 
 
 class GridCallback(Callback):
@@ -28,6 +28,7 @@ class GridCallback(Callback):
 
 def _prepare(config: DictConfig, *, is_grid: bool) -> None:
     try:
+        extras.require_launcher(str(config.hydra.launcher.get("_target_")))
         app.prepare(config, is_grid=is_grid)
     except Exception as error:
         raise SystemExit(error) from error

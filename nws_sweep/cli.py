@@ -114,11 +114,11 @@ def best(arguments: Sequence[str]) -> int:
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
     from nws_sweep import storage
-    from nws_sweep.analysis import summarise
+    from nws_sweep.analysis import summarise, told_apart
     from nws_sweep.formats import render
     from nws_sweep.selection import select
 
-    summary = summarise(select(storage.find(options.folder), options.where))
+    summary = summarise(select(told_apart(storage.find(options.folder)), options.where))
     print(render(summary, options.format, options.key), end="")
     return 0 if all(configuration.best for configuration in summary.configurations) else 1
 
@@ -152,10 +152,10 @@ def compare(arguments: Sequence[str]) -> int:
 def _summary(folder: Path, conditions: Sequence[str]) -> Summary:
     """What was found in one of several folders; a condition that leaves nothing of it names the folder."""
     from nws_sweep import storage
-    from nws_sweep.analysis import summarise
+    from nws_sweep.analysis import summarise, told_apart
     from nws_sweep.selection import select
 
-    stored = storage.find(folder)
+    stored = told_apart(storage.find(folder))
     try:
         return summarise(select(stored, conditions))
     except ConfigurationError as error:

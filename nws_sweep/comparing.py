@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nws_sweep import units
+from nws_sweep import nodes, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.contrast import Change, Quantity, Ratio, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError, one_line
@@ -153,11 +153,17 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
     found: dict[tuple[str, ...], ConfigurationSummary] = {}
     seen: dict[tuple[str, ...], int] = {}
     for one in summary.configurations:
-        values = tuple(shown(one.configuration.columns.get(name)) for name in columns)
+        values = tuple(shown(_value(one, name)) for name in columns)
         seen[values] = seen.get(values, 0) + 1
         key = (*values, str(seen[values]))
         found[key] = one
     return found
+
+
+def _value(one: ConfigurationSummary, name: str) -> object:
+    """Its value of a column; the kind of node also where all of a folder are of one, and it is no column."""
+    columns = one.configuration.columns
+    return nodes.kind(one.run.result) if name == nodes.COLUMN and name not in columns else columns.get(name)
 
 
 def _label(one: ConfigurationSummary, columns: Sequence[str]) -> str:

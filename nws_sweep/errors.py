@@ -33,6 +33,10 @@ class NotARunError(NwsSweepError):
     """A folder that should hold the files of a run or of a grid does not."""
 
 
+class LostJob(NwsSweepError):  # noqa: N818 - nobody's mistake here
+    """A job on another machine, or in another process, ended without an answer; the message says how."""
+
+
 class TrialError(NwsSweepError):
     """A candidate could not be measured; the message is the reason that its row gets."""
 

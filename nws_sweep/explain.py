@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
+from nws_sweep import extras
 from nws_sweep.config import no_such_key, ranges
 from nws_sweep.errors import ConfigurationError, one_line
 
@@ -27,6 +28,10 @@ def _about_override(error: Exception) -> str | None:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
+    if (match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error))) and (
+        advice := extras.advice(match.group(1))
+    ):
+        return advice
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match.group(1)}: several values are a grid, which needs -m before them"
     return None

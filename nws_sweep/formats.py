@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nws_sweep import cells, placement, storage, units
+from nws_sweep import cells, nodes, placement, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, SearchRecord, Trial, shown
@@ -218,6 +218,16 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
         shown_best.epoch,
         str(configuration.gain_over_zero or units.NOTHING),
         str(configuration.gain_over_reference or units.NOTHING),
+    ]
+
+
+def fastest_lines(summary: Summary) -> list[str]:
+    """Which configuration is the fastest on each kind of node; none where there is one kind."""
+    return [
+        f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != nodes.COLUMN)} "
+        f"with num_workers={one.best.num_workers}, {units.three_digits(one.best_rate)} samples/s"
+        for node, one in summary.fastest_per_node.items()
+        if one.best
     ]
 
 

@@ -241,6 +241,12 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         "versions",
         (f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"),
     )
+    for other in summary.hosts[1:]:
+        yield (
+            "another host",
+            f"{other.hostname}: {other.cpu_model}, {other.usable_cpus} usable of {other.cpu_count} CPUs",
+        )
+    yield from (("fastest on", line) for line in formats.fastest_lines(summary))
     yield from _disturbances(summary)
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"searching took {units.seconds(cost_s)} in all"

@@ -49,6 +49,15 @@ def _start_fork_server(pid: int) -> None:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
+def drop_foreign_start_method() -> None:
+    """Back to the platform's own if a library has set one of its own, as joblib does in its workers.
+
+    It would be handed down to every child, where nobody knows it.
+    """
+    if multiprocessing.get_start_method(allow_none=True) not in (None, *multiprocessing.get_all_start_methods()):
+        multiprocessing.set_start_method(None, force=True)
+
+
 def _forget_server_of_parent(pid: int) -> None:
     """A process that was forked from one with a server may not wait for that one: it needs its own."""
     from multiprocessing import forkserver  # not on every platform
@@ -133,8 +142,21 @@ def die_with_parent() -> None:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went in between
+    if os.getppid() != parent or _is_orphan():  # it went in between, or before
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_orphan() -> bool:
+    """Whether the process that has started this one is gone: it may have been killed right after that.
+
+    Nobody else would notice: torch's workers, too, take for their parent whoever is it when they look first.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:  # of something else than multiprocessing
+        return False
+    if getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver":  # a child of the server's
+        return not parent.is_alive()
+    return os.getppid() != parent.pid
 
 
 def keep_sockets_in(folder: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nws_sweep import memory, sample_check, units
+from nws_sweep import memory, nodes, sample_check, units
 from nws_sweep.diagnosis import evidence_of, is_consumer_bound
 from nws_sweep.records import SearchRecord, Trial, Verdict
 
@@ -137,7 +137,10 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
     lines = []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
         lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
-    if len({result.host for result in results}) > 1:
-        lines.append("the configurations were measured on different hosts or versions; their times do not compare")
+    if nodes.versions_differ(results):
+        lines.append(
+            "the configurations were measured on hosts of one kind with different systems or versions; "
+            "their times do not compare"
+        )
     lines += dict.fromkeys(result.forced for result in results if result.forced)
     return lines

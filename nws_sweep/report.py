@@ -11,7 +11,7 @@ from nws_sweep import cells, csv_table, disk, formats, per_rank, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
 from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import NotARunError
-from nws_sweep.records import Trial
+from nws_sweep.records import Host, Trial
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,12 @@ def markdown(summary: Summary, pictures: Iterable[Picture]) -> str:
 
 
 def _lists(summary: Summary) -> Iterator[str]:
-    for title, lines in (("Failures", summary.failures), ("Warnings", summary.all_warnings)):
+    told = (
+        ("Fastest on each kind of node", formats.fastest_lines(summary)),
+        ("Failures", summary.failures),
+        ("Warnings", summary.all_warnings),
+    )
+    for title, lines in told:
         if lines:
             yield f"## {title}\n\n" + "\n".join(f"- {_escaped(line)}" for line in lines)
 
@@ -202,12 +207,17 @@ def _trial_cells(trial: Trial, configuration: ConfigurationSummary) -> list[str]
     ]  # fmt: skip
 
 
-def _host_section(summary: Summary) -> str:
-    host = summary.host
-    facts = [
+def _host_facts(host: Host) -> Iterator[str]:
+    yield (
         f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
-        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}",
-        f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}",
+        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}"
+    )
+    yield f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
+
+
+def _host_section(summary: Summary) -> str:
+    facts = [
+        *(line for host in summary.hosts for line in _host_facts(host)),
         "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. "
         "The recommended candidate has the fewest workers among those that are not slower than the fastest by more "
         "than search.tolerance.",

@@ -100,7 +100,7 @@ def mark(folder: Path, forced: str) -> None:
             storage.save(run.folder, replace(loaded.result, forced=text))
 
 
-def finished(folder: Path, configuration: Configuration) -> SearchRecord | None:
+def finished(folder: Path, configuration: Configuration, host: Host) -> SearchRecord | None:
     """The result of a configuration, if it was searched to its end and all its files are whole; changes nothing."""
     for place in storage.numbered(folder):
         if not storage.result_file(place).exists():
@@ -109,7 +109,7 @@ def finished(folder: Path, configuration: Configuration) -> SearchRecord | None:
             loaded = storage.load(place)
         except NotARunError:
             return None
-        if loaded.result.configuration.fingerprint == configuration.fingerprint:
+        if _asks_the_same(loaded.result, configuration, host):
             whole = not loaded.batches_lost and storage.timings_fit(place, loaded.result)
             return loaded.result if loaded.result.complete and whole else None
     raise AssertionError("numbers do not end")
@@ -131,14 +131,26 @@ def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool
             loaded = storage.load(place)
         except NotARunError as error:
             return Begun(folder=place, told=(f"{error}; {_aside(place, storage.UNREADABLE)}, and measured anew",))
-        if loaded.result.configuration.fingerprint == configuration.fingerprint:
+        if _asks_the_same(loaded.result, configuration, host):
             return _going_on(place, loaded, host, force)
     raise AssertionError("numbers do not end")
 
 
+def _asks_the_same(record: SearchRecord, configuration: Configuration, host: Host) -> bool:
+    """Whether a result is that of a configuration, whose candidates depend on the CPUs of its host by default."""
+    if record.configuration.fingerprint == configuration.fingerprint:
+        return True
+    elsewhere = record.host.difference(host, MACHINE) != ""
+    return elsewhere and _anywhere(record.configuration).fingerprint == _anywhere(configuration).fingerprint
+
+
+def _anywhere(configuration: Configuration) -> Configuration:
+    return replace(configuration, search=replace(configuration.search, candidates=(), reference=None))
+
+
 def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> Begun:
     record, told = loaded.result, []
-    if not record.complete and not force and (found := record.host.difference(host)):
+    if not record.complete and record.trials and not force and (found := record.host.difference(host)):
         return Begun(folder=place, told=(f"{place}: begun {found}; {_aside(place, 'other_host')}, and measured anew",))
     if loaded.batches_lost:
         aside = storage.set_aside_batches(place, storage.UNREADABLE)

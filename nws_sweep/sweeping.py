@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import app, disk, grid
-
-Point = Sequence[str]
+from nws_sweep.launching import Point, launch_surviving
 
 
 class Ledger(Protocol):
     """Knows what is there of each point, and keeps what is lost."""
 
     def is_finished(self, point: Point) -> bool:
-        """Whether a point was measured by an earlier call."""
+        """Whether there is a finished result of a point."""
+        ...
+
+    def passes(self, point: Point) -> bool:
+        """Whether a point needs no job; the user is told."""
         ...
 
     def lose(self, point: Point, error: BaseException) -> None:
@@ -55,26 +57,10 @@ def run(points: Iterable[Point], ledger: Ledger, launcher: Launcher, batch_size:
         launcher: Runs jobs.
         batch_size: Jobs that the launcher gets at once; None for all.
     """
-    unfinished = (numbered for numbered in enumerate(points) if not ledger.is_finished(numbered[1]))
+    unfinished = (numbered for numbered in enumerate(points) if not ledger.passes(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
         chosen = [point for _, point in batch]
-        for point, error in zip(chosen, _launched(launcher, chosen, batch[0][0]), strict=True):
+        ends = launch_surviving(launcher, chosen, batch[0][0], ledger.is_finished)
+        for point, error in zip(chosen, ends, strict=True):
             if error is not None:
                 ledger.lose(point, error)
-
-
-def _launched(launcher: Launcher, points: Sequence[Point], first: int) -> Iterator[BaseException | None]:
-    """Runs jobs; of each what ended it, None if it ended by itself."""
-    try:
-        answers = launcher.launch([list(point) for point in points], initial_job_idx=first)
-    except Exception as error:
-        yield from itertools.repeat(error, len(points))
-        return
-    yield from map(_error_of, answers)
-
-
-def _error_of(answer: JobReturn) -> BaseException | None:
-    if answer.status is JobStatus.COMPLETED:
-        return None
-    error = answer._return_value  # what .return_value would raise
-    return error if isinstance(error, BaseException) else RuntimeError(f"the job came to no end: {error}")

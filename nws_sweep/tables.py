@@ -31,11 +31,18 @@ class Rows:
 def trials(summary: Summary) -> Rows:
     """One row per trial: the identifying columns of its configuration first, then those of timings.csv."""
     rows = [
-        {**configuration.configuration.columns, **timing_row(trial, configuration.run.result)}
+        {**configuration.configuration.columns, **hosts, **timing_row(trial, configuration.run.result)}
         for configuration in summary.configurations
+        for hosts in [_host_column(configuration, summary)]
         for trial in configuration.run.result.trials
     ]
-    return _rows(rows, [*_configuration_columns(summary), *TIMING_COLUMNS])
+    names = dict.fromkeys([*_configuration_columns(summary), *(["host"] if len(summary.hosts) > 1 else [])])
+    return _rows(rows, [*names, *TIMING_COLUMNS])
+
+
+def _host_column(configuration: ConfigurationSummary, summary: Summary) -> dict[str, str]:
+    """Where it was measured, if not all were measured there."""
+    return {"host": configuration.run.result.host.hostname} if len(summary.hosts) > 1 else {}
 
 
 def best(summary: Summary) -> Rows:

@@ -131,7 +131,12 @@ class View:
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        told = (("why", summary.explanations), ("failed", summary.failures), ("warning", summary.all_warnings))
+        told = (
+            ("fastest on", formats.fastest_lines(summary)),
+            ("why", summary.explanations),
+            ("failed", summary.failures),
+            ("warning", summary.all_warnings),
+        )
         for title, lines in told:
             for line in lines:
                 self._print(f"{title}: {line}")

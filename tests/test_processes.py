@@ -178,3 +178,37 @@ def test_a_process_that_was_forked_from_one_with_a_fork_server_starts_its_own(tm
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["done"]
+
+
+_ORPHAN = """
+import multiprocessing, os, pathlib, signal, sys, time
+from nws_sweep import processes
+
+def child(parent, folder):
+    (folder / "begun.part").write_text(str(os.getpid()))
+    (folder / "begun.part").rename(folder / "begun")
+    while os.getppid() == parent:  # until it is too late to be told by the kernel
+        time.sleep(0.01)
+    processes.die_with_parent()
+    (folder / "lives").touch()
+
+if __name__ == "__main__":
+    context, folder = multiprocessing.get_context(sys.argv[1]), pathlib.Path(sys.argv[2])
+    context.Process(target=child, args=(os.getpid(), folder)).start()
+    while not (folder / "begun").exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_whose_parent_was_killed_before_it_could_say_anything_ends(tmp_path: Path, method: str) -> None:
+    """Seen once in 443 kills: workers that had just been forked lived on."""
+    script = tmp_path / "orphan.py"
+    script.write_text(_ORPHAN)
+    subprocess.run([sys.executable, str(script), method, str(tmp_path)], check=False, cwd=ROOT)
+    pid, deadline = int((tmp_path / "begun").read_text()), time.monotonic() + DONE_WITHIN_S
+    while psutil.pid_exists(pid) and processes.is_alive(psutil.Process(pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not (tmp_path / "lives").exists()

@@ -12,7 +12,7 @@ from nws_sweep import __version__, resuming, storage
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Host, SearchRecord
 from nws_sweep.resuming import Begun
-from tests.factories import HOST, configuration, search_result, store_grid, store_run, trial
+from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial
 
 ELSEWHERE = replace(HOST, hostname="another")
 UPDATED = replace(HOST, torch="99.0")
@@ -42,7 +42,7 @@ def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert begun(folder, complete) == Begun(folder=folder, record=complete)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert resuming.finished(folder, complete.configuration) == complete
+    assert resuming.finished(folder, complete.configuration, HOST) == complete
 
 
 def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_
     batches = (folder / "batches.csv").read_text()
     assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == batches
-    assert resuming.finished(folder, half(0).configuration) is None
+    assert resuming.finished(folder, half(0).configuration, HOST) is None
 
 
 def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert begun(folder, changed) == Begun(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
     assert begun(folder, changed) == Begun(folder=tmp_path / "run-2", record=changed)
-    assert resuming.finished(folder, changed.configuration) == changed
-    assert resuming.finished(folder, configuration(seed=8)) is None
+    assert resuming.finished(folder, changed.configuration, HOST) == changed
+    assert resuming.finished(folder, configuration(seed=8), HOST) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"schema_version": 3, "trials": 7}'])
@@ -81,7 +81,7 @@ def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> N
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
     folder = store_run(tmp_path, complete)
     (folder / "batches.csv").write_text("garbled")
-    assert resuming.finished(folder, complete.configuration) is None
+    assert resuming.finished(folder, complete.configuration, HOST) is None
     found = begun(folder, complete)
     assert found.record is not None
     assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
@@ -97,7 +97,7 @@ def test_a_garbled_table_of_timings_is_set_aside_and_written_anew(tmp_path: Path
     path = folder / "timings.csv"
     intact = path.read_text()
     path.write_text(intact[:-40])
-    assert resuming.finished(folder, complete.configuration) is None
+    assert resuming.finished(folder, complete.configuration, HOST) is None
     (line,) = begun(folder, complete, complete.host).told
     assert line.endswith("set aside as timings.csv.unreadable-1, and written anew")
     assert path.read_text() == intact
@@ -120,6 +120,18 @@ def test_what_is_complete_elsewhere_is_known(tmp_path: Path) -> None:
     """Of a cluster's other node."""
     complete = search_result(trial(0, 8.0))
     assert begun(store_run(tmp_path, complete), complete, ELSEWHERE).record == complete
+
+
+def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
+    """A cluster's nodes, and the machine that the jobs are launched from."""
+    here = configuration(search=search_rules(candidates=(0, 1, 2), reference=1))
+    folder = store_run(tmp_path, search_result(trial(0, 8.0), host=replace(HOST, usable_cpus=96, hostname="node")))
+    assert resuming.finished(folder, here, HOST) is not None
+    assert resuming.begun(folder, here, HOST).record is not None
+    other = configuration(search=search_rules(tolerance=0.5))
+    assert resuming.finished(folder, other, HOST) is None
+    measured_here = store_run(tmp_path, search_result(trial(0, 8.0)), "here")
+    assert resuming.finished(measured_here, here, HOST) is None
 
 
 def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> str:

@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.
+PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).name == "cluster" else sys.executable
 # A sample is a sleep of 1 ms: three configurations of four candidates take some ten seconds.
 GRID = (
     "-m", "batch_size=4,8,16", "search=exhaustive", "search.candidates=[0,1,2,4]", "dataset=sleep",
@@ -45,7 +47,7 @@ class Program:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what runs in the background deaf to it
         changed = {**os.environ, **self._own, **self.environment}
         return subprocess.Popen(
-            [*before, sys.executable, "-m", "nws_sweep", *arguments],
+            [*before, PYTHON, "-m", "nws_sweep", *arguments],
             **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": self.folder, **how},
             env={key: value for key, value in changed.items() if value is not None},
             start_new_session=True,

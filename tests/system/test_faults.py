@@ -6,14 +6,13 @@ import csv
 import os
 import shutil
 import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.system.program import GRID, Program, finished_trials, results, wait_until
+from tests.system.program import GRID, PYTHON, Program, finished_trials, results, wait_until
 
 # One configuration, two candidates: a few seconds.
 QUICK = (
@@ -36,7 +35,7 @@ def states(folder: Path) -> list[str]:
 def namespace(program: Program, script: str) -> str:
     """Runs a shell script that may mount, in a namespace of its own; what it printed."""
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", textwrap.dedent(script)]
-    environment = {**os.environ, **program._own, "NWS": f"{sys.executable} -m nws_sweep", "GRID": " ".join(PAIR)}
+    environment = {**os.environ, **program._own, "NWS": f"{PYTHON} -m nws_sweep", "GRID": " ".join(PAIR)}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, cwd=program.folder, env=environment
     )
@@ -243,7 +242,7 @@ def test_a_reader_that_goes_away_does_not_end_the_measuring(program: Program) ->
 
 def test_closed_from_the_start_too(program: Program) -> None:
     assert program.run(*PAIR, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)[0] == 0
-    script = f"exec {sys.executable} -m nws_sweep {' '.join(PAIR)} hydra.sweep.dir=again >&- 2>&- <&-"
+    script = f"exec {PYTHON} -m nws_sweep {' '.join(PAIR)} hydra.sweep.dir=again >&- 2>&- <&-"
     done = subprocess.run(["sh", "-c", script], cwd=program.folder, env={**os.environ, **program._own}, check=False)
     assert done.returncode == 0
     assert states(program.folder / "again") == ["ok"] * 4

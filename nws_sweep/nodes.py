@@ -1,0 +1,62 @@
+"""Kinds of nodes: what was measured on one says nothing of another. Pure.
+
+Where the results of a folder come from several kinds, the kind becomes an identifying column of their configurations,
+so that whatever is said of them is said for each kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nws_sweep.records import Host, SearchRecord
+
+COLUMN = "node"
+# What makers add to the name of a CPU and nobody says.
+_DECORATION = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|\d+-Core)\b|@.*|\bwith .*", re.IGNORECASE)
+
+
+def kind_of(host: Host, accelerator: str | None = None) -> str:
+    """A short name that nodes of one kind share, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``.
+
+    Memory is told to two digits, for the kernel leaves a little less on one node than on its twin.
+    """
+    model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
+    gib = host.memory_bytes / 2**30
+    digits = 2 - len(str(int(gib)))
+    memory = f"{round(gib, digits):.0f}-GiB" if gib >= 1 else ""
+    cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
+    return "_".join(filter(None, [model, cpus, memory, accelerator]))
+
+
+def kind(result: SearchRecord) -> str | None:
+    """That of the node on which a search was measured; None if nothing was."""
+    if not result.trials:  # a job that was lost was seen from elsewhere
+        return None
+    return kind_of(result.host, result.facts.accelerator if result.facts else None)
+
+
+def named(results: Sequence[SearchRecord]) -> list[SearchRecord]:
+    """The same, with the kind among the columns of each if there are several kinds and no column is called so."""
+    kinds = [kind(result) for result in results]
+    taken = any(COLUMN in result.configuration.columns for result in results)
+    if taken or len({one for one in kinds if one}) < 2:
+        return list(results)
+    return [_with_column(result, one) if one else result for result, one in zip(results, kinds, strict=True)]
+
+
+def _with_column(result: SearchRecord, node: str) -> SearchRecord:
+    columns = {**result.configuration.columns, COLUMN: node}
+    return replace(result, configuration=replace(result.configuration, columns=columns))
+
+
+def versions_differ(results: Iterable[SearchRecord]) -> bool:
+    """Whether results of one kind of node do not compare all the same, by their systems and versions."""
+    versions: dict[str, set[tuple[object, ...]]] = {}
+    for result in results:
+        if (node := kind(result)) is not None:
+            host = result.host
+            own = (host.platform, host.cpu_count, host.python, host.torch, host.torchvision, host.nws_sweep)
+            versions.setdefault(node, set()).add(own)
+    return any(len(several) > 1 for several in versions.values())

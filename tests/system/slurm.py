@@ -1,0 +1,185 @@
+"""A real Slurm on this machine alone: its daemons on loopback, with files, ports and a key of their own.
+
+Two nodes, the second of which has one CPU: each is a slurmd of its own, as Slurm's developers test it. There is no
+accounting (sacct), as on many small clusters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from nws_sweep import processes
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
+_START_S = 60
+_CONFIGURATION = """
+ClusterName=nws-sweep
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+KillWait=2
+SchedulerParameters=sched_interval=1
+NodeName=big NodeHostname=localhost NodeAddr=127.0.0.1 Port={big} CPUs={cpus}
+NodeName=small NodeHostname=localhost NodeAddr=127.0.0.1 Port={small} CPUs=1
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=big MaxTime=INFINITE State=UP
+"""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A cluster that is up; its commands need the environment."""
+
+    environment: dict[str, str]
+
+    def run(self, *command: str) -> str:
+        """What one of Slurm's commands prints."""
+        done = subprocess.run(
+            command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=True, timeout=60
+        )
+        return done.stdout
+
+    def queue(self) -> dict[str, str]:
+        """The state of each job that has not ended, by its number."""
+        lines = self.run("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
+        return dict(line.split() for line in lines)
+
+
+def missing() -> list[str]:
+    """Programs that cannot be found; Debian has the daemons where only root looks."""
+    return [name for name in PROGRAMS if _found(name) is None]
+
+
+def _found(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Slurm]:
+    """Starts the cluster, and ends it with all its jobs."""
+    with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        _write_files(folder)
+        cluster = Slurm({"SLURM_CONF": str(folder / "slurm.conf")})
+        stack.callback(_end_rest, cluster)
+        key, own = folder / "munge.key", [f"--{what}={folder}/munge.{what}" for what in _OF_MUNGE]
+        _start(stack, cluster, folder, ["munged", "--foreground", "--force", f"--key-file={key}", *own])
+        _wait((folder / "munge.socket").exists, folder)
+        _start(stack, cluster, folder, ["slurmctld", "-D", "-i"])
+        _start(stack, cluster, folder, ["slurmd", "-D", "-N", "big"])
+        _start(stack, cluster, folder, ["slurmd", "-D", "-N", "small"], cpu=min(os.sched_getaffinity(0)))
+        _wait(lambda: _idle(cluster) == {"big", "small"}, folder)
+        yield cluster
+        _cancel_all(cluster)
+
+
+_OF_MUNGE = ("socket", "pid-file", "log-file", "seed-file")
+
+
+def _write_files(folder: Path) -> None:
+    ports = dict(zip(("controller", "big", "small"), _free_ports(3), strict=True))
+    text = _CONFIGURATION.format(folder=folder, user=getpass.getuser(), cpus=len(os.sched_getaffinity(0)), **ports)
+    (folder / "slurm.conf").write_text(text)
+    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
+    (folder / "munge.key").chmod(0o600)
+    for name in ("state", "spool-big", "spool-small"):
+        (folder / name).mkdir()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _start(
+    stack: contextlib.ExitStack, cluster: Slurm, folder: Path, command: list[str], cpu: int | None = None
+) -> None:
+    """Starts a daemon in the foreground, on one CPU if that is given, as its jobs then are."""
+    log = stack.enter_context((folder / f"{'-'.join(command[0:1] + command[3:])[:40].replace('/', '_')}.out").open("w"))
+    pinned = ["taskset", "-c", str(cpu)] if cpu is not None else []
+    process = subprocess.Popen(
+        [*pinned, str(_found(command[0])), *command[1:]],
+        stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **cluster.environment}, start_new_session=True,
+    )  # fmt: skip
+    stack.callback(_stop, process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _idle(cluster: Slurm) -> set[str]:
+    with contextlib.suppress(subprocess.CalledProcessError):
+        return set(cluster.run("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
+    return set()
+
+
+def _wait(is_so: Callable[[], bool], folder: Path) -> None:
+    until = time.monotonic() + _START_S
+    while not is_so():
+        if time.monotonic() > until:
+            logs = [f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in folder.glob("*.[lo]*")]
+            raise TimeoutError("Slurm did not start:\n" + "\n".join(logs))
+        time.sleep(0.2)
+
+
+def _cancel_all(cluster: Slurm) -> None:
+    cluster.run("scancel", f"--user={getpass.getuser()}")
+    until = time.monotonic() + 20
+    while cluster.queue() and time.monotonic() < until:
+        time.sleep(0.2)
+
+
+def _end_rest(cluster: Slurm) -> None:
+    """What is left although everything was ended in order: steps and jobs, which outlive their daemon by design."""
+    for process in members(cluster):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def members(cluster: Slurm) -> list[psutil.Process]:
+    """Every process that belongs to the cluster, by its environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("SLURM_CONF") == cluster.environment["SLURM_CONF"] and processes.is_alive(process):
+                found.append(process)
+    return found

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nws_sweep import comparing, formats, nodes, report, storage
+from nws_sweep.analysis import told_apart
+from nws_sweep.effects import effects
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import SearchRecord
+from nws_sweep.selection import select
+from tests.conftest import Command
+from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
+
+SMALL = replace(HOST, hostname="node2", usable_cpus=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "Example_8-CPUs_64-GiB"),
+        ({"usable_cpus": 1}, "Example_1-CPU_64-GiB"),
+        ({"cpu_model": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz"}, "Xeon-E5-2690-v4_8-CPUs_64-GiB"),
+        ({"cpu_model": "AMD EPYC 7763 64-Core Processor"}, "EPYC-7763_8-CPUs_64-GiB"),
+        ({"cpu_model": ""}, "8-CPUs_64-GiB"),
+        ({"memory_bytes": int(251.4 * 2**30)}, "Example_8-CPUs_250-GiB"),
+        ({"memory_bytes": int(251.6 * 2**30)}, "Example_8-CPUs_250-GiB"),
+        ({"memory_bytes": 2**29}, "Example_8-CPUs"),
+    ],
+)
+def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:
+    assert nodes.kind_of(replace(HOST, **changes)) == name  # type: ignore[arg-type]
+
+
+def test_an_accelerator_makes_another_kind() -> None:
+    with_one = search_result(trial(0, 8.0), facts=replace(FACTS, accelerator="cuda"))
+    assert nodes.kind(with_one) == "Example_8-CPUs_64-GiB_cuda"
+
+
+def test_nothing_changes_where_all_are_of_one_kind() -> None:
+    twin = search_result(trial(0, 8.0), host=replace(HOST, hostname="node2"))
+    results = [search_result(trial(0, 8.0)), twin]
+    assert nodes.named(results) == results
+    found = summary_of_grid(*results)
+    assert (found.varying, found.warnings, found.fastest_per_node) == (("dataset",), (), {})
+
+
+def test_a_job_that_was_lost_before_it_measured_is_of_no_kind() -> None:
+    lost = search_result(host=SMALL, error="the job was lost")
+    assert nodes.named([search_result(trial(0, 8.0)), lost])[0].configuration.columns.get("node") is None
+
+
+def test_a_column_that_is_called_so_already_stays_as_it_is() -> None:
+    own = search_result(trial(0, 8.0), columns={"node": 7})
+    assert nodes.named([own, search_result(trial(0, 8.0), host=SMALL)])[0] == own
+
+
+def on_two_kinds() -> list[SearchRecord]:
+    """Two batch sizes on each of two kinds of nodes; on the smaller one all takes twice as long."""
+    return [
+        search_result(trial(0, factor * epoch_s), columns={"batch_size": size}, host=host)
+        for host, factor in ((HOST, 1.0), (SMALL, 2.0))
+        for size, epoch_s in ((32, 8.0), (64, 4.0))
+    ]
+
+
+def stored(folder: Path) -> Path:
+    """As two grids, one on each kind, below one folder."""
+    results = on_two_kinds()
+    store_grid(folder / "large", *results[:2])
+    store_grid(folder / "small", *results[2:])
+    return folder
+
+
+def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
+    found = summary_of_grid(*on_two_kinds())
+    assert found.varying == ("dataset", "batch_size", "node")
+    assert found.warnings == ()
+    assert {effect.axis: effect.pairs for effect in effects(found)} == {"batch_size": 2, "node": 2}
+    assert {node: c.configuration.columns["batch_size"] for node, c in found.fastest_per_node.items()} == {
+        "Example_4-CPUs_64-GiB": 64, "Example_8-CPUs_64-GiB": 64,
+    }  # fmt: skip
+    assert formats.fastest_lines(found)[0].startswith("Example_4-CPUs_64-GiB: batch_size=64 with num_workers=0, ")
+
+
+def test_every_output_tells_the_kinds_apart(tmp_path: Path) -> None:
+    folder = stored(tmp_path)
+    report.write(folder)
+    with (folder / storage.GRID_RESULTS).open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted((row["host"], row["node"], row["batch_size"]) for row in rows) == [
+        (host, node, size)
+        for host, node in (("node1", "Example_8-CPUs_64-GiB"), ("node2", "Example_4-CPUs_64-GiB"))
+        for size in ("32", "64")
+    ]
+    for name in (storage.GRID_BEST, storage.BEST, storage.REPORT, storage.PAGE):
+        assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
+    assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
+
+
+def test_one_kind_can_be_picked(tmp_path: Path) -> None:
+    found = told_apart(storage.find(stored(tmp_path)))
+    picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
+    assert [run.result.host for run in picked.runs] == [SMALL]
+    with pytest.raises(ConfigurationError, match="allowed for node: Example_8-CPUs_64-GiB, Example_4-CPUs_64-GiB"):
+        select(found, ["node=none"])
+
+
+def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
+    both = on_two_kinds()
+    found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
+    assert len(found.pairs) == 2
+    assert len(found.only_a) == 2
+    assert found.only_b == ()
+
+
+def test_the_command_line_knows_the_kinds(shared_nws: Command, tmp_path: Path) -> None:
+    folder = stored(tmp_path)
+    done = shared_nws(
+        "best", folder, "--where", "node=Example_4-CPUs_64-GiB", "--where", "batch_size=64", "--format", "json"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"batch_size": 64' in done.stdout

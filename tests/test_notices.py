@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from nws_sweep import notices
+from nws_sweep.errors import LostJob
+
+
+def handler_of_submitit(number: int, frame: FrameType | None) -> None:
+    raise AssertionError("not heeded")
+
+
+handler_of_submitit.__module__ = "submitit.core.job_environment"
+
+
+@pytest.fixture
+def submitit() -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR2, handler_of_submitit)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.usefixtures("submitit")
+def test_a_notice_to_a_job_of_submitit_is_the_reason_why_it_ends() -> None:
+    with notices.heeded(), pytest.raises(LostJob, match="its time is nearly over"):
+        signal.raise_signal(signal.SIGUSR2)
+    assert signal.getsignal(signal.SIGUSR2) is handler_of_submitit
+
+
+def test_elsewhere_signals_stay_as_they_are() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with notices.heeded():
+        assert signal.getsignal(signal.SIGTERM) is before
