@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from nws_sweep import config as schema
 from nws_sweep.errors import ConfigurationError
@@ -38,7 +38,7 @@ class Composer:
         self.whole = whole
         self.loader = loader
         self._parser = OverridesParser.create(config_loader=loader)
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
 
     def configuration(self, overrides: Sequence[str]) -> Configuration:
         """The configuration of a point.
@@ -51,10 +51,10 @@ class Composer:
         """
         try:
             chosen, values = self._parted(overrides)
-            base = self._base(chosen)
-            task = _without_hydra(base)
+            base, hydra = self._base(chosen)
+            task = copy.deepcopy(base)
             _set(task, values)
-            return configuration_of(task, base.hydra, overrides)
+            return configuration_of(task, hydra, overrides)
         except ConfigurationError:
             raise
         except Exception:  # Hydra knows better what is wrong
@@ -72,7 +72,7 @@ class Composer:
             ConfigurationError: With one line about the first value that is wrong.
         """
         chosen, values = self._parted(overrides)
-        task = _without_hydra(self._base(chosen))
+        task = copy.deepcopy(self._base(chosen)[0])
         _set(task, values)
         affected = {name for name in schema.ranges() if name == key or _is_taken_over(task, name)}
         for text in texts:
@@ -101,17 +101,18 @@ class Composer:
         is_value = override.type is OverrideType.CHANGE and "/" not in key and "@" not in key
         return is_value and ("." in key or key in schema.ranges())
 
-    def _base(self, chosen: tuple[str, ...]) -> DictConfig:
+    def _base(self, chosen: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
+        """What Hydra composes of these overrides alone, and its own node."""
         if chosen not in self._composed:
             if len(self._composed) >= _KEPT:
                 self._composed.pop(next(iter(self._composed)))
-            self._composed[chosen] = self.loader.load_sweep_config(self.whole, list(chosen))
+            self._composed[chosen] = _parts(self.loader.load_sweep_config(self.whole, list(chosen)))
         return self._composed[chosen]
 
     def _slowly(self, overrides: Sequence[str]) -> Configuration:
         try:
-            composed = self.loader.load_sweep_config(self.whole, list(overrides))
-            return configuration_of(_without_hydra(composed), composed.hydra, overrides)
+            task, hydra = _parts(self.loader.load_sweep_config(self.whole, list(overrides)))
+            return configuration_of(task, hydra, overrides)
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
@@ -156,7 +157,9 @@ def dataset_name(choice: str | None, overrides: Sequence[str], config: DictConfi
     return str(OmegaConf.select(config, "dataset._target_", default="dataset")).rpartition(".")[2]
 
 
-def _without_hydra(composed: DictConfig) -> DictConfig:
-    task = copy.deepcopy(OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"]))
-    OmegaConf.set_struct(task, True)  # as Hydra has it when it sets values: unknown keys are refused
-    return task
+def _parts(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
+    """The job's own configuration, with the types of its values and refusing unknown keys, and Hydra's node."""
+    hydra = composed.hydra
+    with open_dict(composed):  # a masked copy would lose the types
+        del composed["hydra"]
+    return composed, hydra

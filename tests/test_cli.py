@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,7 +260,7 @@ def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command,
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_folder_that_vanishes_is_one_failure_and_the_others_are_reported(
+def test_a_folder_that_vanishes_is_made_again_with_all_that_was_measured(
     tmp_path: Path, environment: dict[str, str], nws: Command
 ) -> None:
     arguments = ["-m", "dataset=sleep", "batch_size=1,2", *QUICK]
@@ -275,11 +276,11 @@ def test_a_folder_that_vanishes_is_one_failure_and_the_others_are_reported(
         (folder,) = (path for path in grid.iterdir() if path.is_dir())
         folder.rename(tmp_path / "gone")  # in one step: the search goes on writing into it
         output, errors = running.stdout.read(), running.stderr.read()
-    assert (running.returncode, errors) == (1, "")
-    assert "failed: dataset=sleep batch_size=1: FileNotFoundError" in output
+    assert (running.returncode, errors) == (0, "")
+    assert "failed" not in output
     best = pd.read_csv(grid / "best.csv")
     assert best["num_workers"].notna().all()  # what was in memory is written to a new folder
-    assert best["error"].notna().sum() == 1
+    assert (pd.read_csv(folder / "batches.csv")["num_workers"] == 0).any()
 
 
 def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -334,8 +335,9 @@ def test_what_was_measured_before_an_interruption_is_kept(
         output, errors = running.stdout.read(), running.stderr.read()
     run = only_folder(tmp_path / "outputs" / "runs")
     if number == signal.SIGINT:
-        assert (running.returncode, errors) == (130, "")
-        assert "the search did not finish; 3 candidates were measured" in output
+        assert running.returncode == 130
+        assert errors.strip() == "nws_sweep: finishing what is being measured, then the report; once more ends it now"
+        assert re.search(r"the search did not finish; \d+ candidates were measured", output)
     else:
         assert nws("report", run).returncode == 1
     assert len(pd.read_csv(run / "timings.csv")) >= 3
@@ -378,7 +380,7 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     assert zero["notes"][-1].startswith(
         "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
     )
-    assert "(measured once, as dataset=sleep" in done.stdout  # the third is the first once more
+    assert done.stdout.count("measured before, best: num_workers=") == 1  # the third is the first once more
 
 
 def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(shared_nws: Command, tmp_path: Path) -> None:

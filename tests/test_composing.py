@@ -70,6 +70,9 @@ def test_a_point_is_what_hydra_makes_of_it(composer: Composer, overrides: list[s
     [
         (["batch_size=0"], "batch_size=0: allowed is"),
         (["batch_size=many"], "batch_size=many"),
+        (["pin_memory=maybe"], "pin_memory=maybe: allowed is true, false or null"),
+        (["search.tolerance=half"], "search.tolerance=half: allowed is a number from 0 to 1"),
+        (["prefetch_factor=1.5"], "prefetch_factor=1.5: allowed is"),
         (["dataset=sleep", "dataset.lenght=3"], "dataset.lenght=3: the chosen dataset has no such argument"),
         (["search.maximum_patience=-1"], "search.maximum_patience=-1: allowed is"),
         (["patience=-1"], "=-1: allowed is"),
@@ -88,7 +91,8 @@ def test_one_point_does_not_leak_into_the_next(composer: Composer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "wrong"), [("batch_size", "0"), ("batch_size", "x"), ("patience", "-3"), ("search.tolerance", "2")]
+    ("key", "wrong"),
+    [("batch_size", "0"), ("batch_size", "x"), ("patience", "-3"), ("search.tolerance", "2"), ("pin_memory", "maybe")],
 )
 def test_one_wrong_value_of_many_is_found(key: str, wrong: str) -> None:
     values = [*("1" for _ in range(100)), wrong, *("1" for _ in range(100))]

@@ -17,12 +17,13 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep import cores, hosted, storage
+from nws_sweep import claims, cores, hosted, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of
 from nws_sweep.records import TrialState
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
+from tests.factories import search_result, store_run, trial
 from tests.hosts import write_training_host
 
 KEY = "loader.num_workers"
@@ -195,9 +196,14 @@ def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed,
     assert str(stopped.value).startswith("nws_sweep: +nws_sweep=auto runs the program several times, which needs -m")
 
 
-def test_a_sweep_folder_is_used_once(multirun: Composed) -> None:
-    started(multirun())
-    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: holds a run or a grid already"):
+def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "_GRACE_S", 0.0)
+    first = started(multirun())
+    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: another program measures into this folder"):
+        started(multirun())
+    del first
+    store_run(Path(multirun().hydra.sweep.dir) / "nws_sweep", search_result(trial(0, 8.0)))
+    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: holds the results of an earlier sweep"):
         started(multirun())
 
 

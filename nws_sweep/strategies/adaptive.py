@@ -61,8 +61,9 @@ class Adaptive:
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next turns, or the reason to stop."""
-        if not observations:
-            return self._race([self._candidate(self.rules.candidates[0])], None)
+        profiled = self.rules.candidates[0]
+        if all(o.num_workers != profiled for o in observations):  # of a search that goes on others may be known
+            return self._race([self._candidate(profiled)], None)
         if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
             return self._race(unknown, None)
         contest = contest_of(observations, self.rules.tolerance, self.measure.precision)

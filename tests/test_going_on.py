@@ -1,0 +1,90 @@
+"""A search that is interrupted at any moment and goes on finds what one finds that is not interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.records import Configuration, SearchRecord, Trial
+from nws_sweep.runner import search
+from tests import factories
+from tests.fakes import FakeMachine
+from tests.searching import Recorder, machine_of
+
+
+class Torn(KeyboardInterrupt):
+    """The moment of the interruption."""
+
+
+def after(turns: int) -> Callable[[], None]:
+    """Interrupts before the turn of that number."""
+    left = iter(range(turns))
+
+    def check() -> None:
+        if next(left, None) is None:
+            raise Torn
+
+    return check
+
+
+def chosen(strategy: str) -> Configuration:
+    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
+    return factories.configuration(search=rules)
+
+
+# Workers that never pay off, and workers that do up to four of them.
+USELESS, USEFUL = 1.0, 0.1
+
+
+def machine(per_worker_s: float) -> FakeMachine:
+    return machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
+
+
+def torn(configuration: Configuration, per_worker_s: float, turns: int) -> tuple[SearchRecord | None, SearchRecord]:
+    """What was there at the interruption, and what came of it; None if it ended before that."""
+    torn, recorder = machine(per_worker_s), Recorder()
+    start = SearchRecord(configuration=configuration, host=factories.HOST)
+    try:
+        return None, search(start, replace(torn.surroundings(), check_interrupts=after(turns)), recorder)
+    except Torn:
+        there = recorder.results[-1]
+    assert not torn.alive
+    return there, search(there, machine(per_worker_s).surroundings(), Recorder())
+
+
+def finished(result: SearchRecord) -> dict[int, Trial]:
+    return {trial.num_workers: trial for trial in result.trials if trial.finished}
+
+
+def best_s(result: SearchRecord) -> float:
+    """Seconds of an epoch with the recommended candidate."""
+    assert result.verdict is not None
+    objective_s = finished(result)[result.verdict.recommended.num_workers].objective_s
+    assert objective_s is not None
+    return objective_s
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
+@pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
+def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_s: float) -> None:
+    configuration = chosen(strategy)
+    _, whole = torn(configuration, per_worker_s, 10**6)
+    least_s = best_s(whole)
+    assert (least_s < 50) == (per_worker_s == USEFUL)
+    for turns in range(0, 1000, 1 if strategy == "adaptive" else 7):
+        there, result = torn(configuration, per_worker_s, turns)
+        if there is None:
+            break
+        kept, found = finished(there), finished(result)
+        assert {workers: found[workers] for workers in kept} == kept, "measured again"
+        assert result.complete
+        assert not result.unfinished
+        assert best_s(result) <= least_s * 1.03, turns
+        if strategy != "adaptive":  # whose race depends on how precise the first looks were
+            assert result.verdict and whole.verdict
+            assert result.verdict.recommended == whole.verdict.recommended
+            assert set(found) == set(finished(whole))
+            assert result.stop_reason == whole.stop_reason
+    assert turns > 3
