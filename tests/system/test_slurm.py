@@ -57,7 +57,7 @@ def test_a_grid_is_measured_on_the_nodes_and_reported_here(nws: Command, tmp_pat
     assert sum("best: num_workers=" in log for log in logs) == 2
 
 
-def test_jobs_that_die_are_rows_and_the_others_are_measured(
+def test_jobs_that_die_are_rows_and_the_same_command_measures_them(
     environment: dict[str, str], nws: Command, tmp_path: Path, cluster: Slurm
 ) -> None:
     folder, overrides = tmp_path / "grid", ["batch_size=4,8,16,32"]
@@ -79,6 +79,11 @@ def test_jobs_that_die_are_rows_and_the_others_are_measured(
     assert found[16].error.startswith("the job was told that its time is nearly over")
     report = (folder / storage.REPORT).read_text("utf-8")
     assert all(f"batch_size={size}: " in report.partition("## Failures")[2] for size in (4, 8, 16))
+    again = nws("-m", "hydra/launcher=slurm", *SMALL, *overrides)
+    assert (again.returncode, again.stderr) == (0, ""), again.stdout
+    assert again.stdout.count("measured before") == 1
+    assert all(record.complete for record in results(folder).values())
+    assert results(folder)[32] == found[32]
 
 
 def test_ctrl_c_cancels_the_jobs(environment: dict[str, str], nws: Command, tmp_path: Path, cluster: Slurm) -> None:
