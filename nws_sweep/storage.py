@@ -5,9 +5,9 @@ Every file is written under a temporary name and renamed, so that a reader never
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,6 +19,8 @@ from nws_sweep.batch_table import BatchTime, BurstKey, Times
 from nws_sweep.csv_table import csv_text
 from nws_sweep.errors import NotARunError, one_line
 from nws_sweep.records import HostedRun, Measurement, Noise, RankMeasurement, SearchRecord, Trial, shown
+
+logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
@@ -387,11 +389,13 @@ def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
 
 
 def read_hosted(folder: Path) -> list[HostedRun]:
-    """The runs of a configuration, in the order in which they started; those that cannot be read are left out."""
+    """The runs of a configuration, in the order in which they started; of those that cannot be read the log says so."""
     runs = []
     for path in (folder / HOSTED_RUNS).glob("*.json"):
-        with contextlib.suppress(*codec.UNREADABLE, OSError):
+        try:
             runs.append(codec.hosted_from_text(path.read_text("utf-8")))
+        except (*codec.UNREADABLE, OSError) as error:
+            logger.warning("%s; it is left out", _cannot_be_read(path, error))
     return sorted(runs, key=lambda run: run.started_at)
 
 

@@ -131,10 +131,11 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert storage.read_hosted(tmp_path) == [run(0), nothing]
 
 
-def test_a_file_that_is_broken_is_left_out(tmp_path: Path) -> None:
+def test_a_file_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     storage.save_hosted(tmp_path, 0, run(0))
     (tmp_path / storage.HOSTED_RUNS / "1.json").write_text("{")
     assert storage.read_hosted(tmp_path) == [run(0)]
+    assert "cannot be read" in caplog.text
 
 
 def test_a_folder_without_runs_gets_no_result(tmp_path: Path) -> None:

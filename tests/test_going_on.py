@@ -83,7 +83,8 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
         assert not result.unfinished
         assert best_s(result) <= least_s * 1.03, turns
         if strategy != "adaptive":  # whose race depends on how precise the first looks were
-            assert result.verdict and whole.verdict
+            assert result.verdict is not None
+            assert whole.verdict is not None
             assert result.verdict.recommended == whole.verdict.recommended
             assert set(found) == set(finished(whole))
             assert result.stop_reason == whole.stop_reason

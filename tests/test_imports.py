@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -61,3 +62,14 @@ def test_the_plugin_of_every_hydra_program_imports_next_to_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     ours = ["hydra_plugins", "hydra_plugins.nws_sweep_plugin", "nws_sweep", "nws_sweep.embedding", "nws_sweep.errors"]
     assert done.stdout.split() == ours
+
+
+UNSAFE = re.compile(
+    r"pickle\.loads?\b|marshal\.loads?\b|yaml\.(?:load|unsafe_load|full_load)\(|\bshelve\b|\b(?:eval|exec)\("
+)
+
+
+def test_nothing_that_is_read_is_run() -> None:
+    """What a program hands over to its own arms is unpickled (handover.py); files of results never are."""
+    found = {path.name for path in (ROOT / "nws_sweep").rglob("*.py") if UNSAFE.search(path.read_text("utf-8"))}
+    assert found == {"handover.py"}
