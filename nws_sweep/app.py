@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import arms, claims, config, embedding, grid, host, notices, processes, resuming, temporary
@@ -96,9 +97,11 @@ def _run_and_conclude(current: Invocation) -> int:
         application()
     except KeyboardInterrupt as stop:
         status = stop.status if isinstance(stop, Interrupted) else 130
+    except NwsSweepError:
+        raise
     except Exception:
         # What was measured before, by other jobs of a grid, must not go unreported.
-        if not current.has_results():
+        if not current.has_begun:
             raise
         logger.exception("a job failed")
         status = 1
@@ -116,6 +119,9 @@ def conclude(folder: Path, view: View) -> int:
     view.status("writing the report")
     try:
         summary, written = report.write(folder)
+    except KeyboardInterrupt:
+        view.note(f"the report is not finished: nws-sweep report {folder}")
+        raise
     except OSError as error:  # a full disk, say
         summary, written = report.summary_of(folder), []
         view.note(f"the report could not be written ({error}); what was measured is there: nws-sweep report {folder}")
@@ -137,11 +143,11 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
         plan, shown = grid.check_single(composed)
     folder = Path(plan.folder).absolute()
     _check_writable(folder)
-    if folder.exists():  # whoever works in it is told of before anything else
-        current.claim = claims.take(folder)
     forced = _check_earlier(folder, composed, is_grid=is_grid)
-    if not is_grid and not config.leaves_open(composed):
+    if not is_grid and not config.leaves_open(composed):  # else the job knows
         resuming.refuse_another(folder, shown[0])
+    if folder.exists():  # whoever works in it is told of before anything is prepared
+        current.claim = claims.take(folder)
     current.view.announce(plan)
     _check_datasets(shown, current)
     current.plan, current.folder, current.forced = plan, folder, forced
@@ -209,6 +215,8 @@ def _search(composed: DictConfig, current: Invocation) -> None:
     if config.leaves_open(composed):
         own = _own_settings(configuration, current, started_in)
         configuration = configuration_of(composed, hydra_config, overrides, own)
+    if hydra_config.mode is RunMode.RUN:
+        resuming.refuse_another(folder, configuration)
     if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
         current.folder = folder
     chosen = Job(

@@ -264,7 +264,7 @@ def _live(
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     _end_group_with_one_of(parents)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it, a user's program does not
+    processes.hear_signals()
     _redirect_output(spec.log_path)
     warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)

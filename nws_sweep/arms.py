@@ -12,7 +12,6 @@ import contextlib
 import functools
 import math
 import multiprocessing
-import shutil
 import signal
 import sys
 import time
@@ -38,6 +37,8 @@ HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 _ORDERLY_END_S = 3.0
 # A burst that takes longer may wait for a lock that another candidate held when it was stopped.
 STALL_S = 10.0
+# Who ends all processes of a program at once has reached its main process by then, which asks for that.
+_SIGNALLED_S = 0.1
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 
@@ -242,6 +243,7 @@ class Arm:
         check_memory([self.pid], self._memory_budget_bytes)
 
     def _death(self) -> TrialError:
+        time.sleep(_SIGNALLED_S)
         self._process.join(processes.GONE_WITHIN_S)
         code = self._process.exitcode
         if code is None:
@@ -352,8 +354,7 @@ def _begun(begin: Callable[[Connection, str], Child], supervision: Supervision) 
     with contextlib.ExitStack() as stack:
         # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
         with processes.uninterrupted():
-            folder = temporary.make()
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            folder = stack.enter_context(temporary.folder())
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)
             with theirs:

@@ -323,6 +323,7 @@ class Candidate:
         try:
             yield
         except TrialError as error:
+            self._surroundings.check_interrupts()  # who ends the program may have ended its arms too
             self._fail(error)
         finally:
             self._cost_s += self._surroundings.clock() - began

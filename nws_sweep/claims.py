@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import filelock
@@ -11,6 +12,8 @@ from nws_sweep.storage import CLAIM
 
 # A program that was killed has let its claim go with its last helper, a moment later.
 _GRACE_S = 3.0
+# What file systems without locks answer: there nobody can be told apart.
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
 
 
 class Claim:
@@ -35,7 +38,7 @@ def take(folder: Path) -> Claim:
         ConfigurationError: If another program is at work in it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / CLAIM, mode=0o666, thread_local=False)
+    lock = _lock(folder / CLAIM)
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
     except filelock.Timeout:
@@ -43,6 +46,17 @@ def take(folder: Path) -> Claim:
             f"{folder}: another program measures into this folder now; wait for it, or choose another hydra.run.dir or "
             "hydra.sweep.dir"
         ) from None
-    except NotImplementedError:  # a file system without locks: nobody can be told apart there
+    except NotImplementedError:
+        return Claim(None)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
         return Claim(None)
     return Claim(lock)
+
+
+def _lock(path: Path) -> filelock.BaseFileLock:
+    try:
+        return filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
+    except TypeError:  # of a version that has nothing to fall back to
+        return filelock.FileLock(path, thread_local=False)

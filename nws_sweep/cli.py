@@ -57,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     except (NwsSweepError, OSError) as error:
         print(f"nws_sweep: {error}", file=sys.stderr)
         return WRONG_USAGE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        return int(getattr(stop, "status", INTERRUPTED))
 
 
 def sweep(arguments: Sequence[str]) -> int:

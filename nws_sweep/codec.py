@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
@@ -38,7 +39,11 @@ def to_text(result: SearchRecord) -> str:
         stored["bursts"] = [_burst_summary(burst) for burst in trial.bursts]
         if trial.measurement and not trial.measurement.ranks:
             del stored["measurement"]["ranks"]
-    return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1, default=str) + "\n"
+    return _dumped({"schema_version": SCHEMA_VERSION, **data})
+
+
+def _dumped(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, indent=1, default=str) + "\n"
 
 
 def from_text(text: str) -> SearchRecord:
@@ -59,6 +64,11 @@ def with_summaries(text: str) -> tuple[SearchRecord, list[list[dict[str, Any]]]]
     data = _checked(text)
     summaries = [trial.get("bursts", []) for trial in data["trials"]]
     return _record(data), summaries
+
+
+def marked(text: str, forced: str) -> str:
+    """The content of result.json with another ``forced``, and all else as it is."""
+    return _dumped({**json.loads(text), "forced": forced})
 
 
 def bursts_of(summaries: Sequence[Mapping[str, Any]], times: Callable[[int], Times | None]) -> tuple[Burst, ...]:
@@ -117,14 +127,10 @@ def _burst(summary: Mapping[str, Any], times: Times | None) -> Burst:
 
 
 def _checked(text: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(text, parse_constant=_refuse_constant)
+    data: dict[str, Any] = json.loads(text)
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
     return data
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name}: no figure")
 
 
 def _record(data: dict[str, Any]) -> SearchRecord:
@@ -133,9 +139,18 @@ def _record(data: dict[str, Any]) -> SearchRecord:
     trials = [{name: value for name, value in trial.items() if name != "bursts"} for trial in data["trials"]]
     configuration = {name: value for name, value in data["configuration"].items() if name != "fingerprint"}
     configuration["measure"] = _measure_rules(configuration["measure"])
+    _refuse_endless({name: value for name, value in data.items() if name != "configuration"})
     converted = _converted({**data, "configuration": configuration, "trials": trials}, SearchRecord)
     _refuse_impossible(converted)
     return converted
+
+
+def _refuse_endless(value: Any) -> None:
+    """NaN and infinity, which only a configuration may hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value}: no figure")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_endless(inner)
 
 
 def _refuse_impossible(record: SearchRecord) -> None:

@@ -92,6 +92,8 @@ class Composer:
         """Those that Hydra must compose, and those that set plain values."""
         parsed = self._parser.parse_overrides(list(overrides))
         plain = [override for override in parsed if self._sets_a_value(override)]
+        if any(_overlap(one, other) for one in parsed if one not in plain for other in plain):
+            return tuple(overrides), []  # which of both comes last decides
         rest = [text for text, override in zip(overrides, parsed, strict=True) if override not in plain]
         return tuple(rest), plain
 
@@ -117,6 +119,14 @@ class Composer:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
             raise explain(error, overrides) from error
+
+
+def _overlap(other: Override, plain: Override) -> bool:
+    """Whether an override that is not plain sets, adds or deletes what a plain one sets, or a part of it."""
+    if other.type is OverrideType.CHANGE and not isinstance(other.value(), dict):
+        return False  # it chooses a file, which comes before all values
+    one, two = f"{other.get_key_element().lstrip('+~')}.", f"{plain.get_key_element()}."
+    return one.startswith(two) or two.startswith(one)
 
 
 def _set(task: DictConfig, values: Iterable[Override]) -> None:

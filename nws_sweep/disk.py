@@ -68,10 +68,19 @@ def _temporary_prefix(name: str) -> str:
 
 def set_aside(path: Path, why: str) -> Path:
     """Renames a file to ``NAME.WHY-NUMBER``, with the first number that is free; the new name."""
+    return path.rename(_free_name(path, why))
+
+
+def copy_aside(path: Path, why: str) -> None:
+    """The same with a copy, unless the last one is the same."""
+    content = path.read_bytes()
+    if not any(known.read_bytes() == content for known in path.parent.glob(f"{path.name}.{why}-*")):
+        write_bytes(_free_name(path, why), content)
+
+
+def _free_name(path: Path, why: str) -> Path:
     names = (path.with_name(f"{path.name}.{why}-{number}") for number in itertools.count(1))
-    aside = next(name for name in names if not name.exists())
-    path.rename(aside)
-    return aside
+    return next(name for name in names if not name.exists())
 
 
 def _umask() -> int:

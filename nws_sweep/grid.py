@@ -142,7 +142,9 @@ def _shortened(expanded: Mapping[str, Sequence[str]], composer: Composer) -> dic
 
 def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
     """The axes of what Hydra composed for the grid as a whole; see ``axes``."""
-    return axes(list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {}), loader)
+    given = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # ${...} is each point's own
+    overrides = [str(override) for override in given] if isinstance(given, list) else []
+    return axes(overrides, dict(config.hydra.sweeper.get("params") or {}), loader)
 
 
 def _ends(values: Sequence[str]) -> list[str]:

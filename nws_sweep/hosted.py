@@ -215,10 +215,10 @@ def _refers(value: Any) -> bool:
 
 def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
     """The keys that the multirun gives values anyway, with those values; () where they are no numbers."""
-    overrides, params = list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {})
     try:
-        axes = grid.axes(overrides, params, GlobalHydra.instance().config_loader())
+        axes = grid.axes_of(config, GlobalHydra.instance().config_loader())
     except Exception:  # what only the sweeper understands, such as a distribution
+        overrides, params = list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {})
         axes = {text.partition("=")[0]: [] for text in (*params, *overrides)}
     return {name.lstrip("+"): _numbers([value.partition("=")[2] for value in axes[name]]) for name in axes}
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # not every platform has them all
+from nws_sweep import processes
+
 _TOLD = b"\nnws_sweep: finishing what is being measured, then the report; once more ends it now\n"
 
 
@@ -40,7 +41,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+            for number in processes.ending_signals():
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                     self._before[number] = signal.signal(number, self._receive)
         return self

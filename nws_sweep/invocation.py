@@ -32,6 +32,7 @@ class Invocation:
     folder: Path | None = None
     claim: Claim | None = None
     forced: str = ""  # what a resumption by force mixes
+    has_begun: bool = False  # whether any search has begun in this process
 
     def __init__(self) -> None:
         # What its searches have found, without single batches; a launcher's worker processes have one each.

@@ -63,6 +63,7 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     configuration = job.configuration
     columns = current.plan.varying if current.plan else tuple(configuration.columns)
     label = configuration.label_of(columns)
+    current.interrupts.check()
     begun = resuming.begun(job.folder, configuration, host.describe(), force=job.force)
     for line in begun.told:
         logger.warning(line)
@@ -73,7 +74,10 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
         return begun.record
     current.view.configuration_started(label)
     start = begun.record or _remembered(job, current) or _start_of(configuration, current.results)
-    start = replace(start, error="", forced=start.forced or current.forced)
+    if start.error:  # once more, to its end
+        start = replace(start, error="", stop_reason="", verdict=None)
+    start = replace(start, forced=start.forced or current.forced)
+    current.has_begun = True
     if start.complete:
         storage.save(begun.folder, start)
         current.remember(start)
@@ -83,7 +87,7 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
 
 
 def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) -> SearchRecord:
-    observer = _Recorder(folder, current.view)
+    observer = _Recorder(folder, current.view, start.configuration.check_samples)
     storage.remove_temporary(folder)
     try:
         storage.save(folder, start)
@@ -166,10 +170,13 @@ def record_loss(folder: Path, configuration: Configuration, error: BaseException
         error: What ended it.
         current: The call of the command line that this belongs to.
     """
+    there = resuming.left_half_way(folder)
+    if there is not None:  # its own, which may know more of the configuration
+        _record_failure(there, error, folder, current.view)
+        return
     begun = resuming.begun(folder, configuration, host.describe(), force=True)
     if begun.record is None or not begun.record.complete:
-        record = begun.record or _start_of(configuration, ())
-        _record_failure(record, error, begun.folder, current.view)
+        _record_failure(begun.record or _start_of(configuration, ()), error, begun.folder, current.view)
 
 
 def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> SearchRecord:
@@ -186,9 +193,10 @@ def _record_failure(result: SearchRecord, error: BaseException, folder: Path, vi
 class _Recorder:
     """Writes every trial to disk as soon as it is done, and between rounds what there is of the others."""
 
-    def __init__(self, folder: Path, view: View) -> None:
+    def __init__(self, folder: Path, view: View, more_to_come: bool) -> None:
         self._folder = folder
         self._view = view
+        self._more_to_come = more_to_come  # the search is not all that was asked for
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
@@ -208,7 +216,7 @@ class _Recorder:
         self._save(result)
 
     def search_finished(self, result: SearchRecord) -> None:
-        self._save(result)
+        self._save(replace(result, stop_reason="") if self._more_to_come else result)
         self._view.search_finished(result)
 
     def _save(self, result: SearchRecord) -> None:

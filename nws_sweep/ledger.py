@@ -55,7 +55,7 @@ class Ledger:
         Raises:
             BaseException: The error, if nothing has come to anything yet and it may be no matter of this job alone.
         """
-        if not isinstance(error, LostJob) and not self._current.has_results():
+        if not isinstance(error, LostJob) and not self._current.has_begun:
             raise error
         logger.debug("a job was lost", exc_info=error)
         record_loss(self._folder_of(point), self._composer.configuration(point), error, self._current)
@@ -63,7 +63,7 @@ class Ledger:
     def _finished(self, point: Point) -> SearchRecord | None:
         folder = self._folder_of(point)
         # A look at the file first: to make a configuration takes a hundred times as long.
-        if not self._folders_known or not storage.result_file(folder).exists():
+        if not self._folders_known or any("${" in text for text in point) or not storage.result_file(folder).exists():
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
 

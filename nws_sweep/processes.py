@@ -30,7 +30,7 @@ _SOONER_KILLED = 300  # of 1000: as if it held 30 % more of the machine's memory
 
 
 def start_fork_server() -> None:
-    """Starts it once for this process, deaf to Ctrl-C: by itself it is so only after importing torch."""
+    """Starts it once for this process, deaf to what ends the program, which goes on for a moment then."""
     _start_fork_server(os.getpid())
 
 
@@ -42,11 +42,23 @@ def _start_fork_server(pid: int) -> None:
     if threading.current_thread() is not threading.main_thread():
         forkserver.ensure_running()
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ending_signals()}
     try:
         forkserver.ensure_running()
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def ending_signals() -> list[int]:
+    """Ctrl-C, and what batch systems and closed terminals send; not every platform has them all."""
+    return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def hear_signals() -> None:
+    """Makes this process end by them, as a program of the user's does: the fork server, whose child it is, is deaf."""
+    for number in ending_signals():
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def drop_foreign_start_method() -> None:
@@ -101,11 +113,9 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _interrupting() -> Iterator[int]:
+def _interrupting() -> list[int]:
     """The signals of that kind for which a handler of Python's is installed."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if callable(signal.getsignal(getattr(signal, name, signal.SIGINT))):
-            yield getattr(signal, name, signal.SIGINT)
+    return [number for number in ending_signals() if callable(signal.getsignal(number))]
 
 
 def pause(process: Child) -> None:

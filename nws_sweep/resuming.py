@@ -86,7 +86,7 @@ def _difference(folder: Path, host: Host, names: tuple[str, ...]) -> str:
 
 def _earlier(folder: Path) -> Iterator[SearchRecord]:
     try:
-        yield from (run.result for run in storage.find(folder).runs)
+        yield from (run.result for run in storage.find(folder).runs if run.result.trials)  # or nothing was measured
     except NotARunError:  # nothing, or nothing that can be read
         return
 
@@ -95,9 +95,16 @@ def mark(folder: Path, forced: str) -> None:
     """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
     for run in storage.find(folder).runs:
         if forced not in run.result.forced:
-            loaded = storage.load(run.folder)
-            text = "; ".join(filter(None, (loaded.result.forced, forced)))
-            storage.save(run.folder, replace(loaded.result, forced=text))
+            storage.mark(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
+
+
+def left_half_way(folder: Path) -> SearchRecord | None:
+    """The result that a job of this call has begun in its folder and not finished."""
+    try:
+        record = storage.load(folder).result
+    except NotARunError:
+        return None
+    return None if record.complete else record
 
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> SearchRecord | None:
@@ -145,18 +152,25 @@ def _asks_the_same(record: SearchRecord, configuration: Configuration, host: Hos
 
 
 def _anywhere(configuration: Configuration) -> Configuration:
-    return replace(configuration, search=replace(configuration.search, candidates=(), reference=None))
+    """Without what the CPUs decide unless it is chosen: up to how many workers, and which one is the usual rule."""
+    rules = configuration.search
+    by_default = rules.candidates == tuple(range(len(rules.candidates)))
+    candidates = () if by_default else rules.candidates
+    return replace(configuration, search=replace(rules, candidates=candidates, reference=None))
 
 
 def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> Begun:
     record, told = loaded.result, []
-    if not record.complete and record.trials and not force and (found := record.host.difference(host)):
+    if not record.complete and not any(trial.finished for trial in record.trials):
+        storage.keep_batches(place)
+        return Begun(folder=place)
+    if not record.complete and not force and (found := record.host.difference(host)):
         return Begun(folder=place, told=(f"{place}: begun {found}; {_aside(place, 'other_host')}, and measured anew",))
     if loaded.batches_lost:
-        aside = storage.set_aside_batches(place, storage.UNREADABLE)
+        aside = storage.set_aside_batches(place)
         told.append(f"{loaded.batches_lost}; {_named(aside)}: the times of its single batches are missing")
     elif record.unfinished:
-        storage.set_aside_batches(place, "interrupted")
+        storage.keep_batches(place)
     if not storage.timings_fit(place, record):
         aside = storage.renew_timings(place, record)
         told.append(f"{place / storage.TIMINGS}: not what was measured; {_named(aside)}, and written anew")

@@ -46,7 +46,16 @@ SCALING_PLOT = "scaling"
 COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # what is set aside as such has this in its name
 # Beginnings of overrides that do not tell configurations apart: how the grid is run, and presets.
-NAMELESS = ("axis/", "order=", "resume.", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
+NAMELESS = (
+    "axis/",
+    "order=",
+    "resume.",
+    "resume=",
+    "reuse=",
+    "paths.output_dir=",
+    "paths.lock_file=",
+    "paths.cache_dir=",
+)
 HOSTED = "nws_sweep"  # in the sweep folder of another program: the grid of its runs
 HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
 
@@ -301,10 +310,22 @@ def set_aside(folder: Path, why: str) -> Path:
     return disk.set_aside(folder / RESULT, why)
 
 
-def set_aside_batches(folder: Path, why: str) -> Path | None:
-    """Renames batches.csv; the new name, None if there is none."""
-    path = folder / BATCHES
-    return disk.set_aside(path, why) if path.exists() else None
+def set_aside_batches(folder: Path) -> Path:
+    """Renames a batches.csv that cannot be read; the new name."""
+    return disk.set_aside(folder / BATCHES, UNREADABLE)
+
+
+def keep_batches(folder: Path) -> None:
+    """Copies batches.csv, whose unfinished trials will be measured anew; it stays until that has a result."""
+    if len((folder / BATCHES).read_bytes().splitlines() if (folder / BATCHES).exists() else ()) > 1:
+        disk.copy_aside(folder / BATCHES, "interrupted")
+
+
+def mark(folder: Path, forced: str) -> None:
+    """Writes what a resumption by force has mixed into the result of a configuration, and nothing else of it."""
+    path = folder / RESULT
+    disk.write_text(path, codec.marked(path.read_text("utf-8"), forced), durable=True)
+    disk.write_text(folder / TIMINGS, timings_text(codec.from_text(path.read_text("utf-8"))))
 
 
 def renew_timings(folder: Path, result: SearchRecord) -> Path:

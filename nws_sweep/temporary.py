@@ -1,4 +1,4 @@
-"""Temporary folders that bear the number of their process, so that those of killed ones can be removed later."""
+"""Temporary folders that a lock tells from those that killed processes have left."""
 
 from __future__ import annotations
 
@@ -6,30 +6,46 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-_PREFIX = "nws_sweep-"
+_PREFIX = "nws_sweep-arm-"
+_LOCK = ".in_use"
 
 
-def make() -> str:
-    """Makes a folder for this process."""
-    return tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+@contextlib.contextmanager
+def folder() -> Iterator[str]:
+    """A folder for the length of the block, which nobody removes meanwhile."""
+    path = tempfile.mkdtemp(prefix=_PREFIX)
+    lock = _locked(Path(path), create=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def remove_left() -> None:
-    """Removes the folders of this user's processes that are gone: whoever is killed has no time to do it."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with contextlib.suppress(OSError):  # another user's, or removed meanwhile by another program
-            if owner.isdecimal() and not _is_there(int(owner)) and folder.stat().st_uid == _user():
-                shutil.rmtree(folder, ignore_errors=True)
+    """Removes the folders whose processes are gone: whoever is killed has no time to do it."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        lock = _locked(path, create=False)
+        if lock is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
 
 
-def _is_there(pid: int) -> bool:
-    import psutil
+def _locked(path: Path, *, create: bool) -> int | None:
+    """The kernel's lock on a folder, wherever its holder runs; None if another one has it, or there are no locks."""
+    try:
+        import fcntl  # not on every platform
 
-    return psutil.pid_exists(pid)
-
-
-def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
+        descriptor = os.open(path / _LOCK, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
+    except (ImportError, AttributeError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import pickle
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import filelock
 import pytest
 
 from nws_sweep import claims
@@ -47,11 +48,14 @@ def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
     claims.take(tmp_path).release()
 
 
-def test_where_there_are_no_locks_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(code, "no locks") for code in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)])
+def test_where_there_are_no_locks_nobody_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise NotImplementedError("no flock here")
+        raise error
 
-    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     claims.take(tmp_path).release()
     claims.take(tmp_path).release()
 

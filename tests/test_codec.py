@@ -14,7 +14,7 @@ from nws_sweep import codec, report, storage, tables
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.records import BurstKind, SearchRecord
-from tests.factories import burst, bursts, failed_trial, loader_settings, search_result, store_run, trial
+from tests.factories import burst, bursts, configuration, failed_trial, loader_settings, search_result, store_run, trial
 
 
 def whole() -> SearchRecord:
@@ -116,6 +116,12 @@ def _garbled(text: bytes, rng: random.Random) -> bytes:
 def test_what_is_no_result_at_all_is_refused(text: str) -> None:
     with pytest.raises(codec.UNREADABLE):
         codec.from_text(text)
+
+
+def test_a_configuration_may_hold_what_json_lacks() -> None:
+    """``clip: .inf`` in YAML."""
+    endless = replace(whole(), configuration=configuration(dataset={"_target_": "a.B", "clip": float("inf")}))
+    assert codec.from_text(codec.to_text(endless)).configuration == endless.configuration
 
 
 def test_nothing_in_a_result_is_run_when_it_is_read(tmp_path: Path) -> None:

@@ -161,3 +161,9 @@ def test_without_repeats_all_points_are_drawn() -> None:
     found = [point[0] for point in grid.points(axes, "interleaved")]
     assert sorted(found) == sorted(axes["batch_size"])
     assert found != axes["batch_size"]
+
+
+def test_what_refers_to_another_value_does_so_in_each_point(loader: ConfigLoader) -> None:
+    whole = composed(loader, "batch_size=4,8", "search.maximum_patience=${batch_size}")
+    _, shown = grid.check(Composer(whole, loader))
+    assert [point.search.maximum_patience for point in shown] == [4, 8]

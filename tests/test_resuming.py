@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_
     folder = store_run(tmp_path, half(0, 1, 2))
     batches = (folder / "batches.csv").read_text()
     assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))
-    assert (folder / "batches.csv.interrupted-1").read_text() == batches
+    assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
+    assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))  # killed before it wrote
+    assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
 
@@ -125,13 +128,47 @@ def test_what_is_complete_elsewhere_is_known(tmp_path: Path) -> None:
 def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
     """A cluster's nodes, and the machine that the jobs are launched from."""
     here = configuration(search=search_rules(candidates=(0, 1, 2), reference=1))
-    folder = store_run(tmp_path, search_result(trial(0, 8.0), host=replace(HOST, usable_cpus=96, hostname="node")))
+    large = configuration(search=search_rules(candidates=tuple(range(193)), reference=96))
+    host = replace(HOST, usable_cpus=96, hostname="node")
+    folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large, host=host))
     assert resuming.finished(folder, here, HOST) is not None
     assert resuming.begun(folder, here, HOST).record is not None
     other = configuration(search=search_rules(tolerance=0.5))
     assert resuming.finished(folder, other, HOST) is None
-    measured_here = store_run(tmp_path, search_result(trial(0, 8.0)), "here")
+    measured_here = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large), "here")
     assert resuming.finished(measured_here, here, HOST) is None
+
+
+def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) -> None:
+    """A lost job's record has the host that it was launched from."""
+    lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
+    folder = store_run(tmp_path / "grid", lost)
+    assert begun(folder, lost) == Begun(folder=folder)
+    assert check(tmp_path / "grid") == ""
+    assert names_in(folder) == {"result.json", "timings.csv", "batches.csv"}
+    unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
+    folder = store_run(tmp_path, unfinished, "other")
+    assert begun(folder, unfinished) == Begun(folder=folder)
+    assert "batches.csv.interrupted-1" in names_in(folder)
+
+
+def test_other_candidates_of_ones_own_make_another_configuration_elsewhere_too(tmp_path: Path) -> None:
+    chosen = configuration(search=search_rules(candidates=(0, 1, 2, 4)))
+    there = search_result(trial(0, 8.0), configuration=chosen, host=replace(HOST, usable_cpus=96))
+    folder = store_run(tmp_path, there)
+    assert resuming.finished(folder, chosen, HOST) is not None
+    wider = configuration(search=search_rules(candidates=(0, 1, 2, 4, 8, 16)))
+    assert resuming.finished(folder, wider, HOST) is None
+    assert resuming.begun(folder, wider, HOST) == Begun(folder=tmp_path / "run-2")
+
+
+def test_marking_by_force_changes_nothing_else_and_loses_nothing(tmp_path: Path) -> None:
+    folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
+    (folder / "batches.csv").write_text("garbled")
+    before = json.loads((folder / "result.json").read_text())
+    resuming.mark(tmp_path / "grid", "by force")
+    assert json.loads((folder / "result.json").read_text()) == before | {"forced": "by force"}
+    assert (folder / "batches.csv").read_text() == "garbled"
 
 
 def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,16 +11,47 @@ import pytest
 
 from nws_sweep import temporary
 
+_KILLED = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from nws_sweep import temporary
+tempfile.tempdir = sys.argv[1]
+with temporary.folder() as path:
+    Path(path, "socket").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
-def test_folders_of_the_dead_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with subprocess.Popen(["true"]) as gone:
-        pass
-    mine = Path(temporary.make())
-    (mine / "socket").touch()
-    for name in (f"nws_sweep-{gone.pid}-abc", "nws_sweep-x-abc", f"other-{gone.pid}-abc"):
-        (tmp_path / name).mkdir()
-    (tmp_path / f"nws_sweep-{gone.pid}-abc" / "socket").touch()
-    temporary.remove_left()
-    assert {path.name for path in tmp_path.iterdir()} == {mine.name, "nws_sweep-x-abc", f"other-{gone.pid}-abc"}
-    assert mine.name.startswith(f"nws_sweep-{os.getpid()}-")
+    return tmp_path
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, str(place)], check=False)
+    (left,) = place.iterdir()
+    for name in ("nws_sweep-2024-11-05", "nws_sweep-arm-of-mine"):  # as people may call their own
+        (place / name).mkdir()
+    with temporary.folder() as mine:
+        temporary.remove_left()
+        assert not left.exists()
+        assert Path(mine).is_dir()
+        assert {path.name for path in place.iterdir()} == {
+            "nws_sweep-2024-11-05", "nws_sweep-arm-of-mine", Path(mine).name,
+        }  # fmt: skip
+    assert not Path(mine).exists()
+
+
+def test_a_program_that_lives_keeps_its_folder_whatever_its_number_is(place: Path) -> None:
+    """In another container of the same machine process numbers mean nothing."""
+    code = _KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print(path, flush=True); input()")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as living:
+        assert living.stdout is not None
+        path = Path(living.stdout.readline().strip())
+        temporary.remove_left()
+        assert (path / "socket").exists()
+        living.communicate("\n")
+    assert not path.exists()

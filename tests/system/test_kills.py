@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import random
@@ -12,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.system.program import GRID, Program, finished_trials, results
+from tests.system.program import GRID, Program, finished_trials, results, wait_until
 
 KILLS = int(os.environ.get("NWS_SWEEP_TEST_KILLS", "50"))
 # What is no measurement, and what says when and where it was made.
@@ -105,12 +107,34 @@ def test_one_signal_finishes_writes_and_reports(tmp_path: Path, number: int) -> 
     assert {key: after[key] for key in before} == before
 
 
+@pytest.mark.parametrize("everybody", [True, False])
+def test_who_ends_all_processes_at_once_leaves_no_failed_trial(tmp_path: Path, everybody: bool) -> None:
+    """A batch system's SIGTERM goes to all of them, a closed terminal's SIGHUP to the group."""
+    program = Program(folder=tmp_path)
+    process = program.start(*GRID)
+    wait_for_a_trial(program)
+    time.sleep(0.5)
+    if everybody:
+        for one in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.terminate()
+    else:
+        os.killpg(process.pid, signal.SIGHUP)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + (signal.SIGTERM if everybody else signal.SIGHUP), printed
+    program.check_nothing_left()
+    assert {trial["state"] for trial in finished_trials(tmp_path / "out").values()} == {"ok"}
+    assert program.run(*GRID)[0] == 0
+    assert {trial["state"] for trial in finished_trials(tmp_path / "out").values()} == {"ok"}
+
+
 def test_two_ctrl_c_end_it_now(tmp_path: Path) -> None:
     """While a window is measured that would take an hour."""
     program = Program(folder=tmp_path)
     endless = ("measure.window_s=3600", "measure.max_seconds=3600", "measure.timeout_s=null")
     process = program.start(*[text for text in GRID if not text.startswith("measure.")], *endless)
-    time.sleep(6)
+    wait_until(lambda: list((tmp_path / "out").rglob("result.json")))
+    time.sleep(3)
     os.kill(process.pid, signal.SIGINT)
     time.sleep(1)
     assert process.poll() is None
