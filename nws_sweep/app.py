@@ -95,6 +95,7 @@ def _run_and_conclude(current: Invocation) -> int:
     status = 0
     try:
         application()
+        current.interrupts.check()  # one that came with the failure of the last job
     except KeyboardInterrupt as stop:
         status = stop.status if isinstance(stop, Interrupted) else 130
     except NwsSweepError:

@@ -84,12 +84,12 @@ def test_figures_that_nothing_measured_are_refused(name: str, value: float) -> N
         codec.from_text(json.dumps(data))
 
 
-def test_a_thousand_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
+def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
     """Bytes turned, cut off or left out at random: whatever can be read afterwards makes a report."""
     rng, text = random.Random(8), codec.to_text(whole()).encode()
     (tmp_path / "run").mkdir()
     refused = 0
-    for _ in range(1000):
+    for _ in range(300):
         (tmp_path / "run" / "result.json").write_bytes(_garbled(text, rng))
         try:
             summary = summarise(storage.find(tmp_path))
@@ -98,7 +98,7 @@ def test_a_thousand_garbled_results_are_told_or_reported_without_a_traceback(tmp
             continue
         report.markdown(summary, [])
         tables.trials(summary)
-    assert 300 < refused < 1000
+    assert 100 < refused < 300
 
 
 def _garbled(text: bytes, rng: random.Random) -> bytes:

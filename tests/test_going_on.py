@@ -73,7 +73,7 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
     _, whole = torn(configuration, per_worker_s, 10**6)
     least_s = best_s(whole)
     assert (least_s < 50) == (per_worker_s == USEFUL)
-    for turns in range(0, 1000, 1 if strategy == "adaptive" else 7):
+    for turns in range(0, 1000, 1 if strategy == "adaptive" else 11):
         there, result = torn(configuration, per_worker_s, turns)
         if there is None:
             break

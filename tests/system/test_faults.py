@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.conftest import lacking
 from tests.system.program import GRID, PYTHON, Program, finished_trials, results, wait_until
 
 # One configuration, two candidates: a few seconds.
@@ -120,9 +121,10 @@ def test_a_second_sweep_into_the_same_folder_is_refused(program: Program) -> Non
     program.check_nothing_left()
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, which the stepping clock needs")
 def test_steps_of_the_clock_change_no_figure(tmp_path: Path) -> None:
     """The wall clock goes back a day, forward three, and back again while it measures."""
+    if shutil.which("cc") is None:
+        lacking("a C compiler")
     library, steps = tmp_path / "clock_steps.so", tmp_path / "steps"
     source = Path(__file__).with_name("clock_steps.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"], check=True)

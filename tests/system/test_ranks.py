@@ -33,7 +33,7 @@ WORKLOADS = {
     "compute": ({"_target_": "tests.system.workloads.Computing", "length": 20_000, "sample_s": 0.001}, 0.01),
 }
 # Of the median over the candidates, and of each: two cores that others use too.
-MOST_OFF, MOST_OFF_EACH = 0.15, 0.4
+MOST_OFF, MOST_OFF_EACH = 0.25, 0.5
 
 
 def configuration(dataset: dict[str, Any], step_s: float, ranks: int = RANKS, in_ranks: bool = True) -> Configuration:
