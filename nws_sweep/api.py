@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep import config as schema
-from nws_sweep import handover, host, hostlock, loaders, sample_check, together
+from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary, together
 from nws_sweep.cores import cpus_of_rank, most_workers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
@@ -299,7 +298,7 @@ def _find(configuration: Configuration, subject: Subject, order: _Order) -> Sear
 
 def _measured(start: SearchRecord, subject: Subject, consumer: Consumer | Mapping[str, Any], say: Say) -> SearchRecord:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nws_sweep-")))
+        folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
         if callable(consumer):
             spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))

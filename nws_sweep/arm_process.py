@@ -29,7 +29,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, loaders, lockstep, pagecache, processes, sharing
+from nws_sweep import accelerator, loaders, lockstep, pagecache, processes, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
 from nws_sweep.identities import Identify
@@ -260,6 +260,7 @@ def _live(
     connection: Connection, spec: ArmSpec, temporary_folder: str, server: ArmServer, parents: Sequence[int]
 ) -> None:
     processes.keep_sockets_in(temporary_folder)
+    temporary.note_process(temporary_folder)
     _lead_group(spec.rank)
     processes.die_with_parent()
     os.chdir(spec.working_folder)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from nws_sweep import processes
+from nws_sweep import processes, temporary
 
 _UNCOUNTED = -1
 # A sample that takes less is counted with its batch, or not at all in a stream: counting it alone would be felt.
@@ -75,6 +75,8 @@ class WorkerStart:
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         processes.die_with_parent()
+        if folder := processes.sockets_folder():
+            temporary.note_process(folder)
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         if self.user_function is not None:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -178,6 +178,12 @@ def keep_sockets_in(folder: str) -> None:
     config["tempdir"] = folder  # what multiprocessing.util.get_temp_dir looks up first
 
 
+def sockets_folder() -> str | None:
+    """That folder, as this process has it from its parent; None if it has none."""
+    folder: str | None = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
+    return folder
+
+
 def let_fork_server_go() -> None:
     """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
 
@@ -284,7 +290,7 @@ def end_tree(process: Child) -> None:
     process.kill()
     process.join(GONE_WITHIN_S)
     _kill(family)
-    _remove_shared_memory([pid, *(member.pid for member in family)])
+    remove_shared_memory([pid, *(member.pid for member in family)])
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
@@ -322,7 +328,14 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _remove_shared_memory(pids: Sequence[int]) -> None:
+def gone(pids: Iterable[int]) -> list[int]:
+    """Those of the processes that are no more."""
+    import psutil
+
+    return [pid for pid in pids if not psutil.pid_exists(pid)]
+
+
+def remove_shared_memory(pids: Sequence[int]) -> None:
     """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
     for pid in pids:
         for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):

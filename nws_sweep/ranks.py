@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nws_sweep import arms, attendance, blame, merging, processes, rank_environment
+from nws_sweep import arms, attendance, blame, merging, processes, rank_environment, temporary
 from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Supervision
 from nws_sweep.errors import RankLost
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Rank, SamplesSeen, Usage
@@ -166,8 +164,7 @@ def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> It
     """
     with contextlib.ExitStack() as stack:
         with processes.uninterrupted():
-            folder = tempfile.mkdtemp(prefix="nws_sweep-")
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            folder = stack.enter_context(temporary.folder())
         attendance.create(folder, ranks)
         specs = _specs(spec, ranks, folder)
         started = [stack.enter_context(arms.launch(each, _of_one(supervision, each))) for each in specs]

@@ -9,8 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nws_sweep import processes
+
 _PREFIX = "nws_sweep-arm-"
 _LOCK = ".in_use"
+_PROCESS = ".process"
 
 
 @contextlib.contextmanager
@@ -26,11 +29,21 @@ def folder() -> Iterator[str]:
             os.close(lock)
 
 
+def note_process(path: str) -> None:
+    """Notes in such a folder that this process belongs to it: what else it leaves bears its number."""
+    with contextlib.suppress(OSError):
+        Path(path, f"{os.getpid()}{_PROCESS}").touch()
+
+
 def remove_left() -> None:
-    """Removes the folders whose processes are gone: whoever is killed has no time to do it."""
+    """Removes the folders whose processes are gone, and these processes' shared memory.
+
+    Whoever is killed has no time to do it; torch unlinks a segment a moment after it has made it.
+    """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = _locked(path, create=False)
         if lock is not None:
+            processes.remove_shared_memory(processes.gone(int(note.stem) for note in path.glob(f"*{_PROCESS}")))
             shutil.rmtree(path, ignore_errors=True)
             os.close(lock)
 

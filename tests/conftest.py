@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nws_sweep import processes
+from nws_sweep import processes, temporary
 from tests.one_process import SharedProcess
 
 # Most of what the tests' many processes do is to import; each would compile torch anew if nobody may keep the outcome.
@@ -94,6 +94,7 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for process in left:
         process.kill()
     assert not left
+    temporary.remove_left()  # as the next start does it for a program that was killed
     assert not set(_orphaned_segments()) - before
 
 

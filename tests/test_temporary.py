@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,23 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> 
             "nws_sweep-2024-11-05", "nws_sweep-arm-of-mine", Path(mine).name,
         }  # fmt: skip
     assert not Path(mine).exists()
+
+
+def test_shared_memory_of_noted_processes_goes_with_it(place: Path) -> None:
+    """One that is killed between making a segment and unlinking it leaves it."""
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    subprocess.run([sys.executable, "-c", _KILLED, str(place)], check=False)
+    (left,) = place.iterdir()
+    (left / f"{gone.pid}.process").touch()
+    (left / f"{os.getpid()}.process").touch()  # a number that is used again
+    segments = [Path(f"/dev/shm/torch_{pid}_test_{number}") for number, pid in enumerate((gone.pid, os.getpid()))]
+    for segment in segments:
+        segment.touch()
+    temporary.remove_left()
+    found = [segment.exists() for segment in segments]
+    segments[1].unlink()
+    assert found == [False, True]
 
 
 def test_a_program_that_lives_keeps_its_folder_whatever_its_number_is(place: Path) -> None:
