@@ -223,6 +223,7 @@ def test_a_wrong_command_line_is_refused_in_words(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.apart
 @pytest.mark.slow
 def test_the_quick_benchmark_writes_its_page(tmp_path: Path) -> None:
     output, journal = tmp_path / "bias.md", tmp_path / "bias.jsonl"
