@@ -16,7 +16,8 @@ import pytest
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.hosts import write, write_host
 
-pytestmark = [pytest.mark.apart, pytest.mark.slow, pytest.mark.xdist_group("packaging")]  # one environment, changed step by step
+# One environment, changed step by step.
+pytestmark = [pytest.mark.apart, pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
 UV = Path(sys.executable).with_name("uv")
 
