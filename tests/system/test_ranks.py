@@ -25,7 +25,7 @@ from tests import factories
 from tests.conftest import ROOT
 from tests.searching import Recorder
 
-RANKS, ROUNDS, BATCH_SIZE = 4, 3, 8
+RANKS, ROUNDS, BATCH_SIZE = 4, 2, 8
 CANDIDATES = (0, 1, 2, 4)
 TRAINING_TIMEOUT_S = 300
 WORKLOADS = {
