@@ -46,7 +46,7 @@ def take(folder: Path) -> Claim:
             f"{folder}: another program measures into this folder now; wait for it, or choose another hydra.run.dir or "
             "hydra.sweep.dir"
         ) from None
-    except NotImplementedError:
+    except NotImplementedError:  # what filelock makes of ENOSYS if it may not take another kind of lock
         return Claim(None)
     except OSError as error:
         if error.errno not in _WITHOUT_LOCKS:

@@ -181,5 +181,5 @@ def _aside(place: Path, why: str) -> str:
     return _named(storage.set_aside(place, why))
 
 
-def _named(aside: Path | None) -> str:
-    return f"set aside as {aside.name}" if aside else "nothing is there"
+def _named(aside: Path) -> str:
+    return f"set aside as {aside.name}"

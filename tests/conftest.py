@@ -25,6 +25,14 @@ COMMAND_TIMEOUT_S = 240
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def lacking(what: str, script: str) -> None:
+    """Fails where everything has to be tested, and skips elsewhere."""
+    reason = f"{what} is missing; {script} installs it"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all tests, so that photos are made once."""

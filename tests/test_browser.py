@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, ViewportSize, expect, sync_playwright
 
-from tests import sample_pages
+from tests import conftest, sample_pages
 from tests.sample_pages import EVIL, PAGES
 
 # One process makes the pages and starts the browser, for all tests.
@@ -48,12 +49,7 @@ BLACK = """[...document.querySelectorAll("figure svg *")]
 COPIED = 'document.addEventListener("copy", () => { window.copied = String(getSelection()); });'
 
 
-def lacking(what: str) -> None:
-    """Fails where everything has to be tested, and skips elsewhere."""
-    reason = f"{what} is missing; scripts/setup-browser installs it"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+lacking = functools.partial(conftest.lacking, script="scripts/setup-browser")
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Iterator
 
 import pytest
 
+from tests import conftest
 from tests.system import slurm
 from tests.system.slurm import Slurm
 
-
-def lacking(what: str) -> None:
-    """Fails where everything has to be tested, and skips elsewhere."""
-    reason = f"{what} is missing; scripts/setup-cluster installs it"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
 
 
 @pytest.fixture(scope="session")
