@@ -82,7 +82,7 @@ class ArmServer:
         """
         before = sharing.footprint()
         self._make_source()
-        return sharing.footprint().obstacle(before)
+        return sharing.obstacle_since(before)
 
     def fork(self, spec: ArmSpec, temporary_folder: str) -> int:
         """Forks an arm that has this one's dataset, and whose connection follows the command; its process ID."""

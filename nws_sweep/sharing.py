@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _MADV_POPULATE_WRITE = 23  # <linux/mman.h>, from kernel 5.14 on
 _ALLOCATOR = "jemalloc_bg_thd"  # jemalloc's own, which pyarrow brings along; jemalloc stops it before a fork
+_ENDED_WITHIN_S = 0.1
+_POLL_S = 0.005
 _MOSTLY = 0.5  # a mapping with a smaller share of its pages in use would grow too much
 
 
@@ -61,15 +64,36 @@ def footprint() -> Footprint:
     Raises:
         OSError: Where there is no /proc, or not all of it.
     """
-    threads = [Path(task.path) for task in os.scandir("/proc/self/task")]
-    children = [pid for task in threads for pid in (task / "children").read_text().split()]
-    names = [(task / "comm").read_text().strip() for task in threads]
+    threads = _threads()
+    names = [name for name, _ in threads]
     return Footprint(
         threads=len(threads) - names.count(_ALLOCATOR) - _of_openblas(),
         files=frozenset(_open_files()),
-        children=frozenset(children),
+        children=frozenset(pid for _, children in threads for pid in children),
         shared_memory=frozenset(_shared_memory()),
     )
+
+
+def obstacle_since(before: Footprint) -> str:
+    """What has come since then that stands against forking this process; empty if nothing has.
+
+    A thread that Python has joined already may live on for a moment: it is waited for.
+    """
+    deadline = time.monotonic() + _ENDED_WITHIN_S
+    while (found := footprint().obstacle(before)) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return found
+
+
+def _threads() -> list[tuple[str, list[str]]]:
+    """Name and children of each thread; all are looked at anew if one ends meanwhile: another has its children then."""
+    while True:
+        tasks = [Path(task.path) for task in os.scandir("/proc/self/task")]
+        try:
+            return [((task / "comm").read_text().strip(), (task / "children").read_text().split()) for task in tasks]
+        except (FileNotFoundError, ProcessLookupError):
+            if all(task.exists() for task in tasks):  # this system does not tell
+                raise
 
 
 def _of_openblas() -> int:

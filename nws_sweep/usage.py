@@ -152,10 +152,17 @@ def resident_bytes(pid: int) -> int:
 def _family(pid: int) -> Iterator[int]:
     """The process and its descendants, without looking at all processes of the machine."""
     yield pid
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
+    for task in _threads(pid):
+        with contextlib.suppress(OSError):  # it has ended
             for child in (task / "children").read_text().split():
                 yield from _family(int(child))
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # gone, or not Linux
+        return []
 
 
 def _resident_bytes(pid: int) -> int:
