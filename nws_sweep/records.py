@@ -697,7 +697,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchCost:
-    """Where the time of a search went, s; the parts add up to the whole.
+    """Where the time of a search went, s; the parts but ``waiting_s``, which comes before, add up to the whole.
 
     Attributes:
         profile_s: The first look at the loader without workers, its process included.
@@ -714,6 +714,15 @@ class SearchCost:
     measuring_s: float = 0.0
     waiting_s: float = 0.0
     other_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """The time of the search, s."""
+        return self.profile_s + self.startup_s + self.warm_up_s + self.measuring_s + self.other_s
+
+    def plus(self, more: SearchCost) -> SearchCost:
+        """Both together."""
+        return SearchCost(**{name: value + getattr(more, name) for name, value in asdict(self).items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,8 @@ class _Progress:
         """All trials, those that are done in the order of their ends."""
         facts = next((c.facts for c in self._candidates if c.facts is not None), self._start.facts)
         trials = (*self._start.trials, *(candidate.trial for candidate in self._candidates))
-        return replace(self._start, trials=trials, facts=facts, cost_s=self._start.cost_s + self._clock() - self._began)
+        cost_s = self._start.cost_s + self._clock() - self._began
+        return replace(self._start, trials=trials, facts=facts, cost_s=cost_s, cost=self._cost(cost_s))
 
     @property
     def observations(self) -> list[Observation]:
@@ -169,8 +170,8 @@ class _Progress:
         return [*kept, *(_observation(candidate.trial, ranks, candidate) for candidate in self._candidates)]
 
     def profiled(self) -> None:
-        """The first decision was carried out."""
-        if self._profile is None:
+        """A decision was carried out; the first one of a search, unless it goes on, was the look at the loader."""
+        if self._profile is None and not self._start.trials:
             self._profile = replace(self._costs(), profile_s=self._clock() - self._began)
 
     def concluded(self, reason: str, strategy: Strategy) -> SearchRecord:
@@ -181,7 +182,7 @@ class _Progress:
         verdict = strategy.verdict(self.observations)
         if verdict is not None:
             verdict = replace(verdict, provisional=self.provisional)
-        return replace(result, stop_reason=reason, verdict=verdict, cost=self._cost(result.cost_s))
+        return replace(result, stop_reason=reason, verdict=verdict)
 
     def _costs(self) -> SearchCost:
         parts = [candidate.costs for candidate in self._candidates]
@@ -196,17 +197,15 @@ class _Progress:
         parts, profile = self._costs(), self._profile or SearchCost()
         if self._start.configuration.search.strategy != "adaptive":
             profile = SearchCost()
-        startup_s = parts.startup_s - profile.startup_s
-        warm_up_s = parts.warm_up_s - profile.warm_up_s
-        measuring_s = parts.measuring_s - profile.measuring_s
-        return SearchCost(
+        spent = SearchCost(
             profile_s=profile.profile_s,
-            startup_s=startup_s,
-            warm_up_s=warm_up_s,
-            measuring_s=measuring_s,
-            waiting_s=self._start.cost.waiting_s if self._start.cost else 0.0,
-            other_s=total_s - profile.profile_s - startup_s - warm_up_s - measuring_s,
+            startup_s=parts.startup_s - profile.startup_s,
+            warm_up_s=parts.warm_up_s - profile.warm_up_s,
+            measuring_s=parts.measuring_s - profile.measuring_s,
         )
+        before = self._start.cost or SearchCost()  # of earlier calls, and of waiting for this one
+        known = replace(before.plus(spent), other_s=0.0)
+        return replace(known, other_s=total_s - known.total_s)
 
     def turn_began(self, candidate: Candidate) -> None:
         self._observer.turn_started(candidate.num_workers)

@@ -51,7 +51,10 @@ def torn(configuration: Configuration, per_worker_s: float, turns: int) -> tuple
     except Torn:
         there = recorder.results[-1]
     assert not torn.alive
-    return there, search(there, machine(per_worker_s).surroundings(), Recorder())
+    whole = machine(per_worker_s)
+    result = search(there, whole.surroundings(), Recorder())
+    assert result.cost_s == pytest.approx(there.cost_s + whole.clock.now)
+    return there, result
 
 
 def finished(result: SearchRecord) -> dict[int, Trial]:
@@ -81,6 +84,9 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
         assert {workers: found[workers] for workers in kept} == kept, "measured again"
         assert result.complete
         assert not result.unfinished
+        assert result.cost is not None
+        assert result.cost.total_s == pytest.approx(result.cost_s)
+        assert result.cost.other_s == pytest.approx(0, abs=1e-6), "the time of the first part is told by its parts too"
         assert best_s(result) <= least_s * 1.03, turns
         if strategy != "adaptive":  # whose race depends on how precise the first looks were
             assert result.verdict is not None
