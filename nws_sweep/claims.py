@@ -7,8 +7,9 @@ from pathlib import Path
 
 import filelock
 
+from nws_sweep import disk
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.storage import CLAIM
+from nws_sweep.storage import CLAIM, PLOTS
 
 # A program that was killed has let its claim go with its last helper, a moment later.
 _GRACE_S = 3.0
@@ -34,9 +35,18 @@ class Claim:
 def take(folder: Path) -> Claim:
     """Makes the folder of a run or a grid, if need be, and takes it for this program alone.
 
+    What a program that was killed has left half-written of the folder's own files is removed.
+
     Raises:
         ConfigurationError: If another program is at work in it.
     """
+    claim = _take(folder)
+    for place in (folder, folder / PLOTS):
+        disk.remove_temporary(place)
+    return claim
+
+
+def _take(folder: Path) -> Claim:
     folder.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder / CLAIM)
     try:

@@ -11,6 +11,8 @@ import os
 import tempfile
 from pathlib import Path
 
+_TEMPORARY = ".nws_sweep-"
+
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     """Writes the file in UTF-8; see ``write_bytes``."""
@@ -29,7 +31,7 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
     Raises:
         OSError: If it cannot be written; the file is as it was, and nothing else is left behind.
     """
-    handle, name = tempfile.mkstemp(prefix=_temporary_prefix(path.name), dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f"{_TEMPORARY}{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -56,14 +58,16 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def remove_temporary(folder: Path, name: str) -> None:
-    """Removes what a program that was killed while it wrote a file of that name has left in the folder."""
-    for left in folder.glob(f"{_temporary_prefix(name)}*"):
+def keep_folder(folder: Path) -> None:
+    """Makes the folder's own name last through a power failure, and those of the folders that it is in."""
+    for parent in folder.absolute().parents:
+        _sync_folder(parent)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Removes what a program that was killed while it wrote a file has left in the folder; nobody may be writing."""
+    for left in folder.glob(f"{_TEMPORARY}*"):
         left.unlink(missing_ok=True)
-
-
-def _temporary_prefix(name: str) -> str:
-    return f".{name}-"
 
 
 def set_aside(path: Path, why: str) -> Path:

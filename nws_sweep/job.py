@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import host, hostlock, learning, resuming, sample_check, services, storage
+from nws_sweep import disk, host, hostlock, learning, resuming, sample_check, services, storage
 from nws_sweep.errors import NwsSweepError, one_line
 from nws_sweep.invocation import Invocation
 from nws_sweep.nursery import spec_of
@@ -61,18 +61,15 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
         current: The call of the command line that this belongs to.
     """
     configuration = job.configuration
-    columns = current.plan.varying if current.plan else tuple(configuration.columns)
-    label = configuration.label_of(columns)
     current.interrupts.check()
     begun = resuming.begun(job.folder, configuration, host.describe(), force=job.force)
     for line in begun.told:
         logger.warning(line)
         current.view.note(line)
     if begun.record is not None and begun.record.complete:
-        current.remember(begun.record)
-        current.view.configuration_finished(label, begun.record)
+        pass_by(storage.StoredRun(folder=begun.folder, result=begun.record), current)
         return begun.record
-    current.view.configuration_started(label)
+    current.view.configuration_started(_label(configuration, current))
     start = begun.record or _remembered(job, current) or _start_of(configuration, current.results)
     if start.error:  # once more, to its end
         start = replace(start, error="", stop_reason="", verdict=None)
@@ -86,9 +83,28 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     return _measured(job, start, begun.folder, current)
 
 
+def pass_by(run: storage.StoredRun, current: Invocation) -> None:
+    """Measures nothing: what an earlier call has finished is told, and later searches learn from it.
+
+    Args:
+        run: The result.
+        current: The call of the command line that comes to it again.
+    """
+    current.remember(run.result)
+    current.view.configuration_finished(_label(run.result.configuration, current), run.result)
+    if not storage.has_pictures(run.folder):  # that call may have been killed before it had drawn them
+        disk.remove_temporary(run.folder)
+        _draw(run.folder, current)
+
+
+def _label(configuration: Configuration, current: Invocation) -> str:
+    return configuration.label_of(current.plan.varying if current.plan else tuple(configuration.columns))
+
+
 def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) -> SearchRecord:
     observer = _Recorder(folder, current.view, start.configuration.check_samples)
-    storage.remove_temporary(folder)
+    disk.remove_temporary(folder)
+    disk.keep_folder(folder)  # Hydra has made it
     try:
         storage.save(folder, start)
         return _search(job, start, folder, current, observer)
@@ -106,17 +122,17 @@ def _remembered(job: Job, current: Invocation) -> SearchRecord | None:
         samples = current.facts(job.configuration, job.working_folder).samples
     except NwsSweepError:  # the search will tell
         return None
-    return (
-        replace(known, stop_reason=f"{known.stop_reason} ({_MEASURED} {known.started_at})", cost_s=0.0)
-        if samples == known.facts.samples
-        else None
-    )
+    if samples != known.facts.samples:
+        return None
+    stop_reason = f"{known.stop_reason} ({_MEASURED} {known.started_at})"
+    return replace(known, stop_reason=stop_reason, cost_s=0.0, cost=SearchCost())
 
 
 def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder) -> SearchRecord:
     view, asked_at = current.view, time.monotonic()
     with hostlock.held(job.lock_file, str(folder), view.status):
-        start = replace(start, cost=SearchCost(waiting_s=time.monotonic() - asked_at))
+        waited = SearchCost(waiting_s=time.monotonic() - asked_at)
+        start = replace(start, cost=waited.plus(start.cost or SearchCost()))
         log = str(folder / storage.ARM_LOG)
         open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, job.working_folder, log), view.status)
         surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
@@ -127,18 +143,18 @@ def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, ob
                 view.status("looking at how workers share the samples")
                 result = sample_check.checked(result, open_arm)
                 storage.save(folder, result)
-        if current.plan is None or current.plan.configurations > 1:  # else the report draws them
-            _draw(folder)  # while no other job of this machine measures
+        _draw(folder, current)  # while no other job of this machine measures
     current.remember(result)
     job.store.keep(result, job.working_folder)
     return result
 
 
-def _draw(folder: Path) -> None:
-    """The pictures of this configuration; imported here, for matplotlib takes its time."""
-    from nws_sweep import report
+def _draw(folder: Path, current: Invocation) -> None:
+    """The pictures of a configuration that is not the only one, for which the report does it."""
+    if current.plan is None or current.plan.configurations > 1:
+        from nws_sweep import report  # here, for matplotlib takes its time
 
-    report.try_pictures(folder)
+        report.try_pictures(folder)
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:

@@ -10,8 +10,8 @@ from nws_sweep import host, resuming, storage
 from nws_sweep.composing import Composer
 from nws_sweep.errors import LostJob
 from nws_sweep.invocation import Invocation
-from nws_sweep.job import record_loss
-from nws_sweep.records import SearchRecord
+from nws_sweep.job import pass_by, record_loss
+from nws_sweep.storage import StoredRun
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +41,10 @@ class Ledger:
 
     def passes(self, point: Point) -> bool:
         """Whether a point needs no job; then the user is told, and later searches learn from it."""
-        record = self._finished(point)
-        if record is None:
+        run = self._finished(point)
+        if run is None:
             return False
-        columns = self._current.plan.varying if self._current.plan else tuple(record.configuration.columns)
-        self._current.remember(record)
-        self._current.view.configuration_finished(record.configuration.label_of(columns), record)
+        pass_by(run, self._current)
         return True
 
     def lose(self, point: Point, error: BaseException) -> None:
@@ -60,7 +58,7 @@ class Ledger:
         logger.debug("a job was lost", exc_info=error)
         record_loss(self._folder_of(point), self._composer.configuration(point), error, self._current)
 
-    def _finished(self, point: Point) -> SearchRecord | None:
+    def _finished(self, point: Point) -> StoredRun | None:
         folder = self._folder_of(point)
         # A look at the file first: to make a configuration takes a hundred times as long.
         if not self._folders_known or any("${" in text for text in point) or not storage.result_file(folder).exists():

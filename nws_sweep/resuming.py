@@ -107,7 +107,7 @@ def left_half_way(folder: Path) -> SearchRecord | None:
     return None if record.complete else record
 
 
-def finished(folder: Path, configuration: Configuration, host: Host) -> SearchRecord | None:
+def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration, if it was searched to its end and all its files are whole; changes nothing."""
     for place in storage.numbered(folder):
         if not storage.result_file(place).exists():
@@ -118,7 +118,7 @@ def finished(folder: Path, configuration: Configuration, host: Host) -> SearchRe
             return None
         if _asks_the_same(loaded.result, configuration, host):
             whole = not loaded.batches_lost and storage.timings_fit(place, loaded.result)
-            return loaded.result if loaded.result.complete and whole else None
+            return storage.StoredRun(folder=place, result=loaded.result) if loaded.result.complete and whole else None
     raise AssertionError("numbers do not end")
 
 

@@ -317,8 +317,17 @@ def set_aside_batches(folder: Path) -> Path:
 
 def keep_batches(folder: Path) -> None:
     """Copies batches.csv, whose unfinished trials will be measured anew; it stays until that has a result."""
-    if len((folder / BATCHES).read_bytes().splitlines() if (folder / BATCHES).exists() else ()) > 1:
+    if _has_batches(folder):
         disk.copy_aside(folder / BATCHES, "interrupted")
+
+
+def _has_batches(folder: Path) -> bool:
+    """Whether there is more than the header; nobody says that it can be read."""
+    try:
+        with (folder / BATCHES).open("rb") as file:
+            return bool(file.readline() and file.readline())
+    except FileNotFoundError:
+        return False
 
 
 def mark(folder: Path, forced: str) -> None:
@@ -335,10 +344,10 @@ def renew_timings(folder: Path, result: SearchRecord) -> Path:
     return aside
 
 
-def remove_temporary(folder: Path) -> None:
-    """Removes what a program that was killed has left half-written."""
-    for name in (TIMINGS, BATCHES, RANKS, RESULT):
-        disk.remove_temporary(folder, name)
+def has_pictures(folder: Path) -> bool:
+    """Whether the pictures of a configuration are in its folder; where all trials failed there are none to be made."""
+    names = [SCALING_PLOT, *([BATCHES_PLOT] if _has_batches(folder) else [])]
+    return all((folder / f"{name}.svg").exists() for name in names)  # the SVG is written after the PNG
 
 
 def holds_results(folder: Path) -> bool:

@@ -184,6 +184,21 @@ def _check_folders(grid: Path) -> None:
         assert not list(folder.glob(".*-*"))
 
 
+def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Command, tmp_path: Path) -> None:
+    grid = ("-m", *PLAIN, *QUICK, "batch_size=4,8", "hydra.sweep.dir=grid")
+    assert shared_nws(*grid).returncode == 0
+    (one,) = (tmp_path / "grid").glob("batch_size=8,*")
+    left = [tmp_path / "grid", tmp_path / "grid" / "plots", one]
+    for folder in left:
+        (folder / ".nws_sweep-report.html-abc").touch()
+    (one / "scaling.svg").unlink()
+    done = shared_nws(*grid)
+    assert (done.returncode, done.stdout.count("measured before")) == (0, 2)
+    assert (one / "scaling.svg").exists()
+    for folder in left:
+        assert not list(folder.glob(".*-*"))
+
+
 def _check_formats(nws: Command, grid: Path) -> None:
     assert nws("best", grid).stdout.count("\n") == 6
     assert "++data.loader.num_workers=" in nws("best", grid, "--format", "overrides", "--key", "data.loader").stdout

@@ -40,8 +40,27 @@ def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
     }
 
 
-def test_only_what_a_killed_program_left_of_that_file_is_removed(tmp_path: Path) -> None:
-    for name in (".result.json-abc123", ".result.jsonx", "result.json", ".other.json-abc"):
+def test_only_what_a_killed_program_left_is_removed(tmp_path: Path) -> None:
+    kept = {".nws_sweep", ".result.json-abc", "result.json", "nws_sweep-result.json-abc"}
+    for name in (".nws_sweep-result.json-abc123", ".nws_sweep-report.html-1", *kept):
         (tmp_path / name).touch()
-    disk.remove_temporary(tmp_path, "result.json")
-    assert {each.name for each in tmp_path.iterdir()} == {".result.jsonx", "result.json", ".other.json-abc"}
+    disk.remove_temporary(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == kept
+
+
+def test_what_is_left_of_a_write_that_was_killed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "replace", lambda temporary, path: os._exit(0))
+    if (pid := os.fork()) == 0:
+        disk.write_text(tmp_path / "report.html", "half of it")
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    disk.remove_temporary(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_names_of_new_folders_last_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, synced = tmp_path / "grid" / "job", []
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").resolve()))
+    disk.keep_folder(folder)
+    assert synced[:2] == [tmp_path / "grid", tmp_path]

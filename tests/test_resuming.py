@@ -13,6 +13,7 @@ from nws_sweep import __version__, resuming, storage
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Host, SearchRecord
 from nws_sweep.resuming import Begun
+from nws_sweep.storage import StoredRun
 from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial
 
 ELSEWHERE = replace(HOST, hostname="another")
@@ -43,7 +44,7 @@ def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert begun(folder, complete) == Begun(folder=folder, record=complete)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert resuming.finished(folder, complete.configuration, HOST) == complete
+    assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
 
 def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
@@ -63,7 +64,9 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert begun(folder, changed) == Begun(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
     assert begun(folder, changed) == Begun(folder=tmp_path / "run-2", record=changed)
-    assert resuming.finished(folder, changed.configuration, HOST) == changed
+    assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
+        folder=tmp_path / "run-2", result=changed
+    )
     assert resuming.finished(folder, configuration(seed=8), HOST) is None
 
 
