@@ -5,6 +5,7 @@ Everything that is shown (terminal, Markdown, plots, tables) is rendered from th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,7 +101,7 @@ class ConfigurationSummary:
         return self.configuration.differing(self.best.settings) if self.best else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what follows from its values is found once
 class Summary:
     """What was found for all configurations of a run or a grid.
 
@@ -125,7 +126,7 @@ class Summary:
         """Where the first configuration was measured."""
         return self.stored.runs[0].result.host
 
-    @property
+    @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:
         """Each one once, in the order of measuring."""
         return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
@@ -144,7 +145,7 @@ class Summary:
         """The configuration whose best loads the most samples per second; None if nothing could be measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
 
-    @property
+    @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
         """Those of the varying columns that tell the configurations apart: without a dataset that all of them have."""
         names = {str(c.configuration.columns.get("dataset")) for c in self.configurations}

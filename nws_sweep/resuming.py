@@ -7,7 +7,6 @@ nothing measured is ever lost, and nothing that is doubtful is mixed with what i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,19 +80,13 @@ def _option(is_grid: bool) -> str:
 
 
 def _difference(folder: Path, host: Host, names: tuple[str, ...]) -> str:
-    return next((text for record in _earlier(folder) if (text := record.host.difference(host, names))), "")
-
-
-def _earlier(folder: Path) -> Iterator[SearchRecord]:
-    try:
-        yield from (run.result for run in storage.find(folder).runs if run.result.trials)  # or nothing was measured
-    except NotARunError:  # nothing, or nothing that can be read
-        return
+    earlier = (run.result for run in storage.each(folder) if run.result.trials)  # or nothing was measured
+    return next((text for record in earlier if (text := record.host.difference(host, names))), "")
 
 
 def mark(folder: Path, forced: str) -> None:
     """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
-    for run in storage.find(folder).runs:
+    for run in storage.each(folder):
         if forced not in run.result.forced:
             storage.mark(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
 

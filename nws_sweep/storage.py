@@ -5,6 +5,7 @@ Every file is written under a temporary name and renamed, so that a reader never
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import logging
@@ -369,15 +370,29 @@ def find(folder: Path) -> Stored:
     runs, unreadable = [], []
     for path in paths:
         try:
-            runs.append(StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8"))))
-        except (*codec.UNREADABLE, OSError) as error:
-            unreadable.append(_cannot_be_read(path, error))
+            runs.append(_stored_run(path))
+        except NotARunError as error:
+            unreadable.append(str(error))
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
     return Stored(
         folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=tuple(_aside(folder))
     )
+
+
+def each(folder: Path) -> Iterator[StoredRun]:
+    """The same results, as far as they can be read, one after the other: of long grids only one is held."""
+    for path in sorted(folder.rglob(RESULT)):
+        with contextlib.suppress(NotARunError):
+            yield _stored_run(path)
+
+
+def _stored_run(path: Path) -> StoredRun:
+    try:
+        return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))
+    except (*codec.UNREADABLE, OSError) as error:
+        raise NotARunError(_cannot_be_read(path, error)) from error
 
 
 def _aside(folder: Path) -> Iterator[str]:

@@ -317,3 +317,10 @@ def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
     assert summary.found_besides == "prefetch_factor=4"
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0]
     assert gains(summary)[0] == 16.0 / 6.0
+
+
+def test_what_follows_from_all_configurations_is_found_once() -> None:
+    """It is asked for by each row of the tables: ten thousand times ten thousand hosts took minutes."""
+    summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
+    assert summary.hosts is summary.hosts == (HOST,)
+    assert summary.distinguishing is summary.distinguishing == ("batch_size",)

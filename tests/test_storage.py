@@ -222,6 +222,7 @@ def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: P
     (line,) = stored.unreadable
     assert line.startswith(f"{garbled}: cannot be read (")
     assert "\n" not in line
+    assert tuple(storage.each(folder)) == stored.runs
 
 
 def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None:
