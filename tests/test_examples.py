@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mar
 
 class Slow(Dataset[torch.Tensor]):
     def __len__(self) -> int:
-        return 256
+        return 1024  # so many that what workers win is more than their start costs, on a busy machine too
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.004)
@@ -111,7 +111,7 @@ def test_a_lightning_training() -> None:
         enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(model, datamodule=found["MyData"]())
-    assert model.batches == 4
+    assert model.batches == 16
     loader: Any = trainer.train_dataloader
     assert loader.num_workers == 2
 
