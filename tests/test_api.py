@@ -50,7 +50,8 @@ def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
 def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() -> None:
     states = torch.get_rng_state(), random.getstate()
     lines: list[str] = []
-    result = small(Slow(seconds=0.01), batch_size=10, shuffle=True, progress=lines.append)
+    slow = Slow(length=600, seconds=0.01)
+    result = small(slow, batch_size=10, shuffle=True, progress=lines.append)
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1] == random.getstate()
     assert result.num_workers == 2
@@ -62,7 +63,7 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() 
     assert result.stop_reason
     assert result.cost_s > 0
     assert lines[-1].startswith("best: num_workers=2; stopped: ")
-    again = small(Slow(seconds=0.01), batch_size=10, shuffle=True)
+    again = small(slow, batch_size=10, shuffle=True)
     assert again.reused
     assert again.measured_at == result.measured_at
     assert not small(Slow(), batch_size=10, shuffle=True, reuse="never", candidates=[0]).reused
