@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep import processes, temporary, units, usage
-from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.processes import Child, Grandchild
 from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, SamplesSeen, Usage
 
@@ -332,8 +332,14 @@ def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]
 
     def begin(theirs: Connection, folder: str) -> Child:
         process: Child = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-arm")
-        with _without_main():
-            process.start()  # type: ignore[attr-defined]
+        try:
+            with _without_main():
+                process.start()  # type: ignore[attr-defined]
+        except (EOFError, ConnectionError) as error:
+            raise TrialError(
+                f"the server that loading processes are forked from has ended ({one_line(error)}): it was killed, "
+                "or did not come through the import of torch"
+            ) from error
         return process
 
     with _begun(begin, supervision) as arm:

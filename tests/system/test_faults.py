@@ -193,6 +193,19 @@ def test_an_import_that_begins_to_do_so_half_way_makes_failed_rows(program: Prog
     assert "failed" in printed
 
 
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)"])
+def test_a_server_of_loading_processes_that_dies_at_its_start_is_one_line(program: Program, end: str) -> None:
+    """As where the import of torch, which it begins with, does not work."""
+    (program.folder / "sitecustomize.py").write_text(
+        f"import os, sys\nif any('forkserver' in word for word in sys.orig_argv): {end}\n"
+    )
+    status, printed = program.run(*PAIR)
+    assert status == 2
+    assert "nws_sweep: dataset sleep cannot be made: the server that loading processes are forked from" in printed
+    assert "Traceback" not in printed
+    assert not (program.folder / "out").exists()
+
+
 @pytest.mark.parametrize("where", ["made", "taken"])
 def test_a_dataset_that_calls_sys_exit(program: Program, where: str) -> None:
     status, printed = program.run(
