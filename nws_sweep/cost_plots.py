@@ -44,7 +44,7 @@ class Costs:
 
 
 def costs(summary: Summary) -> Costs:
-    """What each configuration cost that was searched to its end, and not taken from an earlier search."""
+    """What the search of each configuration cost, so far if it goes on; without those taken from an earlier search."""
     columns = facets.columns(summary, bar_plots.MOST_COLUMNS)
     found = [_cost(c, columns, c.run.result.cost) for c in summary.configurations if c.run.result.cost is not None]
     known = [cost for cost in found if cost.total_s > 0]

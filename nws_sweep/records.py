@@ -774,7 +774,7 @@ class SearchRecord:
         error: Why there is no result at all; empty if there is one.
         started_at: ISO 8601 time with zone.
         cost_s: Seconds of the whole search.
-        cost: Where they went; None while the search goes on.
+        cost: Where they went; None if nobody has told.
         verdict: Which candidate is the best; None while the search goes on, or if none could be measured.
         sample_check: Whether the workers share the samples; None if that was not looked at.
         forced: What a resumption by force has mixed: other hosts or versions; empty for nothing.
