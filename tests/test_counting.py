@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
-import time
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -375,36 +375,28 @@ def test_a_tensor_as_a_dataset_loads_as_ever_and_is_not_counted() -> None:
     assert counter() is None
 
 
-# Two classes, since Python fits a method's code to the one class that calls it, as each worker has only one.
-class CheapPlain(TensorDataset):
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
-        return tuple(tensor[index] for tensor in self.tensors)
+def calls(made_by: Callable[[], object]) -> int:
+    """Functions called, those of Python and built-in ones."""
+    events: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda _frame, event, _what: events.append(event))
+    try:
+        made_by()
+    finally:
+        sys.setprofile(before)
+    return sum(event in ("call", "c_call") for event in events)
 
 
-class CheapCounted(TensorDataset):
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
-        return tuple(tensor[index] for tensor in self.tensors)
-
-
-def test_counting_is_not_felt_even_where_samples_cost_next_to_nothing() -> None:
-    tensors = (torch.arange(4096), torch.arange(4096))
-    plain = CheapPlain(*tensors)
-    counted: Any = CheapCounted(*tensors)
-    slots = Counter(1).slots
-    count_in(counted, slots, 0)
-    indices = list(range(256))
-
-    def fetch_plain(indices: list[int]) -> list[Any]:
-        return [plain[index] for index in indices]
-
-    def seconds(make: Callable[[list[int]], list[Any]]) -> float:
-        began = time.perf_counter()
-        make(indices)  # the batch is dropped at once: one that is kept changes what its successor costs
-        return time.perf_counter() - began
-
-    plain_s, counted_s = [], []
-    for _ in range(400):  # in turn, so that the machine's moods meet both; the least is what the work itself takes
-        plain_s.append(seconds(fetch_plain))
-        counted_s.append(seconds(counted.__getitems__))
-    assert slots[0] == 400 * 256
-    assert min(counted_s) / min(plain_s) < 1.05
+def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> None:
+    """Each sample more costs the calls that it costs a dataset that does not count, and not one more."""
+    slots = [0]
+    dataset: Any = Watching(clock, slots, CHEAP_S)
+    few, many = list(range(100)), list(range(200))
+    alone = calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few))
+    count_in(dataset, slots, 0)
+    fetch(dataset, few)  # proves that they are cheap
+    assert calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few)) == alone
+    assert slots[0] == 400
+    dataset.sample_s = DEAR_S
+    fetch(dataset, few)  # proves that they are dear now
+    assert calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few)) > alone
