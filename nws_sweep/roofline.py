@@ -25,7 +25,8 @@ def violation(
         cpu_s: CPU seconds that a batch takes for certain (``quantities.least_cpu_s``); None if unknown.
         conditions: What it was measured under.
         stopwatch_s: Seconds per batch of whole epochs, from the workers' start to their end; None where windows were
-            measured. The CPU time of whole epochs includes start and end.
+            measured. The CPU time of whole epochs includes start and end; the consumer's time of all their batches is
+            part of it, so that no limit follows from that of the later ones, which ``found`` has.
         slowest_s: Seconds per batch of the slowest window, which is what is believed where there is no interval: the
             CPU time may be that of this window alone.
     """
@@ -37,7 +38,7 @@ def violation(
         least = units.seconds(cpu_s / conditions.cores)
         cores = f"{conditions.cores:g} usable CPU{'' if conditions.cores == 1 else 's'}"
         return f"{claim}: it takes {units.seconds(cpu_s)} of CPU time, at least {least} on {cores}"
-    if found.consume_s is not None and pace_s * _MARGIN < found.consume_s:
+    if stopwatch_s is None and found.consume_s is not None and pace_s * _MARGIN < found.consume_s:
         return f"{claim}: the consumer alone takes {units.seconds(found.consume_s)}"
     return ""
 

@@ -121,7 +121,7 @@ def test_every_command_of_the_documents_works(
     if arguments[:1] == ["check"]:  # the result was made up
         assert (done.returncode, "failed" in done.stdout) == (1, False), done.stdout
         return
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout
 
 
