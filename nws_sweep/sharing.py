@@ -79,8 +79,9 @@ def obstacle_since(before: Footprint) -> str:
 
     A thread that Python has joined already may live on for a moment: it is waited for.
     """
-    deadline = time.monotonic() + _ENDED_WITHIN_S
-    while (found := footprint().obstacle(before)) and time.monotonic() < deadline:
+    deadline, late = time.monotonic() + _ENDED_WITHIN_S, False
+    while (found := footprint().obstacle(before)) and not late:
+        late = time.monotonic() >= deadline  # then one last look: this process itself may have stood still meanwhile
         time.sleep(_POLL_S)
     return found
 

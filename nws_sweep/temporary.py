@@ -13,6 +13,7 @@ from nws_sweep import processes
 
 _PREFIX = "nws_sweep-arm-"
 _LOCK = ".in_use"
+_UNLOCKED = ".begun"
 _PROCESS = ".process"
 
 
@@ -20,7 +21,9 @@ _PROCESS = ".process"
 def folder() -> Iterator[str]:
     """A folder for the length of the block, which nobody removes meanwhile."""
     path = tempfile.mkdtemp(prefix=_PREFIX)
-    lock = _locked(Path(path), create=True)
+    lock = _locked(Path(path, _UNLOCKED), create=True)
+    if lock is not None:
+        Path(path, _UNLOCKED).rename(Path(path, _LOCK))  # others look for it only now that it is locked
     try:
         yield path
     finally:
@@ -41,7 +44,7 @@ def remove_left() -> None:
     Whoever is killed has no time to do it; torch unlinks a segment a moment after it has made it.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        lock = _locked(path, create=False)
+        lock = _locked(path / _LOCK, create=False)
         if lock is not None:
             processes.remove_shared_memory(processes.gone(int(note.stem) for note in path.glob(f"*{_PROCESS}")))
             shutil.rmtree(path, ignore_errors=True)
@@ -49,11 +52,11 @@ def remove_left() -> None:
 
 
 def _locked(path: Path, *, create: bool) -> int | None:
-    """The kernel's lock on a folder, wherever its holder runs; None if another one has it, or there are no locks."""
+    """The kernel's lock on a file, wherever its holder runs; None if another one has it, or there are no locks."""
     try:
         import fcntl  # not on every platform
 
-        descriptor = os.open(path / _LOCK, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
     except (ImportError, AttributeError, OSError):
         return None
     try:

@@ -325,7 +325,7 @@ class FakeRanks:
         self._largest = 0
         self._told: list[list[int]] = [[] for _ in range(count)]
         self._changed = threading.Condition()
-        self._barrier = threading.Barrier(count, self._align, timeout=10.0)
+        self._barrier = threading.Barrier(count, self._align, timeout=60.0)
 
     def _align(self) -> None:
         self.meetings += 1
@@ -347,7 +347,7 @@ class FakeRanks:
     def told(self, rank: int) -> int:
         times = len(self._told[rank])
         with self._changed:
-            assert self._changed.wait_for(lambda: all(len(told) >= times for told in self._told), timeout=10.0)
+            assert self._changed.wait_for(lambda: all(len(told) >= times for told in self._told), timeout=60.0)
             return max(told[times - 1] for told in self._told)
 
     def run(self, work: Callable[[FakeRank], Burst]) -> list[Burst]:

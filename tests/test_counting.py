@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -379,11 +380,14 @@ def calls(made_by: Callable[[], object]) -> int:
     """Functions called, those of Python and built-in ones."""
     events: list[str] = []
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # or what earlier tests have left would be called too
     sys.setprofile(lambda _frame, event, _what: events.append(event))
     try:
         made_by()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return sum(event in ("call", "c_call") for event in events)
 
 

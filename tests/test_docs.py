@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,14 @@ ON_CLUSTERS = "hydra/launcher="
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
-def commands() -> list[str]:
+def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
     """Each distinct ``python -m nws_sweep`` line of the documents, without its comment, that needs no cluster."""
-    return [line for line in every_command() if ON_CLUSTERS not in line]
+    return [line for line in every_command(documents) if ON_CLUSTERS not in line]
 
 
-def every_command() -> list[str]:
+def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
     """The same with those that do."""
-    blocks = [block for path in DOCUMENTS for block in FENCED.findall(path.read_text("utf-8"))]
+    blocks = [block for path in documents for block in FENCED.findall(path.read_text("utf-8"))]
     lines = [TASKSET.sub("", line.partition(" #")[0].strip()) for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
@@ -107,8 +108,14 @@ def project(tmp_path: Path) -> Path:
 
 
 def alone(command: str) -> object:
-    """The command as a parameter; those that open the same port never run at the same time."""
-    return pytest.param(command, marks=pytest.mark.xdist_group("port") if "remote_store" in command else ())
+    """The command as a parameter; those that open the same port never run at the same time.
+
+    What the README shows works with every run of the tests; the rest, which takes longer, is tested apart.
+    """
+    marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
+    if command not in commands([ROOT / "README.md"]):
+        marks.append(pytest.mark.apart)
+    return pytest.param(command, marks=marks)
 
 
 @pytest.mark.slow

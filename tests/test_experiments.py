@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nws_sweep import storage
 from tests.one_process import SharedProcess
 from tests.real_files import write_cifar10, write_mnist
 
@@ -18,11 +19,18 @@ def only_folder(parent: Path) -> Path:
     return folder
 
 
+def quickest_s(folder: Path) -> float:
+    """The least time that a batch took which no worker loads."""
+    batches = pd.read_csv(folder / "batches.csv")
+    return float(batches[batches["num_workers"] == 0]["wait_s"].min())
+
+
 def test_full_search_measures_whole_epochs_of_cifar10(
     shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     write_cifar10(tmp_path / "data")
-    chosen = ["experiment=full_search", "paths.data_dir=data", "batch_size=100", "search.max_workers=1"]
+    chosen = ["experiment=full_search", "paths.data_dir=data", "batch_size=100", "search.max_workers=1",
+              "measure.cache=as_is"]  # fmt: skip
     done = shared_process.run(chosen, tmp_path, environment)
     assert (done.returncode, done.stderr) == (0, "")
     folder = only_folder(tmp_path / "outputs" / "runs")
@@ -39,14 +47,16 @@ def test_mnist_training_compares_images_tensors_and_the_device(
     small = ["search.max_workers=1", "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.5"]
     done = shared_process.run(["experiment=mnist_training", "paths.data_dir=data", *small], tmp_path, environment)
     assert (done.returncode, done.stderr) == (0, "")
-    results = pd.read_csv(only_folder(tmp_path / "outputs" / "sweeps") / "results.csv")
+    grid = only_folder(tmp_path / "outputs" / "sweeps")
+    results = pd.read_csv(grid / "results.csv")
     assert results.groupby("dataset")["num_workers"].apply(sorted).to_dict() == {
         "mnist": [0, 1], "mnist_on_device": [0], "mnist_tensors": [0, 1],
     }  # fmt: skip
     assert (results["consume_s"] > 0).all()
-    alone = results[results["num_workers"] == 0].set_index("dataset")["wait_s"]
-    # Which of the two is quicker on a CPU depends on what else its cores do: a look-up there takes all of them.
-    assert max(alone["mnist_on_device"], alone["mnist_tensors"]) < alone["mnist"]
+    # The quickest batch of each: what else the machine does makes some slow, but none quick. Which of the other two is
+    # quicker depends on it all the same: a look-up on the device takes all cores.
+    least_s = {run.result.configuration.columns["dataset"]: quickest_s(run.folder) for run in storage.find(grid).runs}
+    assert max(least_s["mnist_on_device"], least_s["mnist_tensors"]) < least_s["mnist"]
 
 
 @pytest.mark.parametrize("experiment", ["full_search", "mnist_training"])

@@ -281,9 +281,9 @@ AUTO = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", "hydra.callbacks.nws_s
 def test_a_program_is_swept_over_its_own_key(
     train: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    done = train(*AUTO)
+    done = train(*AUTO, "loader.dataset.length=300")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("seen 119") == 4
+    assert done.stdout.count("seen 299") == 4
     assert done.stdout.count("Best settings") == 1
     summary = summarise(storage.find(tmp_path / "sweep" / "nws_sweep"))
     (found,) = summary.configurations

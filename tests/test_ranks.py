@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -236,7 +237,7 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
         opened(arm)
         burst = arm.burst(FEW)
     quick, slow = burst.ranks
-    assert sum(quick.meet_s) > 5 * sum(slow.meet_s)
+    assert statistics.median(quick.meet_s) > 5 * statistics.median(slow.meet_s)
     assert quick.consume_s == slow.consume_s
 
 

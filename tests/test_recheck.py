@@ -112,7 +112,7 @@ def test_the_command_tells_by_its_exit_status(shared_nws: Command, tmp_path: Pat
     honest, boasting = timed(0.034, None), timed(0.001, None)
     for name, found in (("honest", honest), ("boasting", boasting)):
         store_grid(tmp_path, search_result(found, configuration=chosen)).rename(tmp_path / name)
-    held = shared_nws("check", tmp_path / "honest", "--within", "90")
+    held = shared_nws("check", tmp_path / "honest", "--within", "900")
     assert held.returncode == 0, held.stdout + held.stderr
     assert "same" in held.stdout
     failed = shared_nws("check", tmp_path / "boasting", "--within", "50")

@@ -53,7 +53,7 @@ def test_whole_epochs_are_compared_as_a_whole_since_their_cpu_time_includes_star
 
 
 def test_a_consumer_that_became_slower_in_the_course_of_an_epoch_is_believed() -> None:
-    """Of two batches in 0.34 and 0.50 s the second alone is the steady pace: the mean is less than its consumer takes."""
+    """Of two batches in 0.34 and 0.50 s the second alone shows the steady pace; its consumer's is above the mean."""
     assert violation(found(0.51, consume_s=0.5), None, TWO_CORES, stopwatch_s=0.42) == ""
 
 

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +38,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_threads_that_end_meanwhile_are_not_counted(ended: list[str]) -> None:
     before = sharing.footprint()
     ended += [str(NOBODY), str(NOBODY + 1)]
-    assert sharing.footprint() == before
+    assert sharing.footprint().obstacle(before) == ""
     assert not ended
 
 
@@ -55,20 +55,34 @@ def test_a_system_that_does_not_tell_is_not_asked_for_ever(monkeypatch: pytest.M
     assert not sharing.can_be_told()
 
 
-def test_a_thread_that_is_just_ending_is_no_obstacle() -> None:
-    before = sharing.footprint()
-    threading.Thread(target=time.sleep, args=(0.03,)).start()
-    assert "threads" in sharing.footprint().obstacle(before)
+def test_a_thread_that_is_just_ending_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_ENDED_WITHIN_S", 60.0)
+    before, done = sharing.footprint(), threading.Event()
+    threading.Thread(target=done.wait).start()
+    try:
+        assert "threads" in sharing.footprint().obstacle(before)
+    finally:
+        done.set()
     assert sharing.obstacle_since(before) == ""
+
+
+def test_a_process_that_stood_still_itself_looks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_ENDED_WITHIN_S", 0.0)
+    looks = iter([2, 1])
+    nothing = sharing.Footprint(threads=1, files=frozenset(), children=frozenset())
+    monkeypatch.setattr(sharing, "footprint", lambda: replace(nothing, threads=next(looks)))
+    assert sharing.obstacle_since(nothing) == ""
 
 
 def test_what_stays_is_an_obstacle(tmp_path: Path) -> None:
     before, done = sharing.footprint(), threading.Event()
     with (tmp_path / "data").open("w"), subprocess.Popen(["sleep", "60"]) as process:
-        threading.Thread(target=done.wait).start()
+        thread = threading.Thread(target=done.wait)
+        thread.start()
         try:
             assert sharing.obstacle_since(before) == "threads, open files, child processes"
         finally:
             process.kill()
             done.set()
+            thread.join()
     assert sharing.obstacle_since(before) == ""

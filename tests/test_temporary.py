@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -42,6 +43,21 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> 
             "nws_sweep-2024-11-05", "nws_sweep-arm-of-mine", Path(mine).name,
         }  # fmt: skip
     assert not Path(mine).exists()
+
+
+def test_one_that_is_just_being_made_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = fcntl.flock
+
+    def others_come_first(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        temporary.remove_left()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", others_come_first)
+    with temporary.folder() as mine:
+        assert fcntl.flock is lock
+        temporary.remove_left()
+        assert Path(mine).is_dir()
 
 
 def test_shared_memory_of_noted_processes_goes_with_it(place: Path) -> None:

@@ -179,7 +179,7 @@ def bytes_from_storage(path: Path) -> int:
 
 
 def test_bytes_from_storage_are_those_that_were_not_cached(tmp_path: Path) -> None:
-    size, path = 4 * MB, tmp_path / "samples"
+    size, path = 32 * MB, tmp_path / "samples"
     path.write_bytes(os.urandom(size))
     with path.open("rb") as file:
         os.fsync(file.fileno())
@@ -197,7 +197,8 @@ def test_bytes_from_storage_are_those_that_were_not_cached(tmp_path: Path) -> No
             after = usage.of_tree(process.pid).disk_bytes
         assert before is not None
         assert after is not None
-        assert after - before < MB if cached else after - before >= size
+        # Some of what is cached may be dropped meanwhile, and the process brings its own code along.
+        assert after - before < size // 2 if cached else after - before >= size
 
 
 def test_a_process_that_is_gone_has_used_nothing() -> None:
