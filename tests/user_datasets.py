@@ -293,7 +293,7 @@ class Locks(Plain):
     def __getitem__(self, index: int) -> torch.Tensor:
         with Path(self.path).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            time.sleep(0.01)
+            time.sleep(0.005)
         return super().__getitem__(index)
 
 

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
+
 from nws_sweep import storage
 from nws_sweep.records import SearchRecord
 
 SMALL = ("dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
          "hydra.sweep.dir=grid")  # fmt: skip
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 def wait(is_so: Callable[[], object]) -> None:
@@ -42,6 +44,14 @@ def started(*overrides: str, environment: dict[str, str], cwd: Path) -> Iterator
 def results(folder: Path) -> dict[int | None, SearchRecord]:
     """Those of a grid, by their batch size."""
     return {run.result.configuration.loader.batch_size: run.result for run in storage.find(folder).runs}
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line; empty if it has ended meanwhile, as others' processes do at any time."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def begun(folder: Path, batch_size: int) -> bool:

@@ -25,7 +25,7 @@ GRID = (
     "dataset.length=400", "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.bursts=3",
     "measure.max_seconds=0.4", "hydra.sweep.dir=out",
 )  # fmt: skip
-_GONE_WITHIN_S = 30.0  # the server of arms sees that its parent is gone when it has imported torch
+_GONE_WITHIN_S = 120.0  # the server of arms sees that its parent is gone when it has imported torch
 _MARK = "NWS_SWEEP_TEST_MARK"
 
 
@@ -115,7 +115,7 @@ def finished_trials(folder: Path) -> dict[tuple[str, int], dict[str, Any]]:
     }
 
 
-def wait_until(condition: Any, timeout_s: float = 60.0) -> None:
+def wait_until(condition: Any, timeout_s: float = 300.0) -> None:
     """Waits for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -47,7 +47,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
-KillWait=2
+KillWait=60
 SchedulerParameters=sched_interval=1
 NodeName=big NodeHostname=localhost NodeAddr=127.0.0.1 Port={big} CPUs={cpus}
 NodeName=small NodeHostname=localhost NodeAddr=127.0.0.1 Port={small} CPUs=1

@@ -9,7 +9,7 @@ import pytest
 from nws_sweep import processes, storage
 from tests.conftest import Command
 from tests.system.conftest import lacking
-from tests.system.grids import SMALL, TIMEOUT_S, begun, results, started, wait
+from tests.system.grids import SMALL, TIMEOUT_S, begun, command_of, results, started, wait
 
 ON_RAY = ("hydra/launcher=ray", "+hydra.launcher.ray.init.include_dashboard=false", *SMALL)
 
@@ -26,7 +26,7 @@ def test_a_grid_is_measured_by_tasks_and_one_that_dies_is_a_row(environment: dic
     with started(*ON_RAY, "batch_size=4,8,16", environment=environment, cwd=tmp_path) as process:
         wait(lambda: begun(folder, 4))
         family = psutil.Process(process.pid).children(recursive=True)
-        (task,) = [one for one in family if processes.is_alive(one) and "_run_job" in "".join(one.cmdline())]
+        (task,) = [one for one in family if "_run_job" in command_of(one)]
         task.kill()
         told, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1, told

@@ -34,14 +34,20 @@ def _name(process: psutil.Process) -> str:
 
 def python_of(cluster: Slurm, element: int) -> psutil.Process:
     """The process of an element of the array."""
-    (found,) = [
-        process
-        for process in members(cluster)
-        if process.environ().get("SLURM_ARRAY_TASK_ID") == str(element)
-        and "submitit.core._submit" in process.cmdline()
-        and "srun" not in process.name()
-    ]
+    (found,) = [process for process in members(cluster) if is_python_of(process, element)]
     return found
+
+
+def is_python_of(process: psutil.Process, element: int) -> bool:
+    """Whether it is that; no process is that has ended meanwhile."""
+    try:
+        return (
+            process.environ().get("SLURM_ARRAY_TASK_ID") == str(element)
+            and "submitit.core._submit" in process.cmdline()
+            and "srun" not in process.name()
+        )
+    except psutil.Error:
+        return False
 
 
 def test_a_grid_is_measured_on_the_nodes_and_reported_here(nws: Command, tmp_path: Path) -> None:
