@@ -143,9 +143,8 @@ def test_steps_of_the_clock_change_no_figure(tmp_path: Path) -> None:
         assert trial["state"] == "ok"
         assert 0 < trial["cost_s"] < 3600
         size, workers = trial["settings"]["batch_size"], trial["settings"]["num_workers"]
-        assert (
-            0.5 < trial["measurement"]["batch_s"]["value"] / (size * 0.001 / max(1, workers)) < 1000
-        )  # steps are days
+        pace = trial["measurement"]["batch_s"]["value"] / (size * 0.001 / max(1, workers))
+        assert 0.5 < pace < 1000  # a step of a day would be far more
     program.check_nothing_left()
 
 
