@@ -389,7 +389,7 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     assert done.stdout.count("search took ") == 2
     first, second = results(only_folder(tmp_path / "outputs" / "sweeps"))
     for result in (first, second):
-        assert result["verdict"]["recommended"]["num_workers"] > 2  # two CPUs are no limit here
+        assert result["verdict"]["recommended"]["num_workers"] >= 6  # more would do; two CPUs are no limit here
         assert not result["verdict"]["provisional"]
         parts = sum(seconds for name, seconds in result["cost"].items() if name != "waiting_s")
         assert parts == pytest.approx(result["cost_s"])

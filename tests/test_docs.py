@@ -107,13 +107,16 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+SHOWN_FIRST = commands([ROOT / "README.md"])
+
+
 def alone(command: str) -> object:
     """The command as a parameter; those that open the same port never run at the same time.
 
     What the README shows works with every run of the tests; the rest, which takes longer, is tested apart.
     """
     marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
-    if command not in commands([ROOT / "README.md"]):
+    if command not in SHOWN_FIRST:
         marks.append(pytest.mark.apart)
     return pytest.param(command, marks=marks)
 

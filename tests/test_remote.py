@@ -229,14 +229,14 @@ def test_the_experiment_starts_its_store_and_stops_it(
     shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     port = free_port()
-    small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.01"]
-    limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.05", "measure.max_seconds=0.2"]
+    small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
+    limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
     done = shared_process.run(["experiment=remote_store", *small, *limits], tmp_path, environment)
     assert (done.returncode, done.stderr) == (0, "")
     (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
     results = pd.read_csv(folder / "results.csv")
     assert set(results["dataset.names"]) == {"array", "list"}
     assert set(results["state"]) == {"ok"}
-    assert (results["batch_s"] >= 16 * 0.01 / 4).all()  # a batch of 16 objects, each of which takes its latency
+    assert all(found.set_index("num_workers")["batch_s"].idxmin() > 1 for _, found in results.groupby("dataset.names"))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,13 +16,6 @@ from nws_sweep.records import SearchRecord
 SMALL = ("dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
          "hydra.sweep.dir=grid")  # fmt: skip
 TIMEOUT_S = 300
-
-
-def wait(is_so: Callable[[], object]) -> None:
-    until = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 @contextlib.contextmanager

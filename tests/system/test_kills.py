@@ -93,7 +93,7 @@ def test_one_signal_finishes_writes_and_reports(tmp_path: Path, number: int) -> 
     # A search goes on for seconds after its first trial; between two there is nothing to finish.
     grid = (*GRID, "dataset.length=4000", "measure.max_seconds=2")
     process = program.start(*grid)
-    wait_for_a_trial(program)
+    wait_until(lambda: finished_trials(tmp_path / "out"))
     os.kill(process.pid, number)
     printed, _ = process.communicate(timeout=300)
     assert process.returncode == 128 + number
@@ -114,7 +114,7 @@ def test_who_ends_all_processes_at_once_leaves_no_failed_trial(tmp_path: Path, e
     """A batch system's SIGTERM goes to all of them, a closed terminal's SIGHUP to the group."""
     program = Program(folder=tmp_path)
     process = program.start(*GRID)
-    wait_for_a_trial(program)
+    wait_until(lambda: finished_trials(tmp_path / "out"))
     time.sleep(0.5)
     if everybody:
         for one in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
@@ -145,10 +145,3 @@ def test_two_ctrl_c_end_it_now(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in printed
     program.check_nothing_left()
-
-
-def wait_for_a_trial(program: Program) -> None:
-    deadline = time.monotonic() + 300
-    while not finished_trials(program.folder / "out"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -12,7 +12,8 @@ import pytest
 from nws_sweep.records import SearchRecord
 from tests.conftest import Command
 from tests.system.conftest import lacking
-from tests.system.grids import SMALL, TIMEOUT_S, begun, command_of, results, started, wait
+from tests.system.grids import SMALL, TIMEOUT_S, begun, command_of, results, started
+from tests.system.program import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def test_points_get_another_chance_when_joblib_gives_up(environment: dict[str, s
     """One worker that dies takes all others with it."""
     overrides = ("hydra/launcher=joblib", *SMALL, "batch_size=4,8")
     with started(*overrides, environment=environment, cwd=tmp_path) as process:
-        wait(lambda: begun(tmp_path / "grid", 4))
+        wait_until(lambda: begun(tmp_path / "grid", 4))
         family = psutil.Process(process.pid).children(recursive=True)
         worker = next(one for one in family if "LokyProcess-" in command_of(one))
         worker.kill()

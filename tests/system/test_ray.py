@@ -9,7 +9,8 @@ import pytest
 from nws_sweep import processes, storage
 from tests.conftest import Command
 from tests.system.conftest import lacking
-from tests.system.grids import SMALL, TIMEOUT_S, begun, command_of, results, started, wait
+from tests.system.grids import SMALL, TIMEOUT_S, begun, command_of, results, started
+from tests.system.program import wait_until
 
 ON_RAY = ("hydra/launcher=ray", "+hydra.launcher.ray.init.include_dashboard=false", *SMALL)
 
@@ -24,7 +25,7 @@ def ray(environment: dict[str, str], tmp_path: Path) -> None:
 def test_a_grid_is_measured_by_tasks_and_one_that_dies_is_a_row(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "grid"
     with started(*ON_RAY, "batch_size=4,8,16", environment=environment, cwd=tmp_path) as process:
-        wait(lambda: begun(folder, 4))
+        wait_until(lambda: begun(folder, 4))
         family = psutil.Process(process.pid).children(recursive=True)
         (task,) = [one for one in family if "_run_job" in command_of(one)]
         task.kill()
@@ -35,7 +36,7 @@ def test_a_grid_is_measured_by_tasks_and_one_that_dies_is_a_row(environment: dic
     assert found[4].error.startswith("the task was lost: ")
     assert "batch_size=4: the task was lost" in (folder / storage.REPORT).read_text("utf-8")
     assert "best: num_workers=" in told  # of the tasks, as they go
-    wait(lambda: not [one for one in family if processes.is_alive(one)])
+    wait_until(lambda: not [one for one in family if processes.is_alive(one)])
 
 
 def test_a_cluster_that_cannot_be_reached_is_one_line(nws: Command) -> None:

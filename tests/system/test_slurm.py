@@ -10,7 +10,8 @@ import pytest
 
 from nws_sweep import storage
 from tests.conftest import Command
-from tests.system.grids import SMALL, TIMEOUT_S, begun, results, started, wait
+from tests.system.grids import SMALL, TIMEOUT_S, begun, results, started
+from tests.system.program import wait_until
 from tests.system.slurm import Slurm, members
 
 _DAEMONS = ("munged", "slurmctld", "slurmd", "slurmstepd")
@@ -21,8 +22,8 @@ def on_the_cluster(environment: dict[str, str], cluster: Slurm) -> Iterator[None
     """Whatever becomes of the jobs, none of their processes is there afterwards."""
     environment.update(cluster.environment)
     yield
-    wait(lambda: not cluster.queue())
-    wait(lambda: not [process for process in members(cluster) if _name(process) not in _DAEMONS])
+    wait_until(lambda: not cluster.queue())
+    wait_until(lambda: not [process for process in members(cluster) if _name(process) not in _DAEMONS])
 
 
 def _name(process: psutil.Process) -> str:
@@ -68,12 +69,12 @@ def test_jobs_that_die_are_rows_and_the_same_command_measures_them(
 ) -> None:
     folder, overrides = tmp_path / "grid", ["batch_size=4,8,16,32"]
     with started("hydra/launcher=slurm", *SMALL, *overrides, environment=environment, cwd=tmp_path) as process:
-        wait(lambda: begun(folder, 4))
+        wait_until(lambda: begun(folder, 4))
         python_of(cluster, 0).kill()
-        wait(lambda: begun(folder, 8))
+        wait_until(lambda: begun(folder, 8))
         array = min(cluster.queue()).partition("_")[0]
         cluster.run("scancel", f"{array}_1")
-        wait(lambda: begun(folder, 16))
+        wait_until(lambda: begun(folder, 16))
         cluster.run("scancel", "--signal=USR2", f"{array}_2")  # as before its time is over
         told, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1, told
@@ -94,11 +95,11 @@ def test_jobs_that_die_are_rows_and_the_same_command_measures_them(
 
 def test_ctrl_c_cancels_the_jobs(environment: dict[str, str], nws: Command, tmp_path: Path, cluster: Slurm) -> None:
     with started("hydra/launcher=slurm", *SMALL, "batch_size=4,8,16", environment=environment, cwd=tmp_path) as process:
-        wait(lambda: begun(tmp_path / "grid", 4))
+        wait_until(lambda: begun(tmp_path / "grid", 4))
         process.send_signal(signal.SIGINT)
         told, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, told
-    wait(lambda: not cluster.queue())
+    wait_until(lambda: not cluster.queue())
 
 
 def test_what_slurm_refuses_is_one_line(nws: Command) -> None:
