@@ -303,23 +303,38 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _kill(family: Sequence[psutil.Process]) -> None:
-    """Kills those that left the arm's process group, and waits until all are dead.
-
-    A dead process whose parent is gone stays a zombie until init takes notice, which takes seconds in some containers:
-    it holds no memory and runs no more, so that is not waited for.
-    """
+    """Kills those that left the arm's process group, and waits until all are dead."""
     import psutil
 
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while any(is_alive(process) for process in family) and time.monotonic() < deadline:
+    _alive(family, GONE_WITHIN_S)
+
+
+def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
+    """Those of the processes that still run after so many seconds, which are waited for only as long as one does."""
+    import psutil
+
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return [process.pid for process in _alive(found, after_s)]
+
+
+def _alive(processes: Sequence[psutil.Process], after_s: float) -> list[psutil.Process]:
+    deadline = time.monotonic() + after_s
+    while (left := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
+    return left
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether the process still runs; a zombie does not."""
+    """Whether the process still runs; a zombie does not.
+
+    A dead process whose parent is gone stays one until init takes notice, which takes seconds in some containers.
+    """
     import psutil
 
     try:
@@ -328,14 +343,7 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def gone(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that are no more."""
-    import psutil
-
-    return [pid for pid in pids if not psutil.pid_exists(pid)]
-
-
-def remove_shared_memory(pids: Sequence[int]) -> None:
+def remove_shared_memory(pids: Iterable[int]) -> None:
     """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
     for pid in pids:
         for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):

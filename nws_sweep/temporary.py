@@ -27,7 +27,7 @@ def folder() -> Iterator[str]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(Path(path), processes.GONE_WITHIN_S)
         if lock is not None:
             os.close(lock)
 
@@ -39,16 +39,27 @@ def note_process(path: str) -> None:
 
 
 def remove_left() -> None:
-    """Removes the folders whose processes are gone, and these processes' shared memory.
+    """Removes the folders whose programs are gone, and their processes' shared memory.
 
     Whoever is killed has no time to do it; torch unlinks a segment a moment after it has made it.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = _locked(path / _LOCK, create=False)
         if lock is not None:
-            processes.remove_shared_memory(processes.gone(int(note.stem) for note in path.glob(f"*{_PROCESS}")))
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
             os.close(lock)
+
+
+def _remove(path: Path, after_s: float = 0.0) -> None:
+    """Removes a folder and what its processes left, which may take so many seconds to die.
+
+    One that still runs may leave something yet: the folder, which knows its number, is then for a later program.
+    """
+    noted = [int(note.stem) for note in path.glob(f"*{_PROCESS}")]
+    running = processes.running(noted, after_s)
+    processes.remove_shared_memory(set(noted).difference(running))
+    if not running:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _locked(path: Path, *, create: bool) -> int | None:

@@ -103,9 +103,9 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for process in left:
         process.kill()
     assert not left
-    temporary.remove_left()  # as the next start does it for a program that was killed
     deadline = time.monotonic() + 10  # of the programs of other tests, which may just be ending, nothing stays
     while set(_orphaned_segments()) - before:
+        temporary.remove_left()  # as the next start does it for a program that was killed
         assert time.monotonic() < deadline, _orphaned_segments()
         time.sleep(0.05)
 
