@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import disk, host, hostlock, learning, resuming, sample_check, services, storage
+from nws_sweep import disk, host, hostlock, learning, notices, resuming, sample_check, services, storage
 from nws_sweep.errors import NwsSweepError, one_line
 from nws_sweep.invocation import Invocation
 from nws_sweep.nursery import spec_of
@@ -108,7 +109,7 @@ def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) 
     try:
         storage.save(folder, start)
         return _search(job, start, folder, current, observer)
-    except (Exception, SystemExit) as error:  # a service may call sys.exit
+    except (Exception, SystemExit, notices.Told) as error:  # a service may call sys.exit
         logger.exception("the search failed")
         return _record_failure(observer.latest or start, error, folder, current.view)
 
@@ -154,7 +155,8 @@ def _draw(folder: Path, current: Invocation) -> None:
     if current.plan is None or current.plan.configurations > 1:
         from nws_sweep import report  # here, for matplotlib takes its time
 
-        report.try_pictures(folder)
+        with contextlib.suppress(notices.Told):  # what is measured stands without them
+            report.try_pictures(folder)
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
@@ -196,7 +198,9 @@ def record_loss(folder: Path, configuration: Configuration, error: BaseException
 
 
 def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> SearchRecord:
-    reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
+    reason = (
+        str(error) if isinstance(error, NwsSweepError | notices.Told) else one_line(f"{type(error).__name__}: {error}")
+    )
     failed = replace(result, error=reason)
     view.failed(reason)
     try:

@@ -14,6 +14,14 @@ from types import FrameType
 
 from nws_sweep.errors import LostJob
 
+
+class Told(BaseException):
+    """Raised by such a signal; the message says what it means.
+
+    No Exception: it comes at any moment, and a logger, say, lets none of these out of its own work.
+    """
+
+
 _MEANING = {
     "SIGTERM": "the job was told to end (SIGTERM): it was cancelled, or its time is over",
     "SIGUSR2": "the job was told that its time is nearly over, or that others need its node (SIGUSR2)",
@@ -22,7 +30,11 @@ _MEANING = {
 
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
-    """Inside the block such a signal raises LostJob in the main thread, if submitit would handle it."""
+    """Inside the block such a signal raises Told in the main thread, if submitit would handle it.
+
+    Raises:
+        LostJob: If nobody inside the block has answered it.
+    """
     numbers = [getattr(signal, name) for name in _MEANING if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
     taken = {number: handler for number, handler in handlers.items() if _is_of_submitit(handler)}
@@ -32,6 +44,8 @@ def heeded() -> Iterator[None]:
         signal.signal(number, _raise)
     try:
         yield
+    except Told as told:
+        raise LostJob(str(told)) from None
     finally:
         for number, handler in taken.items():
             signal.signal(number, handler)
@@ -42,4 +56,4 @@ def _is_of_submitit(handler: object) -> bool:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    raise LostJob(_MEANING[signal.Signals(number).name])
+    raise Told(_MEANING[signal.Signals(number).name])

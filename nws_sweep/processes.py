@@ -34,20 +34,29 @@ def start_fork_server() -> None:
     _start_fork_server(os.getpid())
 
 
-@functools.cache  # a Ctrl-C during this moment is lost
+@functools.cache
 def _start_fork_server(pid: int) -> None:
-    from multiprocessing import forkserver  # not on every platform
+    from multiprocessing import forkserver, resource_tracker  # not on every platform
 
     _forget_server_of_parent(pid)
-    if threading.current_thread() is not threading.main_thread():
-        forkserver.ensure_running()
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in ending_signals()}
+    with uninterrupted():
+        with _waiting_signals():
+            resource_tracker.ensure_running()  # afterwards they no longer wait, in Python 3.11 at least
+        with _waiting_signals():
+            forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _waiting_signals() -> Iterator[None]:
+    """Lets what would end the program wait until the end of the block, and for good in what is started inside it.
+
+    Ignored instead, it would be lost, and a batch system says it only once.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending_signals())
     try:
-        forkserver.ensure_running()
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ending_signals() -> list[int]:
@@ -58,7 +67,10 @@ def ending_signals() -> list[int]:
 def hear_signals() -> None:
     """Makes this process end by them, as a program of the user's does: the fork server, whose child it is, is deaf."""
     for number in ending_signals():
+        signal.signal(number, signal.SIG_IGN)  # forgets those that wait
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending_signals())
 
 
 def drop_foreign_start_method() -> None:
@@ -93,7 +105,7 @@ def _parent_of(pid: int) -> int | None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C, and what else raises an exception, until the block is done.
+    """Holds back Ctrl-C, and whatever else may raise an exception, until the block is done.
 
     Only the main thread is ever interrupted by a signal.
     """
@@ -114,8 +126,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _interrupting() -> list[int]:
-    """The signals of that kind for which a handler of Python's is installed."""
-    return [number for number in ending_signals() if callable(signal.getsignal(number))]
+    """The signals for which a handler of Python's is installed."""
+    return [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
 
 
 def pause(process: Child) -> None:

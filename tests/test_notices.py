@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import logging
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -26,9 +28,24 @@ def submitit() -> Iterator[None]:
 
 @pytest.mark.usefixtures("submitit")
 def test_a_notice_to_a_job_of_submitit_is_the_reason_why_it_ends() -> None:
-    with notices.heeded(), pytest.raises(LostJob, match="its time is nearly over"):
+    with pytest.raises(LostJob, match="its time is nearly over"), notices.heeded():
         signal.raise_signal(signal.SIGUSR2)
     assert signal.getsignal(signal.SIGUSR2) is handler_of_submitit
+
+
+@pytest.mark.usefixtures("submitit")
+def test_no_logger_swallows_it() -> None:
+    """Slurm sends SIGCONT first, which submitit logs: SIGTERM comes meanwhile."""
+    with pytest.raises(LostJob), notices.heeded():
+        logging.StreamHandler(TerminalToldMeanwhile()).handle(
+            logging.makeLogRecord({"msg": "Bypassing signal SIGCONT"})
+        )
+
+
+class TerminalToldMeanwhile(io.StringIO):
+    def write(self, text: str) -> int:
+        signal.raise_signal(signal.SIGUSR2)
+        return len(text)
 
 
 def test_elsewhere_signals_stay_as_they_are() -> None:

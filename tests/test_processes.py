@@ -172,13 +172,66 @@ if __name__ == "__main__":
 
 def test_a_process_that_was_forked_from_one_with_a_fork_server_starts_its_own(tmp_path: Path) -> None:
     """Python's own would wait for its parent's child: ChildProcessError."""
-    (tmp_path / "program.py").write_text(FORKED)
+    assert output_of(FORKED, tmp_path) == ["done"]
+
+
+def output_of(program: str, folder: Path) -> list[str]:
+    """The words that it prints; it ends without an error."""
+    (folder / "program.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "program.py"], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["done"]
+    return done.stdout.split()
+
+
+TOLD = """
+import multiprocessing, os, signal, time
+from multiprocessing import forkserver
+from nws_sweep import processes
+
+heard, ending, ensure_running = [], processes.ending_signals(), forkserver.ensure_running
+
+def told_meanwhile():
+    for number in ending:
+        os.kill(os.getpid(), number)
+    ensure_running()
+    assert not heard
+
+def child():
+    processes.hear_signals()
+    time.sleep(60)
+
+def end_of_child():
+    child_process = context.Process(target=child)
+    child_process.start()
+    os.kill(child_process.pid, signal.SIGTERM)  # perhaps before it hears
+    while child_process.exitcode is None:
+        time.sleep(0.01)
+        child_process.terminate()
+    return child_process.exitcode
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([])
+    for number in ending:
+        signal.signal(number, lambda number, frame: heard.append(number))
+    forkserver.ensure_running = told_meanwhile
+    processes.start_fork_server()
+    assert sorted(heard) == sorted(ending)
+    for number in ending:
+        os.kill(forkserver._forkserver._forkserver_pid, number)
+    assert end_of_child() == -signal.SIGTERM
+    os.kill(os.getpid(), signal.SIGINT)
+    assert heard[-1] == signal.SIGINT and len(heard) == 4
+    print("done")
+"""
+
+
+def test_what_the_program_is_told_while_the_fork_server_starts_is_not_lost(tmp_path: Path) -> None:
+    """Seen once: a cancelled job of Slurm went on. The server is deaf to it, its children are not."""
+    assert output_of(TOLD, tmp_path) == ["done"]
 
 
 _ORPHAN = """
