@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -43,8 +42,7 @@ class Program:
     segments_before: frozenset[Path] = field(default_factory=lambda: frozenset(_segments_of_the_dead()))
 
     def start(self, *arguments: str, before: Sequence[str] = (), **how: Any) -> subprocess.Popen[str]:
-        """Starts it, after the words of another command; SIGINT reaches it even if the tests themselves ignore it."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes what runs in the background deaf to it
+        """Starts it, after the words of another command."""
         changed = {**os.environ, **self._own, **self.environment}
         return subprocess.Popen(
             [*before, PYTHON, "-m", "nws_sweep", *arguments],
