@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -113,13 +114,22 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    before = {number: signal.getsignal(number) for number in _interrupting()}
-    for number in before:
-        signal.signal(number, lambda number, frame: received.append(number))
+    own: dict[int, Any] = {number: signal.getsignal(number) for number in _interrupting()}
+    is_inside = True
+
+    def hold_back(number: int, frame: FrameType | None) -> None:
+        if is_inside:
+            received.append(number)
+        else:  # one that came while they were put back has ended that
+            own[number](number, frame)
+
     try:
+        for number in own:
+            signal.signal(number, hold_back)
         yield
     finally:
-        for number, handler in before.items():
+        is_inside = False
+        for number, handler in own.items():
             signal.signal(number, handler)
         for number in received:
             signal.raise_signal(number)

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import FunctionType
 
 import pytest
 
@@ -108,6 +109,24 @@ def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int) -> No
     with Interrupts(), pytest.raises(Interrupted):
         hold_back(number, done)
     assert done == ["whole"]
+
+
+def test_one_that_comes_while_handlers_are_put_back_makes_nobody_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = signal.signal
+
+    def put_and_send(number: int, handler: object) -> object:
+        before = put(number, handler)  # type: ignore[arg-type]
+        if number == signal.SIGHUP and not isinstance(handler, FunctionType):  # the first to be put back
+            monkeypatch.undo()
+            send(signal.SIGINT)
+        return before
+
+    with Interrupts():
+        with pytest.raises(Interrupted), processes.uninterrupted():
+            monkeypatch.setattr(signal, "signal", put_and_send)
+        with pytest.raises(Interrupted) as heard:
+            send(signal.SIGTERM)
+    assert heard.value.status == 143
 
 
 def test_while_it_is_measured_it_waits_there_too(capfd: pytest.CaptureFixture[str]) -> None:
