@@ -124,6 +124,9 @@ class Teller:
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
+    def note(self, line: str) -> None:
+        """Nothing."""
+
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Not told."""
 

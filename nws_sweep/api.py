@@ -56,7 +56,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     tolerance: float = 0.03,
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
-    check_samples: bool = False,
+    check_samples: bool | None = None,
     ranks: int = 1,
     reuse: str = "fresh",
     config: Any = None,
@@ -145,7 +145,7 @@ def tune(  # noqa: PLR0913
     tolerance: float = 0.03,
     time_budget_s: float | None = None,
     measure: MeasureRules | None = None,
-    check_samples: bool = False,
+    check_samples: bool | None = None,
     ranks: int = 1,
     reuse: str = "fresh",
     config: Any = None,
@@ -225,7 +225,7 @@ class _Order:
     rules: SearchRules
     measure: MeasureRules
     consumer: Consumer | Mapping[str, Any]
-    check_samples: bool
+    check_samples: bool | None
     reuse: str
     progress: Progress
     ranks: int

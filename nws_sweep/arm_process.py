@@ -18,26 +18,39 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, loaders, lockstep, pagecache, processes, sharing, temporary
+from nws_sweep import accelerator, handles, loaders, lockstep, pagecache, processes, sample_loading, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
-from nws_sweep.identities import Identify
+from nws_sweep.identities import Identify, SampleLog
 from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
 from nws_sweep.objects import python_objects
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, ObjectStore, Rank, SamplesSeen
+from nws_sweep.records import (
+    ArmSpec,
+    Burst,
+    BurstRequest,
+    DatasetFacts,
+    LoaderSettings,
+    ObjectStore,
+    Rank,
+    SampleMade,
+    SamplesLogged,
+    SamplesSeen,
+)
 from nws_sweep.sources import Source, source_of
+
+Found = TypeVar("Found")
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -64,11 +77,15 @@ class ArmServer:
         self._source: Source | None = kept._source if kept else None
         self._shares_memory = kept is not None
         self._objects: tuple[ObjectStore, ...] = kept._objects if kept else ()
+        self._handles: tuple[str, ...] = kept._handles if kept else ()
+        self._files: dict[int, str] = {}
+        self._positions: dict[int, int] = {}
         self._consumer: Any = None
         self._collate_fn: Any = None
         self._session: LoaderSession | None = None
         self._others: Lockstep | None = None
         self._counter: Counter | None = None
+        self._log: SampleLog | None = None
         self._settings: LoaderSettings | None = None
         self._batches: int | None = None
         self._forked: dict[int, BaseProcess] = {}
@@ -123,14 +140,19 @@ class ArmServer:
             samples=source.samples,
             accelerator=accelerator.available(),
             objects=self._objects,
+            handles=self._handles,
             loader=source.settings,
             project=source.project,
         )
 
     def _make_source(self) -> Source:
         torch.manual_seed(self._spec.seed)
+        before = handles.open_files()
         self._source = source = _make_source(self._spec.dataset, self._spec.seed, self._spec.rank)
-        self._objects = _objects_of(source.dataset)
+        self._objects = _found_in(source.dataset, python_objects)
+        if multiprocessing.get_start_method() == "fork":
+            self._files = {number: path for number, path in handles.open_files().items() if number not in before}
+            self._handles = _found_in(source.dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
         return source
 
     @property
@@ -145,7 +167,9 @@ class ArmServer:
             sharing.own_memory()
         counter = Counter(settings.num_workers) if settings.num_workers else None
         self._counter = counter
-        start = WorkerStart(counter, threads=settings.threads_per_worker) if counter else None
+        folder = processes.sockets_folder()
+        self._log = SampleLog(folder) if folder and self._spec.logs_samples else None
+        start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
         loader = self._made.loader(settings, self._collate_fn, start)
         self._session = LoaderSession(
             loader,
@@ -158,6 +182,7 @@ class ArmServer:
             consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
+        self._positions = handles.positions(self._files)
         return self._batches
 
     def burst(self, request: BurstRequest) -> Burst:
@@ -186,6 +211,24 @@ class ArmServer:
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name, absolute."""
         return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._made.dataset))  # noqa: PTH100 - a million
+
+    def logged(self) -> SamplesLogged:
+        """Some of the samples that the workers have made, and the files whose position they share and have moved."""
+        moved = dict(handles.positions(self._files).items() - self._positions.items())
+        return SamplesLogged(
+            samples=self._log.read() if self._log else (),
+            moved_files=tuple(self._files[number] for number in moved),
+        )
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        """Loads samples without workers, of an iterable dataset its first ones; those that raise are left out."""
+        return sample_loading.alone(self._made.dataset, keys, limit_s)
+
+    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        """Loads samples in workers of the same numbers, one at a time."""
+        start = WorkerStart(Counter(settings.num_workers))
+        self._made.loader(settings, None, start)  # gives it the user's own worker_init_fn
+        return sample_loading.in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
         """The samples of an epoch of a DataLoader of its own, so many at most."""
@@ -399,10 +442,10 @@ def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Sou
     return source
 
 
-def _objects_of(dataset: Any) -> tuple[ObjectStore, ...]:
-    """What forked workers come to copy. A dataset that cannot be looked into loses this hint, nothing else."""
+def _found_in(dataset: Any, look: Callable[[Any], tuple[Found, ...]]) -> tuple[Found, ...]:
+    """What a look into a dataset finds. A dataset that cannot be looked into loses this hint, nothing else."""
     try:
-        return python_objects(dataset)
+        return look(dataset)
     except Exception:
         traceback.print_exc()
         return ()

@@ -27,7 +27,17 @@ from typing import Any
 from nws_sweep import processes, temporary, units, usage
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.processes import Child, Grandchild
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, SamplesSeen, Usage
+from nws_sweep.records import (
+    ArmSpec,
+    Burst,
+    BurstRequest,
+    DatasetFacts,
+    LoaderSettings,
+    SampleMade,
+    SamplesLogged,
+    SamplesSeen,
+    Usage,
+)
 
 # What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
@@ -171,6 +181,26 @@ class Arm:
         """The files and folders that the dataset's attributes name, absolute."""
         paths: tuple[str, ...] = self._timed("files")
         return paths
+
+    def logged(self) -> SamplesLogged:
+        """Some of the samples that the workers have made (see identities.py), and the files that they share."""
+        logged: SamplesLogged = self._timed("logged")
+        return logged
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        """Loads samples in the process itself; those that raise are left out.
+
+        Args:
+            keys: Indices of the samples; of an iterable dataset as many of its first samples are loaded.
+            limit_s: No sample is begun after this time, except the first, s; None for no limit.
+        """
+        samples: tuple[SampleMade, ...] = self._timed("load", keys, limit_s)
+        return samples
+
+    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        """Loads samples in workers of the same numbers, of which one loads at a time."""
+        loaded: tuple[SampleMade, ...] = self._timed("load_in_turn", samples, settings)
+        return loaded
 
     def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
         """The samples of an epoch of a DataLoader of its own, so many at most."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from nws_sweep import noise, roofline, units
 from nws_sweep.conditions import Conditions
@@ -15,6 +16,7 @@ from nws_sweep.errors import (
     TrialOutOfMemory,
     TrialSkipped,
     TrialTimeout,
+    WrongSamples,
 )
 from nws_sweep.quantities import (
     LEAST_CONSUMER,
@@ -34,6 +36,7 @@ from nws_sweep.records import (
     DatasetFacts,
     LoaderSettings,
     Measurement,
+    SamplesLogged,
     SearchCost,
     Trial,
     TrialState,
@@ -44,11 +47,14 @@ from nws_sweep.settling import out_of_limits, settled
 from nws_sweep.surroundings import Surroundings, TrialArm
 from nws_sweep.trial import ended_epoch_batches, last_request, next_request, steady_bursts, whole_epochs
 
+Answer = TypeVar("Answer")
+
 _STATES: dict[type[TrialError], TrialState] = {
     TrialTimeout: TrialState.TIMEOUT,
     TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
     TrialSkipped: TrialState.SKIPPED,
     TrialMismeasured: TrialState.MISMEASURED,
+    WrongSamples: TrialState.WRONG_SAMPLES,
 }
 
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
@@ -74,6 +80,7 @@ class Candidate:
         done: Whether its trial has its state; turns that it takes after that only make it more precise.
         settles: Whether its workers must be idle before they are stopped, since they may hold a lock else.
         came_from_disk: Whether the files of its latest turn were not in the page cache.
+        logged: Some of the samples that its workers made; None before their first window.
     """
 
     def __init__(
@@ -90,6 +97,7 @@ class Candidate:
         self.done = False
         self.settles = False
         self.came_from_disk = False
+        self.logged: SamplesLogged | None = None
         self._on_stall = on_stall
         self._stalled = self._has_stalled = False
         self._configuration = configuration
@@ -100,6 +108,7 @@ class Candidate:
         self._earlier: list[Turn] = []
         self._usage = Usage()
         self._warnings: tuple[str, ...] = ()
+        self._own_warnings: tuple[str, ...] = ()
         self._notes = _canonical_notes(replace(configuration.loader, num_workers=settings.num_workers))
         self._deadline = deadline
         self._window_s: float | None = None
@@ -153,13 +162,18 @@ class Candidate:
             state=TrialState.OK if self._error is None else _STATES.get(type(self._error), TrialState.FAILED),
             reason="" if self._error is None else str(self._error),
             notes=self._notes,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *self._own_warnings),
             measurement=found,
             noise=noise.of_turns(self._turns, self._conditions.cores, len(uncounted)) if found else None,
             finished=self.done,
             bursts=(*uncounted, *self.bursts),
             cost_s=self._cost_s,
         )
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds that it has taken so far."""
+        return self._cost_s
 
     @property
     def may_go_on(self) -> bool:
@@ -272,6 +286,27 @@ class Candidate:
                 self._arm.settle()
             self._arm.pause()
 
+    def ask(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
+        """What its process answers between two turns; None if it has no process, or the process fails at that."""
+        if self._arm is None:
+            return None
+        self._arm.resume()
+        try:
+            return question(self._arm)
+        except TrialError:  # its next turn says what has become of it
+            return None
+        finally:
+            self._arm.pause()
+
+    def warn(self, line: str) -> None:
+        """Adds a warning to its trial, unless the line is empty."""
+        self._own_warnings += (line,) if line else ()
+
+    def fail(self, error: TrialError) -> None:
+        """Ends it with this reason, whatever was measured of it."""
+        self._error, self.done = error, True
+        self.close()
+
     def begin_anew(self) -> None:
         """Lets its next turn start with a new arm; what was measured so far does not count."""
         self._begins_anew = True
@@ -309,7 +344,7 @@ class Candidate:
 
     def skip(self, reason: str) -> None:
         """Ends it before it has begun."""
-        self._fail(TrialSkipped(reason))
+        self.fail(TrialSkipped(reason))
 
     def close(self) -> None:
         """Ends its arm; what was measured stays."""
@@ -324,7 +359,7 @@ class Candidate:
             yield
         except TrialError as error:
             self._surroundings.check_interrupts()  # who ends the program may have ended its arms too
-            self._fail(error)
+            self.fail(error)
         finally:
             self._cost_s += self._surroundings.clock() - began
 
@@ -390,6 +425,8 @@ class Candidate:
                 bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
+            if self.num_workers and self.logged is None and not only_warm_up:
+                self.logged = arm.logged()
         finally:
             if self.settles:
                 with suppress(TrialError):  # the next turn says what has become of it
@@ -493,10 +530,6 @@ class Candidate:
         believed = self._error is None or isinstance(self._error, TrialMismeasured)
         begun = any(burst.startup_s is not None for burst in self.bursts)
         return summarise(self._turns, self._conditions) if believed and begun else None
-
-    def _fail(self, error: TrialError) -> None:
-        self._error, self.done = error, True
-        self.close()
 
 
 def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ class SweepSchema:
     consumer: dict[str, Any] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
     seed: int = allowed("an integer")
-    check_samples: bool = allowed("true or false")
+    check_samples: bool | None = yes_or_no()
     reuse: str = one_of(*REUSES)
     order: str = one_of(*ORDERS)
     resume: ResumeSchema = field(default_factory=ResumeSchema)
@@ -223,7 +223,7 @@ class Embedded:
     search: SearchRules
     measure: MeasureRules
     consumer: dict[str, Any]
-    check_samples: bool
+    check_samples: bool | None
     reuse: str
     ranks: int
 

@@ -17,12 +17,13 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep import processes, temporary
+from nws_sweep.identities import STREAM_SAMPLES, SampleLog
 
 _UNCOUNTED = -1
 # A sample that takes less is counted with its batch, or not at all in a stream: counting it alone would be felt.
 _CHEAP_SAMPLE_S = 20e-6
-# Samples of a stream that are looked at to tell whether they are cheap.
-_LOOKED_AT = 64
+# Samples of a stream that are looked at to tell whether they are cheap: those that are logged.
+_LOOKED_AT = STREAM_SAMPLES
 # Others make of a subclass what they will: samples of torch.Tensor become unpicklable, a DataPipe's iterators invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
@@ -63,14 +64,20 @@ class WorkerStart:
         counter: Whose slots are counted in.
         user_function: The user's own ``worker_init_fn``, called first.
         threads: Threads of torch's operations; None for the one that DataLoader sets.
+        log: Where some of the samples of the worker's first epoch are logged; None for nowhere.
     """
 
     def __init__(
-        self, counter: Counter, user_function: Callable[[int], Any] | None = None, threads: int | None = None
+        self,
+        counter: Counter,
+        user_function: Callable[[int], Any] | None = None,
+        threads: int | None = None,
+        log: SampleLog | None = None,
     ) -> None:
         self._counter = counter
         self.user_function = user_function
         self._threads = threads
+        self._log = log
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -83,40 +90,42 @@ class WorkerStart:
             self.user_function(worker_id)
         worker = get_worker_info()
         if worker is not None:
-            count_in(worker.dataset, self._counter.slots, worker_id)
+            count_in(worker.dataset, self._counter.slots, worker_id, self._log)
 
 
-def count_in(dataset: Any, slots: Slots, slot: int) -> None:
+def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
     """Makes a dataset count its samples in a slot, or marks the slot as uncounted where that cannot be.
 
     Args:
         dataset: Map-style or iterable; its class is replaced by a subclass.
         slots: Counts go on from what stands there.
-        slot: Index into ``slots``.
+        slot: Index into ``slots``, the worker's number.
+        log: Where some samples are logged, unless the slot has a count already: of a later epoch; None for nowhere.
     """
+    log = None if slots[slot] else log
     if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
         return
     if type(type(dataset)) not in _PLAIN_METACLASSES:
         slots[slot] = _UNCOUNTED
         return
     try:
-        dataset.__class__ = _counting(type(dataset), isinstance(dataset, IterableDataset), slots, slot)
+        dataset.__class__ = _counting(type(dataset), isinstance(dataset, IterableDataset), slots, slot, log)
     except Exception:  # built-in types, extension types and classes that watch over their subclasses
         slots[slot] = _UNCOUNTED
 
 
-def _counting(kind: Any, iterable: bool, slots: Slots, slot: int) -> type:
-    own = _iterable_methods(kind, slots, slot) if iterable else _map_methods(kind, slots, slot)
+def _counting(kind: Any, iterable: bool, slots: Slots, slot: int, log: SampleLog | None) -> type:
+    own = (_iterable_methods if iterable else _map_methods)(kind, slots, slot, log)
     names = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     return type(kind.__name__, (kind,), {**names, **own})
 
 
-def _map_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
+def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
     """``__getitems__``, which DataLoader prefers to asking for one sample after the other."""
     clock = time.perf_counter
     get_item: Callable[[Any, int], Any] = kind.__getitem__
     get_items: Callable[[Any, list[int]], list[Any]] | None = getattr(kind, "__getitems__", None)
-    cheap = False
+    cheap, batches = False, 0
 
     def whole_batch(self: Any, indices: list[int]) -> list[Any]:
         if get_items is not None:
@@ -131,7 +140,7 @@ def _map_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
         return samples
 
     def counted(self: Any, indices: list[int]) -> list[Any]:
-        nonlocal cheap
+        nonlocal cheap, batches
         began = clock()
         if cheap or get_items is not None:
             samples = whole_batch(self, indices)
@@ -139,13 +148,16 @@ def _map_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
         else:
             samples = one_by_one(self, indices)
         cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
+        if log is not None:
+            log.note_batch(slot, batches, indices, samples)
+            batches += 1
         return samples
 
     return {"__getitems__": counted}
 
 
-def _iterable_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
-    """``__iter__``, counting until the samples prove cheap."""
+def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
+    """``__iter__``, counting until the samples prove cheap, and logging as many."""
     clock = time.perf_counter
     iterate: Callable[[Any], Iterator[Any]] = kind.__iter__
 
@@ -162,6 +174,8 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int) -> dict[str, Any]:
             except StopIteration:
                 return
             making_s += clock() - began
+            if log is not None and seen < STREAM_SAMPLES:
+                log.note(slot, seen, sample)
             seen += 1
             slots[slot] += 1
             yield sample

@@ -9,6 +9,7 @@
         |-- TrialOutOfMemory
         |-- TrialSkipped
         |-- TrialMismeasured
+        |-- WrongSamples
         `-- RankLost
 
 The command line prints the message of the first three as one line and exits with status 2.
@@ -55,6 +56,10 @@ class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
 
 class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the row
     """What was measured cannot be true, twice."""
+
+
+class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
+    """A candidate's workers deliver other samples than loading without workers."""
 
 
 class RankLost(TrialError):  # noqa: N818 - what happened

@@ -1,13 +1,25 @@
-"""Tells samples apart: what a loader delivers, sample by sample, instead of batches. Runs in the workers."""
+"""Tells samples apart: digests of what a loader delivers, sample by sample and part by part. Runs in the workers."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils.data import get_worker_info
+
+from nws_sweep.records import SampleMade, SamplePart
+
+# Of a larger part some stretches stand for the whole, so that a digest takes less than a tenth of a millisecond.
+_WHOLE_BYTES = 65_536
+_STRETCHES = 16
+# Samples of each worker's stream that are logged.
+STREAM_SAMPLES = 64
+_LOG = "samples-"
 
 
 class Delivered(NamedTuple):
@@ -35,27 +47,95 @@ class Identify:
 
 
 def digest_of(sample: Any) -> bytes | None:
-    """Eight bytes that are equal for equal samples; None if a part of it cannot be told."""
-    digest = hashlib.blake2b(digest_size=8)
+    """Eight bytes that are equal for equal samples; None if a part of it cannot be compared."""
+    parts = parts_of(sample)
+    if any(part.content is None for part in parts):
+        return None
+    return _digest(*(part.form + (part.content or b"") for part in parts))
+
+
+def parts_of(sample: Any) -> tuple[SamplePart, ...]:
+    """Digests of the parts of a sample: of each tensor, array, image or plain value in it, in their order."""
+    return tuple(_parts(sample, ""))
+
+
+def _parts(value: Any, place: str) -> Iterator[SamplePart]:
+    place = f"{place}/{type(value).__name__}"
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _parts(inner, f"{place}:{key!r}")
+    elif isinstance(value, list | tuple) and value:
+        for number, inner in enumerate(value):
+            yield from _parts(inner, f"{place}:{number}")
+    else:
+        form = f"{place} {getattr(value, 'dtype', '')} {getattr(value, 'shape', getattr(value, 'size', ''))}"
+        yield SamplePart(form=_digest(form.encode()), content=_content(value))
+
+
+def _content(value: Any) -> bytes | None:
     try:
-        _feed(digest, sample)
+        return _digest(*_stretches(memoryview(_bytes_of(value)).cast("B")))
     except Exception:  # whatever a sample's parts raise
         return None
+
+
+def _bytes_of(value: Any) -> Any:
+    if hasattr(value, "untyped_storage"):
+        return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    if hasattr(value, "tobytes"):  # arrays and images
+        return value.tobytes()
+    return value if isinstance(value, bytes) else pickle.dumps(value)
+
+
+def _stretches(content: memoryview) -> Iterator[memoryview]:
+    if len(content) <= _WHOLE_BYTES:
+        yield content
+        return
+    length = _WHOLE_BYTES // _STRETCHES
+    for number in range(_STRETCHES):
+        begin = number * (len(content) - length) // (_STRETCHES - 1)
+        yield content[begin : begin + length]
+
+
+def _digest(*chunks: bytes | memoryview) -> bytes:
+    digest = hashlib.blake2b(digest_size=8)
+    for chunk in chunks:
+        digest.update(chunk)
     return digest.digest()
 
 
-def _feed(digest: Any, value: Any) -> None:
-    digest.update(type(value).__name__.encode())
-    if isinstance(value, Mapping):
-        for key in value:
-            _feed(digest, key)
-            _feed(digest, value[key])
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _feed(digest, inner)
-    elif hasattr(value, "untyped_storage"):
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    elif hasattr(value, "tobytes"):  # arrays and images
-        digest.update(value.tobytes())
-    else:
-        digest.update(pickle.dumps(value))
+class SampleLog:
+    """Digests of some of the samples that the workers of one loader have made, in a file of each worker.
+
+    Few samples are logged, so that logging takes a negligible part of the time: of a map-style dataset the first and
+    the last one of a worker's batches 0, 1, 3, 7, 15 and so on, of an iterable dataset the first ones of each stream.
+
+    Args:
+        folder: Where the files are; it holds none of another loader.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def note(self, worker: int, key: Any, sample: Any) -> None:
+        """Logs a sample; one that cannot be logged is left out."""
+        with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
+            pickle.dump(SampleMade(worker=worker, key=key, parts=parts_of(sample)), file)
+
+    def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
+        """Logs samples of a worker's batch, numbered from 0, of a map-style dataset."""
+        if number & (number + 1) == 0 and len(samples) == len(indices) > 0:
+            for place in {0, len(indices) - 1}:
+                self.note(worker, indices[place], samples[place])
+
+    def read(self) -> tuple[SampleMade, ...]:
+        """All that was logged, each worker's in the order of making."""
+        return tuple(made for path in sorted(Path(self._folder).glob(f"{_LOG}*")) for made in _read(path))
+
+
+def _read(path: Path) -> list[SampleMade]:
+    found: list[SampleMade] = []
+    with path.open("rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):  # its worker is writing
+        while True:
+            found.append(pickle.load(file))
+    return found

@@ -103,7 +103,7 @@ def _label(configuration: Configuration, current: Invocation) -> str:
 
 
 def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) -> SearchRecord:
-    observer = _Recorder(folder, current.view, start.configuration.check_samples)
+    observer = _Recorder(folder, current.view, bool(start.configuration.check_samples))
     disk.remove_temporary(folder)
     disk.keep_folder(folder)  # Hydra has made it
     try:
@@ -231,6 +231,9 @@ class _Recorder:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, _SAVE_SHARE * self._saving_s):
             self._save(result_so_far())
+
+    def note(self, line: str) -> None:
+        self._view.note(line)
 
     def interrupted(self, result: SearchRecord) -> None:
         self._save(result)

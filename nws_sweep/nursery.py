@@ -132,6 +132,7 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         log_path=log_path,
         # As they are now: the server that arms are forked from may have been started long ago, elsewhere.
         environment=dict(os.environ),
+        logs_samples=configuration.check_samples is not False,
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
     )
 

@@ -35,21 +35,27 @@ def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
     Wrappers (Subset, ConcatDataset, one's own) are looked into. Sizes are estimated from a thousand elements each;
     elements that are the same object again and again, such as labels, count once.
     """
-    found = _stores(dataset, "", _DEEPEST, set())
-    return tuple(sorted(found, key=lambda store: -store.bytes))
+    large = (_store(value, path) for path, value in walk(dataset) if _is_large(value))
+    return tuple(sorted((store for store in large if store.bytes >= _LEAST_BYTES), key=lambda store: -store.bytes))
 
 
-def _stores(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[ObjectStore]:
+def walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """The objects that a dataset is made of, each once with its place as Python writes it: ``datasets[0].samples``.
+
+    Plain values and arrays are left out, and so is what large containers hold.
+    """
+    seen = set() if seen is None else seen
     if depth == 0 or id(value) in seen or isinstance(value, _ATOMS) or _is_array(value):
         return
     seen.add(id(value))
-    if _is_container(value) and _count(value) >= _MANY:
-        store = _store(value, path)
-        if store.bytes >= _LEAST_BYTES:
-            yield store
-        return
-    for name, inner in _parts(value, path):
-        yield from _stores(inner, name, depth - 1, seen)
+    yield path, value
+    if not _is_large(value):
+        for name, inner in _parts(value, path):
+            yield from walk(inner, name, depth - 1, seen)
+
+
+def _is_large(value: Any) -> bool:
+    return _is_container(value) and _count(value) >= _MANY
 
 
 def _parts(value: Any, path: str) -> Iterable[tuple[str, Any]]:

@@ -34,6 +34,10 @@ class Narrator:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""
 
+    def note(self, line: str) -> None:
+        """The line itself."""
+        self._say(line)
+
     def interrupted(self, result: SearchRecord) -> None:
         """The exception says so."""
 

@@ -17,7 +17,18 @@ from typing import Any, TypeVar
 from nws_sweep import arms, attendance, blame, merging, processes, rank_environment, temporary
 from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Supervision
 from nws_sweep.errors import RankLost
-from nws_sweep.records import ArmSpec, Burst, BurstRequest, DatasetFacts, LoaderSettings, Rank, SamplesSeen, Usage
+from nws_sweep.records import (
+    ArmSpec,
+    Burst,
+    BurstRequest,
+    DatasetFacts,
+    LoaderSettings,
+    Rank,
+    SampleMade,
+    SamplesLogged,
+    SamplesSeen,
+    Usage,
+)
 
 Answer = TypeVar("Answer")
 _WATCH_EVERY_S = 0.5
@@ -83,6 +94,18 @@ class RankedArm:
     def files(self) -> tuple[str, ...]:
         """The files and folders that the attributes of their datasets name."""
         return merging.merged_lines(self._all(Arm.files))
+
+    def logged(self) -> SamplesLogged:
+        """Some of the samples that the workers of the first one have made."""
+        return self._ranks[0].logged()
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        """Loads samples in the first one without workers."""
+        return self._ranks[0].load(keys, limit_s)
+
+    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        """Loads samples in workers of the first one, one at a time."""
+        return self._ranks[0].load_in_turn(samples, settings)
 
     def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
         """The samples of an epoch of the first one: what its workers share."""

@@ -23,6 +23,7 @@ class TrialState(str, enum.Enum):
     OUT_OF_MEMORY = "out_of_memory"
     SKIPPED = "skipped"  # could not have fitted, so it was not started
     MISMEASURED = "mismeasured"  # beats what the CPUs or the consumer allow, so it cannot be true
+    WRONG_SAMPLES = "wrong_samples"  # its workers deliver other samples than loading without workers
 
 
 class BurstKind(str, enum.Enum):
@@ -190,7 +191,8 @@ class Configuration:
         collate_fn: The collate_fn, as Hydra instantiates it; None for the DataLoader's own.
         services: What runs beside the search, by name: context managers as Hydra instantiates them.
         seed: Seed of torch's random numbers in each trial.
-        check_samples: Whether it is looked at how the workers of an iterable dataset share its samples.
+        check_samples: Which samples of workers are compared: None for a few of each candidate, True also for a whole
+            epoch of an iterable dataset, False for none.
         ranks: Loaders that are measured at once, step by step, as the ranks of a host in DistributedDataParallel;
             num_workers, batch_size and all other settings are those of each.
     """
@@ -204,7 +206,7 @@ class Configuration:
     collate_fn: Mapping[str, Any] | None = None
     services: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    check_samples: bool = False
+    check_samples: bool | None = None
     ranks: int = 1
 
     def label_of(self, columns: Iterable[str]) -> str:
@@ -274,6 +276,7 @@ class ArmSpec:
         environment: The environment variables of the program; None for those of the server that arms are forked from.
         import_path: Its ``sys.path``, likewise.
         rank: Which of several it is; None for one alone.
+        logs_samples: Whether workers log some of their samples, so that these can be compared.
     """
 
     dataset: Mapping[str, Any]
@@ -286,6 +289,7 @@ class ArmSpec:
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     import_path: tuple[str, ...] | None = None
     rank: Rank | None = None
+    logs_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +334,7 @@ class DatasetFacts:
         samples: What an epoch takes of it, its length or that of the sampler; None if that cannot be told.
         accelerator: The accelerator that pinned memory would serve, None if there is none.
         objects: Its attributes that hold many Python objects, the largest first.
+        handles: Open files and the like that it holds and that forked workers share, each in words.
         loader: The settings of the DataLoader that it came in, None if it came by itself.
         project: Where it stands in a project's config, None if it comes from none.
     """
@@ -339,6 +344,7 @@ class DatasetFacts:
     samples: int | None
     accelerator: str | None
     objects: tuple[ObjectStore, ...] = ()
+    handles: tuple[str, ...] = ()
     loader: LoaderSettings | None = None
     project: ProjectFacts | None = None
 
@@ -723,6 +729,47 @@ class SearchCost:
     def plus(self, more: SearchCost) -> SearchCost:
         """Both together."""
         return SearchCost(**{name: value + getattr(more, name) for name, value in asdict(self).items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplePart:
+    """One tensor, array, image or plain value of a sample, as digests.
+
+    Attributes:
+        form: Of its place in the sample, its type, shape and dtype.
+        content: Of its values; None if they cannot be compared.
+    """
+
+    form: bytes
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleMade:
+    """A sample that a worker has made.
+
+    Attributes:
+        worker: Number of the worker.
+        key: The index that the dataset was asked for; of an iterable dataset the position in the worker's stream.
+        parts: Digests of what it consists of.
+    """
+
+    worker: int
+    key: Any
+    parts: tuple[SamplePart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesLogged:
+    """Some of the samples that the workers of a loader have made, and what they shared in making them.
+
+    Attributes:
+        samples: The samples, each worker's in the order of making.
+        moved_files: Paths of open files that the workers share and whose position they have moved.
+    """
+
+    samples: tuple[SampleMade, ...] = ()
+    moved_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

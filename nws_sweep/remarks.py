@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from nws_sweep import memory, nodes, sample_check, units
 from nws_sweep.diagnosis import evidence_of, is_consumer_bound
-from nws_sweep.records import SearchRecord, Trial, Verdict
+from nws_sweep.records import SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.sample_watch import about_handles
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
 _MOST_OTHER_CPUS = 0.2
@@ -31,19 +32,23 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield from _about_workers(result.trials)
     yield from _about_verdict(result)
     yield from _about_edge(result, best)
-    if result.sample_check is not None:
-        yield from sample_check.remarks(result.sample_check)
-    elif result.facts and result.facts.iterable and best is not None and best.num_workers > 1:
-        yield (
-            "an iterable dataset must share its samples among its workers (torch.utils.data.get_worker_info); "
-            "if it does not, each worker gives all of them and the gain is none; check_samples=true looks at that"
-        )
+    yield from _about_samples(result, best)
     if best is not None:
         yield from memory.about_objects(result)
     if best is not None:
         yield from _about_ranking(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_samples(result: SearchRecord, best: Trial | None) -> Iterator[str]:
+    """Workers that deliver other samples than loading without workers, and what may come to make them do so."""
+    if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
+        yield f"num_workers={wrong.num_workers} is no choice: {wrong.reason}"
+    if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
+        yield about_handles(result.facts)
+    if result.sample_check is not None:
+        yield from sample_check.remarks(result.sample_check)
 
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:

@@ -7,18 +7,21 @@ the machine meets all of them alike. Arms stay alive, paused, as long as there i
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nws_sweep import pagecache
 from nws_sweep.candidate import Candidate
-from nws_sweep.errors import ConfigurationError, TimeBudgetSpent
+from nws_sweep.errors import ConfigurationError, TimeBudgetSpent, TrialError, WrongSamples
 from nws_sweep.limits import Load, load_of, shortage
 from nws_sweep.records import Configuration, LoaderSettings
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.sample_watch import SampleWatch, about_handles
+from nws_sweep.surroundings import Surroundings, TrialArm
 from nws_sweep.warming import Warmer
+
+Answer = TypeVar("Answer")
 
 
 class Watcher(Protocol):
@@ -33,6 +36,9 @@ class Watcher(Protocol):
     def round_ended(self) -> None:
         """All had their turn; the machine is quiet."""
 
+    def note(self, line: str) -> None:
+        """Something was found that the user should know before the search ends."""
+
 
 class Rounds:
     """The candidates of one configuration; leaving the context ends all their arms.
@@ -42,6 +48,10 @@ class Rounds:
         surroundings: Arms, clock and machine.
         watcher: Told what is being done.
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
+
+    Attributes:
+        candidates: All that were begun or skipped.
+        unshared: Why no candidate with workers can be right; empty while that was not found.
     """
 
     def __init__(
@@ -65,6 +75,10 @@ class Rounds:
         self._round = 0
         self._locks = False
         self._going_on: list[Candidate] = []
+        self._samples = SampleWatch()
+        self._checked: set[LoaderSettings] = set()
+        self._handles_reported = False
+        self.unshared = ""
         self.candidates: list[Candidate] = []
 
     def __enter__(self) -> Rounds:
@@ -87,7 +101,7 @@ class Rounds:
             TimeBudgetSpent: If the deadline has passed.
         """
         waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
-        while waiting:
+        while waiting and not self.unshared:
             begun: list[Candidate] = []
             while waiting and self._make_room(waiting[0], beside, begun):
                 candidate = waiting.pop(0)
@@ -115,6 +129,8 @@ class Rounds:
             self.measure(new)
             return
         for candidate in self._ordered([*known, *map(self._candidate, new)]):
+            if self.unshared:
+                break
             if candidate in self.candidates:
                 if candidate.alive:  # it may have made room for another in this very round
                     self._take_turn(candidate, window_s)
@@ -225,20 +241,59 @@ class Rounds:
             self._warmer.go_ahead_of(candidate, self._memory_left())
             candidate.turn(self._allowance(candidate), self._round, window_s)
             self._stop_others()
+            self._check_samples(candidate)
             self._learn(candidate)
         else:  # it was begun before anything was known of a batch
             candidate.skip(reason)
         if candidate.done and not was_done:
             self._watcher.candidate_done(candidate)
 
+    def _check_samples(self, candidate: Candidate) -> None:
+        """Fails a candidate whose workers deliver wrong samples; of an iterable dataset all that have workers."""
+        logged, facts = candidate.logged, candidate.facts
+        if logged is None or facts is None or candidate.settings in self._checked:
+            return
+        if self._configuration.check_samples is False:
+            return
+        self._checked.add(candidate.settings)
+        try:
+            ask = self._ask_new if facts.iterable else self._ask_without_workers
+            candidate.warn(self._samples.check(logged, candidate.settings, facts, candidate.cost_s, ask))
+        except WrongSamples as error:
+            self.unshared = str(error) if facts.iterable else ""
+            for one in self.candidates if facts.iterable else [candidate]:
+                if one.num_workers:
+                    one.fail(error)
+
+    def _ask_without_workers(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
+        """What a process that holds the dataset, and has no workers, answers; None if it cannot."""
+        for candidate in self.candidates:
+            if candidate.num_workers == 0 and candidate.alive:
+                return candidate.ask(question)
+        return self._ask_new(question)
+
+    def _ask_new(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
+        """The same of a process of its own, where to answer would disturb the iterator of another."""
+        try:
+            with self._surroundings.open_arm(self._configuration, self._memory_left()) as arm:
+                return question(arm)
+        except TrialError:
+            return None
+
     def _learn(self, candidate: Candidate) -> None:
         """Takes from a candidate what concerns all: its files, where they came from, a length that is wrong."""
+        self._report_handles(candidate)
         self._learn_files(candidate)
         self._warmer.notice(candidate)
         self._wrong_length = self._wrong_length or candidate.wrong_length
         if self._wrong_length:
             for other in self.candidates:
                 other.forget_length(self._wrong_length)
+
+    def _report_handles(self, candidate: Candidate) -> None:
+        if not self._handles_reported and candidate.facts is not None and candidate.facts.handles:
+            self._handles_reported = True
+            self._watcher.note(about_handles(candidate.facts))
 
     def _make_room(self, candidate: Candidate, beside: Sequence[LoaderSettings], begun: Sequence[Candidate]) -> bool:
         """Whether the candidate may begin now; those that are done make room. One that can never fit is skipped."""

@@ -26,6 +26,9 @@ class Observer(Protocol):
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Every candidate that is being measured had a turn; the result is made only if it is asked for."""
 
+    def note(self, line: str) -> None:
+        """Something was found that the user should know before the search ends."""
+
     def interrupted(self, result: SearchRecord) -> None:
         """The search is given up; this is what there is of it."""
 
@@ -79,6 +82,8 @@ def _follow(strategy: Strategy, rounds: Rounds, progress: _Progress) -> str:
                 of_each = ", each rank" if progress.result.configuration.ranks > 1 else ""
                 return decision.reason + of_each + _about_reference(progress.result)
             progress.profiled()
+            if rounds.unshared and rounds.conclude():
+                return f"no candidate with workers is right: {rounds.unshared}"
     except TimeBudgetSpent:
         budget_s = progress.result.configuration.search.time_budget_s or 0.0
         spent = f"search.time_budget_s={budget_s:g} was spent"
@@ -215,3 +220,6 @@ class _Progress:
 
     def round_ended(self) -> None:
         self._observer.round_finished(lambda: self.result)
+
+    def note(self, line: str) -> None:
+        self._observer.note(line)

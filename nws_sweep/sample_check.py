@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from nws_sweep.errors import TrialError
-from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchRecord
+from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchRecord, TrialState, Verdict
+from nws_sweep.sample_watch import HOW_TO_SHARD
 from nws_sweep.surroundings import ArmFactory
 
 _MOST_SAMPLES = 50_000
@@ -39,7 +40,36 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
         shared = _seen(result, several, open_arm)
     except TrialError as error:
         return replace(result, sample_check=SampleCheck(num_workers=several.num_workers, error=str(error)))
-    return replace(result, sample_check=judged(alone, shared, several.num_workers))
+    check = judged(alone, shared, several.num_workers)
+    return _without_wrong(replace(result, sample_check=check), fault(check, drop_last=several.drop_last))
+
+
+def _without_wrong(result: SearchRecord, reason: str) -> SearchRecord:
+    """The result with all candidates that have workers failed for this reason; the same if it is empty."""
+    if not reason:
+        return result
+    trials = tuple(
+        replace(trial, state=TrialState.WRONG_SAMPLES, reason=reason, measurement=None) if trial.num_workers else trial
+        for trial in result.trials
+    )
+    left = next((trial.settings for trial in trials if trial.objective_s is not None), None)
+    verdict = None if left is None else Verdict(recommended=left, fastest=left)
+    return replace(result, trials=trials, verdict=verdict)
+
+
+def fault(check: SampleCheck, *, drop_last: bool) -> str:
+    """Why the candidates with workers are wrong; empty if they are not.
+
+    Args:
+        check: What two epochs said.
+        drop_last: Whether each worker leaves out a last batch that is shorter.
+    """
+    known = check.samples is not None and check.expected is not None
+    if (known and (check.samples or 0) > (check.expected or 0)) or check.repeated:
+        return f"{next(remarks(check))}: {HOW_TO_SHARD}"
+    if known and (check.samples or 0) < (check.expected or 0) and not drop_last:
+        return next(remarks(check))
+    return ""
 
 
 def _seen(result: SearchRecord, settings: LoaderSettings, open_arm: ArmFactory) -> SamplesSeen:
@@ -78,10 +108,7 @@ def remarks(check: SampleCheck) -> Iterator[str]:
     if check.error:
         yield f"check_samples: the samples could not be counted ({check.error})"
     if check.samples is not None and check.expected is not None and check.samples > check.expected:
-        yield (
-            f"samples come more than once {workers}: {check.samples} in an epoch instead of {check.expected}; the "
-            "dataset must share them among its workers (torch.utils.data.get_worker_info)"
-        )
+        yield (f"samples come more than once {workers}: {check.samples} in an epoch instead of {check.expected}")
     elif check.repeated:
         yield f"samples come more than once {workers}: {check.repeated} of those looked at had come before"
     if check.samples is not None and check.expected is not None and check.samples < check.expected:

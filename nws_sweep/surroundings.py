@@ -6,11 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nws_sweep import machine, pagecache, room
 from nws_sweep.cores import enforced_cores, shared_cores, usable_cores
-from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
+from nws_sweep.records import (
+    Burst,
+    BurstRequest,
+    Configuration,
+    DatasetFacts,
+    LoaderSettings,
+    MachineTime,
+    SampleMade,
+    SamplesLogged,
+    Usage,
+)
 from nws_sweep.room import Room
 
 Clock = Callable[[], float]
@@ -35,6 +45,18 @@ class TrialArm(Protocol):
 
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name."""
+        ...
+
+    def logged(self) -> SamplesLogged:
+        """Some of the samples that the workers have made, and the open files that they share."""
+        ...
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        """Loads samples without workers, of an iterable dataset its first ones."""
+        ...
+
+    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        """Loads samples in workers of the same numbers, one at a time."""
         ...
 
     def allow(self, memory_bytes: int | None) -> None:

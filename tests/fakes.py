@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep.errors import TrialError
 from nws_sweep.measure import LoaderSession
-from nws_sweep.records import Burst, BurstRequest, Configuration, DatasetFacts, LoaderSettings, MachineTime, Usage
+from nws_sweep.records import (
+    Burst,
+    BurstRequest,
+    Configuration,
+    DatasetFacts,
+    LoaderSettings,
+    MachineTime,
+    SampleMade,
+    SamplesLogged,
+    Usage,
+)
 from nws_sweep.room import Room
 from nws_sweep.surroundings import Surroundings
 
@@ -162,9 +172,8 @@ class FakeArm:
         machine: Where it runs.
     """
 
-    facts = FACTS
-
     def __init__(self, machine: FakeMachine) -> None:
+        self.facts = machine.facts
         self._machine = machine
         self.batches_per_epoch: int | None = None
         self.cpu_s = 0.0
@@ -216,6 +225,17 @@ class FakeArm:
     def files(self) -> tuple[str, ...]:
         assert self in self._machine.running, "a paused process cannot answer"
         return self._machine.files
+
+    def logged(self) -> SamplesLogged:
+        assert self in self._machine.running, "a paused process cannot answer"
+        return self._machine.logged.get(self.settings.num_workers, SamplesLogged())
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        self._machine.loaded += keys
+        return tuple(made for made in self._machine.without_workers if made.key in keys)
+
+    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        return self._machine.one_at_a_time(samples)
 
     def allow(self, memory_bytes: int | None) -> None:
         self._machine.allowed.append((self.settings.num_workers, memory_bytes))
@@ -270,6 +290,11 @@ class FakeMachine:
         self.distort: Callable[[Burst], Burst] = lambda burst: burst
         self.read: Callable[[int], int] = lambda batches: 0
         self.files: tuple[str, ...] = ()
+        self.facts = FACTS
+        self.logged: dict[int, SamplesLogged] = {}
+        self.without_workers: tuple[SampleMade, ...] = ()
+        self.one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
+        self.loaded: list[Any] = []
         self.allowed: list[tuple[int, int | None]] = []
         self.dropped: list[tuple[str, ...]] = []
         self.cores = 2.0

@@ -27,6 +27,9 @@ class Recorder:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         self.results.append(result_so_far())
 
+    def note(self, line: str) -> None:
+        self.events.append(f"note {line}")
+
     def interrupted(self, result: SearchRecord) -> None:
         self.events.append("interrupted")
         self.results.append(result)
