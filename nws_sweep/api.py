@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import DataLoader
 
 from nws_sweep import config as schema
-from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary, together
+from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary, together, units
 from nws_sweep.cores import cpus_of_rank, most_workers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
 from nws_sweep.loaders import AnyLoader
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.outcome import SearchResult
-from nws_sweep.progress import Narrator, Say, teller
-from nws_sweep.records import Configuration, MeasureRules, SearchRecord, SearchRules
+from nws_sweep.progress import Narrator, Say, announcer, teller
+from nws_sweep.records import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
+from nws_sweep.runner import DEFAULT_LIMIT
 from nws_sweep.runner import search as run_search
 from nws_sweep.store import ResultStore, default_folder
+from nws_sweep.strategies import most_candidates
 from nws_sweep.subjects import DATALOADER_DEFAULTS, Subject, subject_of
 from nws_sweep.surroundings import ArmFactory, Surroundings
 
@@ -92,10 +95,12 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         consumer: What is done with each batch while it is measured: None, nothing; a number, it sleeps for so many s,
             as a training step on an accelerator leaves the CPU alone; a function, it is called with the batch.
         tolerance: A candidate slower by this share of time counts as equally fast, 0 to 1.
-        time_budget_s: The search ends after so much time with the best so far, s.
+        time_budget_s: The search ends after so much time with the best so far, s; None for 30 s or ten epochs,
+            whichever is longer, where the strategy is adaptive and the length of an epoch is known, else no limit.
         measure: How long a candidate is measured, and under which circumstances; None for the defaults.
-        check_samples: Whether to look at how the workers of an iterable dataset share its samples; what is wrong is
-            among the warnings.
+        check_samples: Which samples of workers are compared with those loaded without workers (docs/samples.md): None
+            for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none. Candidates
+            that deliver other samples are failed, with a warning (``warnings.warn``).
         ranks: Loaders that are measured at once and in step, as the ranks of a host in DistributedDataParallel
             (docs/clusters.md); the answer, ``candidates`` and ``max_workers`` are those of each.
         reuse: Whether an earlier result of the same search on this machine is the answer: ``fresh`` (of the same
@@ -104,7 +109,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             and to measure, the consumer (unless one is given here), ``check_samples``, ``ranks`` and ``reuse`` come
             from there. None for the arguments.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
-            for silence; None for True on a terminal and in a notebook.
+            for silence; None for True on a terminal and in a notebook, elsewhere for what the search may cost, waits
+            for and has chosen. These lines go to the log ``nws_sweep.progress`` at INFO in any case.
 
     Returns:
         The best settings and all that was measured.
@@ -130,11 +136,13 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
         progress=progress, ranks=ranks,
     )  # fmt: skip
-    return together.agreed(lambda: _answer(subject_of(dataset, keywords), _by_config(order, config)))
+    result = together.agreed(lambda: _answer(subject_of(dataset, keywords), _by_config(order, config)))
+    _warn_of_samples(result)
+    return result
 
 
 def tune(  # noqa: PLR0913
-    loader: AnyLoader,
+    loader: AnyLoader | Callable[[], AnyLoader],
     *,
     maximum_patience: int = 3,
     strategy: str = "adaptive",
@@ -159,10 +167,12 @@ def tune(  # noqa: PLR0913
     workers, where DataLoader refuses them. Settings named in ``also`` are set to the best that was found.
 
     Args:
-        loader: Is left as it is, its workers (if it keeps any) too.
+        loader: A DataLoader; is left as it is, its workers (if it keeps any) too. Or what wraps one, such as
+            accelerate's and webdataset's loaders. Or a function without arguments that makes either, for one that
+            cannot be pickled: it is called here once more when the answer is known.
 
     Returns:
-        A copy of the loader, which shares its dataset and sampler with it.
+        A copy of the loader, of the same kind, which shares its dataset and sampler with it.
 
     Example:
         >>> import torch, nws_sweep
@@ -173,14 +183,29 @@ def tune(  # noqa: PLR0913
         512
     """
     rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also, ranks)
-    if not isinstance(loader, DataLoader):
+    maker = loader if callable(loader) and not _is_loader(loader) else None
+    if maker is None and not _is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
     order = _Order(
         rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
         progress=progress, ranks=ranks,
     )  # fmt: skip
-    result = together.agreed(lambda: _answer(subject_of(loader, {}), _by_config(order, config)))
-    return loaders.retuned(loader, result.settings)
+    measured = maker or loaders.unwrapped(loader)
+    result = together.agreed(lambda: _answer(subject_of(measured, DATALOADER_DEFAULTS), _by_config(order, config)))
+    _warn_of_samples(result)
+    made: AnyLoader = maker() if maker else cast("AnyLoader", loader)
+    return loaders.retuned(made, result.settings)
+
+
+def _warn_of_samples(result: SearchResult) -> None:
+    """Warns the program that workers deliver other samples than loading without workers."""
+    wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
+    if wrong is not None:
+        warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
+
+
+def _is_loader(value: object) -> bool:
+    return isinstance(value, DataLoader) or loaders.wraps(value)
 
 
 def _rules(
@@ -277,26 +302,52 @@ def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
-    store, say = ResultStore(default_folder()), teller(order.progress)
+    store, announce = ResultStore(default_folder()), announcer(order.progress)
     machine = host.describe(configuration.ranks)
     reuse = order.reuse if subject.identity else "never"
     if known := store.find(configuration, machine, reuse):
-        say(f"measured before, at {known.started_at}")
-        return SearchResult(known, reused=True)
-    with hostlock.held(os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT), f"{subject.name} in a program", say):
-        # Somebody else may have searched the same meanwhile: another rank, say, that has joined no process group.
+        return _remembered(known, subject, announce)
+    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
+    with hostlock.held(lock, f"{subject.name} in a program", announce):
+        # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
         if known := store.find(configuration, machine, reuse):
-            return SearchResult(known, reused=True)
+            return _remembered(known, subject, announce)
+        announce(_beforehand(subject.name, configuration))
         start = SearchRecord(
             configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
         )
-        record = _measured(start, subject, order.consumer, say)
+        record = _measured(start, subject, order)
     if subject.identity:
         store.keep(record)
     return SearchResult(record)
 
 
-def _measured(start: SearchRecord, subject: Subject, consumer: Consumer | Mapping[str, Any], say: Say) -> SearchRecord:
+def _remembered(record: SearchRecord, subject: Subject, announce: Say) -> SearchResult:
+    result = SearchResult(record, reused=True)
+    announce(
+        f"best for {subject.name}: num_workers={result.num_workers}, measured at {result.measured_at}; "
+        'reuse="never" measures again'
+    )
+    return result
+
+
+def _beforehand(name: str, configuration: Configuration) -> str:
+    """What is about to be measured, and how long that may take."""
+    rules, measure = configuration.search, configuration.measure
+    if rules.time_budget_s is not None:
+        limit = f"at most {units.seconds(rules.time_budget_s)}"
+    elif measure.mode == "epoch":
+        limit = "whole epochs of each candidate"
+    else:
+        each = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.max_seconds)} each"
+        limit = f"at most {DEFAULT_LIMIT} where the length is known, else {each}"
+        limit = limit if rules.strategy == "adaptive" else each
+    numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
+    return f"measuring {name} with num_workers={numbers}{configuration.of_each}: {limit}"
+
+
+def _measured(start: SearchRecord, subject: Subject, order: _Order) -> SearchRecord:
+    say, announce, consumer = teller(order.progress), announcer(order.progress), order.consumer
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
@@ -304,7 +355,7 @@ def _measured(start: SearchRecord, subject: Subject, consumer: Consumer | Mappin
             spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
         open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, say)
         start = _as_made(start, open_arm) if subject.open else start
-        record = run_search(start, Surroundings(open_arm=open_arm), Narrator(say))
+        record = run_search(start, Surroundings(open_arm=open_arm), Narrator(say, announce))
         return sample_check.checked(record, open_arm) if start.configuration.check_samples else record
 
 

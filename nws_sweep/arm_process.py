@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -230,16 +231,17 @@ class ArmServer:
         self._made.loader(settings, None, start)  # gives it the user's own worker_init_fn
         return sample_loading.in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
 
-    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
-        """The samples of an epoch of a DataLoader of its own, so many at most."""
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
         loader = self._made.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
         for delivered in loader:
             workers.add(delivered.worker)
             digests += delivered.digests
-            if len(digests) >= most:
+            if len(digests) >= most or time.monotonic() - began > limit_s:
                 return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=False)
         return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=True)
 

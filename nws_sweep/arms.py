@@ -202,9 +202,9 @@ class Arm:
         loaded: tuple[SampleMade, ...] = self._timed("load_in_turn", samples, settings)
         return loaded
 
-    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
-        """The samples of an epoch of a DataLoader of its own, so many at most."""
-        seen: SamplesSeen = self._timed("samples", settings, most)
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
+        seen: SamplesSeen = self._timed("samples", settings, most, limit_s)
         return seen
 
     def allow(self, memory_bytes: int | None) -> None:

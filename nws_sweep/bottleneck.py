@@ -61,11 +61,13 @@ class Forecast:
         profile: What the model starts from.
         batches: Batches of an epoch; None if unknown: then only the pace counts.
         seen: What was measured, by num_workers.
+        worker_start_s: Seconds that a worker takes to start and to end, where none was measured.
     """
 
     profile: Profile
     batches: int | None
     seen: Mapping[int, Seen]
+    worker_start_s: float = 0.01
 
     def cost_s(self, num_workers: int) -> float:
         """What a candidate is hoped to cost: seconds of an epoch, or per batch where its length is unknown.
@@ -77,7 +79,11 @@ class Forecast:
         batch_s = self.profile.batch_s(num_workers) * self._factor(num_workers)
         if self.batches is None:
             return batch_s
-        return self._startup_s(num_workers) + max(0, self.batches - 1) * batch_s
+        return self.startup_s(num_workers) + max(0, self.batches - 1) * batch_s
+
+    def may_beat(self, cost_s: float, num_workers: int) -> bool:
+        """Whether a candidate may cost less than this: not if an epoch's start takes as long by itself."""
+        return self.batches is None or self.startup_s(num_workers) < cost_s
 
     @property
     def floor_s(self) -> float:
@@ -111,17 +117,15 @@ class Forecast:
         """Measured time / model's time of a candidate that was measured."""
         return self.seen[measured].batch_s / self.profile.batch_s(measured)
 
-    def _startup_s(self, num_workers: int) -> float:
+    def startup_s(self, num_workers: int) -> float:
         """Start-up by the nearest measured candidate: the first batch, and a share for each worker to be started."""
         nearest = min(self.seen, key=lambda n: (abs(n - num_workers), n))
         seen = self.seen[nearest]
         if nearest == 0:
-            return seen.startup_s + _WORKER_START_S * num_workers
+            return seen.startup_s + self.worker_start_s * num_workers
         first_batch_s = min(seen.startup_s, self.profile.loading_s)
         return first_batch_s + (seen.startup_s - first_batch_s) * num_workers / nearest
 
 
 # Between two measured candidates: the weight of the smaller departure against what they interpolate, on the log scale.
 _HOPE = 2 / 3
-# Seconds to fork a worker and to end it, before any was started; seen: 8 to 20 ms.
-_WORKER_START_S = 0.01

@@ -14,7 +14,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings
 
-AnyLoader = TypeVar("AnyLoader", bound="DataLoader[Any]")
+AnyLoader = TypeVar("AnyLoader")
+Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _USUAL_PREFETCH = 2  # what DataLoader takes for None where there are workers
 
 
@@ -66,7 +67,7 @@ def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
         shuffle=isinstance(loader.sampler, RandomSampler),
         drop_last=loader.drop_last,
         multiprocessing_context=None if context is None else context.get_start_method(),
-        timeout=loader.timeout,
+        timeout=float(loader.timeout),
         in_order=getattr(loader, "in_order", True),  # unknown to older versions
     )
 
@@ -79,35 +80,86 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     begun anew.
 
     Args:
-        loader: Is left as it is.
+        loader: Is left as it is. Of what wraps one DataLoader, such as accelerate's and webdataset's loaders, the
+            DataLoader inside is the one that gets the settings.
         settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is not looked at: the sampler decides.
 
     Raises:
-        ConfigurationError: If the batch size should change, but is not this loader's to decide; or if the loader only
-            wraps another one.
+        ConfigurationError: If the batch size should change, but is not this loader's to decide; or if there is not
+            exactly one DataLoader in what wraps it.
     """
+    if place := _place_of_inner(loader):
+        return _with_inner(loader, place, retuned(_inner(loader, place), settings))
+    if not isinstance(loader, DataLoader):
+        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or what wraps one")
     other = _alike(loader, settings)
     for name in _kept_iterators(other):
         vars(other)[name] = other._get_iterator()
     return other
 
 
-def dormant(loader: AnyLoader) -> AnyLoader:
+def unwrapped(loader: Any) -> DataLoader[Any]:
+    """The DataLoader itself, or the one that is inside.
+
+    Raises:
+        ConfigurationError: If there is none, or there are several.
+    """
+    if place := _place_of_inner(loader):
+        return unwrapped(_inner(loader, place))
+    if not isinstance(loader, DataLoader):
+        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or what wraps one")
+    return loader
+
+
+def wraps(value: object) -> bool:
+    """Whether there is a DataLoader in one of its attributes."""
+    return _place_of_inner(value) is not None
+
+
+def _place_of_inner(wrapper: Any) -> tuple[str, int | None] | None:
+    """The attribute that holds another DataLoader, and the number in it if it is a list; None if there is none."""
+    attributes = getattr(wrapper, "__dict__", {}).items()
+    places: list[tuple[str, int | None]] = [(name, None) for name, value in attributes if isinstance(value, DataLoader)]
+    places += [
+        (name, number)
+        for name, value in attributes
+        if isinstance(value, list)
+        for number, inner in enumerate(value)
+        if isinstance(inner, DataLoader)
+    ]
+    if len(places) > 1:
+        names = ", ".join(dict.fromkeys(name for name, _ in places))
+        raise ConfigurationError(f"{type(wrapper).__name__} has {len(places)} DataLoaders ({names}): tune each of them")
+    return places[0] if places else None
+
+
+def _inner(wrapper: Any, place: tuple[str, int | None]) -> Any:
+    name, number = place
+    held = vars(wrapper)[name]
+    return held if number is None else held[number]
+
+
+def _with_inner(wrapper: AnyLoader, place: tuple[str, int | None], inner: Any) -> AnyLoader:
+    """A shallow copy of the wrapper around another DataLoader."""
+    name, number = place
+    other = object.__new__(type(wrapper))  # copy.copy would ask some wrappers for what is inside, before it is there
+    vars(other).update(vars(wrapper))
+    held = vars(wrapper)[name]
+    vars(other)[name] = inner if number is None else [*held[:number], inner, *held[number + 1 :]]
+    return other
+
+
+def dormant(loader: Loader) -> Loader:
     """Another loader like this one that is only meant to be retuned: without workers, and nothing in it has begun.
 
     To begin an iterator would draw from the caller's random numbers.
-
-    Raises:
-        ConfigurationError: If the loader only wraps another one.
     """
     other = _alike(loader, replace(settings_of(loader), num_workers=0).canonical())
     vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
     return other
 
 
-def _alike(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
-    if inner := [name for name, value in vars(loader).items() if isinstance(value, DataLoader)]:
-        raise ConfigurationError(f"{type(loader).__name__} wraps another DataLoader ({inner[0]}): give that one")
+def _alike(loader: Loader, settings: LoaderSettings) -> Loader:
     other = copy.copy(loader)
     own = vars(other)  # DataLoader lets some of its attributes be set in __init__ only
     own.update(_plain_attributes(loader, settings))
@@ -120,7 +172,7 @@ def _alike(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     return other
 
 
-def with_sampler(loader: AnyLoader, sampler: Sampler[Any]) -> AnyLoader:
+def with_sampler(loader: Loader, sampler: Sampler[Any]) -> Loader:
     """The same loader with another sampler of single samples; one whose batches somebody else makes stays as it is.
 
     Args:

@@ -139,6 +139,5 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
 
 def _dataset_of(spec: ArmSpec) -> tuple[object, ...]:
     """What decides how a dataset comes out."""
-    # The default method is None until anybody has asked for it.
-    start_method = spec.start_method or multiprocessing.get_all_start_methods()[0]
+    start_method = spec.start_method or processes.start_method()
     return spec.dataset, spec.seed, start_method, spec.working_folder

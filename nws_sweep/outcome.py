@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The best DataLoader settings, and what they rest on.
 
@@ -114,6 +114,10 @@ class SearchResult:
     @property
     def _found(self) -> ConfigurationSummary:
         return self._summary.configurations[0]
+
+    def __repr__(self) -> str:
+        when = f", measured at {self.measured_at}" if self.reused else ""
+        return f"SearchResult({formats.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
         keywords = formats.kwargs(self.loader_kwargs)

@@ -206,6 +206,11 @@ def sockets_folder() -> str | None:
     return folder
 
 
+def start_method() -> str:
+    """How this program starts processes where it names no way; to ask multiprocessing itself would settle it."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
 def let_fork_server_go() -> None:
     """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,17 +13,20 @@ from nws_sweep.analysis import best_and_fastest
 from nws_sweep.records import SearchRecord, Trial
 
 Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 class Narrator:
     """Turns what happens in a search into lines.
 
     Args:
-        say: Called with each line.
+        say: Called with a line for each candidate.
+        announce: Called with the lines that no program should be without.
     """
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, announce: Say) -> None:
         self._say = say
+        self._announce = announce
 
     def turn_started(self, num_workers: int) -> None:
         """Is told by the trial's own line when it is done."""
@@ -36,7 +40,7 @@ class Narrator:
 
     def note(self, line: str) -> None:
         """The line itself."""
-        self._say(line)
+        self._announce(line)
 
     def interrupted(self, result: SearchRecord) -> None:
         """The exception says so."""
@@ -46,7 +50,7 @@ class Narrator:
         best, _ = best_and_fastest(result)
         each = result.configuration.of_each
         found = f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
-        self._say(f"{found}; stopped: {result.stop_reason}")
+        self._announce(f"{found}; stopped: {result.stop_reason}")
 
 
 def teller(progress: bool | Say | None) -> Say:
@@ -63,6 +67,21 @@ def teller(progress: bool | Say | None) -> Say:
     if _in_notebook():
         return _Cell()
     return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
+
+
+def announcer(progress: bool | Say | None) -> Say:
+    """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
+
+    To the program's log at INFO in any case; beside that where ``teller`` sends all lines, or to standard error where
+    that would be nowhere for want of a terminal. With ``progress=False`` to the log alone.
+    """
+    say = _on_standard_error if progress is None and not _in_notebook() else teller(progress)
+
+    def announce(line: str) -> None:
+        logger.info(line)
+        say(line)
+
+    return announce
 
 
 def _nowhere(line: str) -> None:

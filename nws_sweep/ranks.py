@@ -7,6 +7,7 @@ arm whose batches are steps of all.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -107,9 +108,9 @@ class RankedArm:
         """Loads samples in workers of the first one, one at a time."""
         return self._ranks[0].load_in_turn(samples, settings)
 
-    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of the first one: what its workers share."""
-        return self._ranks[0].samples(settings, most)
+        return self._ranks[0].samples(settings, most, limit_s)
 
     def allow(self, memory_bytes: int | None) -> None:
         """Sets what they may hold together from now on; None for no limit."""

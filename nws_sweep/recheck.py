@@ -124,7 +124,7 @@ def _measure(configuration: Configuration, say: Say, lock_file: str | None) -> T
     with hostlock.held(lock_file, "an earlier result again", say), Nursery() as nursery:
         open_arm = nursery.factory(lambda chosen: spec_of(chosen, here), say)
         with services.running(configuration):
-            (trial,) = search(start, Surroundings(open_arm=open_arm), Narrator(say)).trials
+            (trial,) = search(start, Surroundings(open_arm=open_arm), Narrator(say, say)).trials
     return trial
 
 

@@ -157,7 +157,7 @@ class SearchRules:
         maximum_patience: Candidates without improvement that the search bears.
         tolerance: A candidate this much slower than the fastest (0.03 is 3 %) is as good, if it needs fewer workers.
         reference: Value of num_workers that is measured in any case, to tell the gain over it; None for none.
-        time_budget_s: The search ends after so much time with the best so far, s; None for no limit.
+        time_budget_s: The search ends after so much time with the best so far, s; None for the runner's default.
         also: Other settings that are searched after num_workers, by their names.
     """
 

@@ -53,7 +53,8 @@ def _about_samples(result: SearchRecord, best: Trial | None) -> Iterator[str]:
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
     """That no candidate with workers could be measured: then 0 is the best for want of others."""
-    reasons = [trial.reason for trial in trials if trial.num_workers and trial.measurement is None and trial.reason]
+    failed = [trial for trial in trials if trial.num_workers and trial.measurement is None]
+    reasons = [trial.reason for trial in failed if trial.reason and trial.state is not TrialState.WRONG_SAMPLES]
     if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
         yield f"every candidate with workers failed; the first one: {reasons[0]}"
 

@@ -50,6 +50,7 @@ class Rounds:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
 
     Attributes:
+        deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
         candidates: All that were begun or skipped.
         unshared: Why no candidate with workers can be right; empty while that was not found.
     """
@@ -65,7 +66,7 @@ class Rounds:
         self._rules = configuration.measure
         self._surroundings = surroundings
         self._watcher = watcher
-        self._deadline = deadline
+        self.deadline = deadline
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
         self._warmer = Warmer(configuration, surroundings)
         named = self._rules.cache_files if self._rules.cache == "cold" else None
@@ -175,7 +176,7 @@ class Rounds:
             self._watcher.candidate_done(candidate)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        return Candidate(settings, self._configuration, self._surroundings, self._deadline, self._let_others_go_on)
+        return Candidate(settings, self._configuration, self._surroundings, self.deadline, self._let_others_go_on)
 
     def _let_others_go_on(self, stalled: Candidate) -> None:
         """One does not come forward: it may wait for a lock that another held when it was stopped.
@@ -196,7 +197,7 @@ class Rounds:
 
     def _check_time(self) -> None:
         self._surroundings.check_interrupts()
-        if self._deadline is not None and self._surroundings.clock() >= self._deadline:
+        if self.deadline is not None and self._surroundings.clock() >= self.deadline:
             raise TimeBudgetSpent
 
     def _admit(self, candidate: Candidate) -> None:

@@ -6,12 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from nws_sweep import processes
 from nws_sweep.candidate import Candidate
 from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.records import LoaderSettings, SearchCost, SearchRecord, SearchRules, Trial
 from nws_sweep.rounds import Rounds
 from nws_sweep.strategies import Measure, Observation, Race, Strategy, make, with_workers
 from nws_sweep.surroundings import Surroundings
+
+# How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
+_LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
+DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is longer"
 
 
 class Observer(Protocol):
@@ -55,9 +60,8 @@ def search(
     rules = configuration.search
     # It decides about one rank, with its share of the CPUs and of their time.
     cores = surroundings.cores_of_each(configuration.ranks)
-    strategy = make(rules, configuration.loader, configuration.measure, cores, guess)
-    deadline = None if rules.time_budget_s is None else surroundings.clock() + rules.time_budget_s
-    with Rounds(configuration, surroundings, progress, deadline) as rounds:
+    strategy = make(rules, configuration.loader, configuration.measure, cores, guess, processes.start_method())
+    with Rounds(configuration, surroundings, progress, _deadline(start, progress.began)) as rounds:
         progress.rounds = rounds
         try:
             reason = _follow(strategy, rounds, progress)
@@ -82,14 +86,27 @@ def _follow(strategy: Strategy, rounds: Rounds, progress: _Progress) -> str:
                 of_each = ", each rank" if progress.result.configuration.ranks > 1 else ""
                 return decision.reason + of_each + _about_reference(progress.result)
             progress.profiled()
+            rounds.deadline = _deadline(progress.result, progress.began)
             if rounds.unshared and rounds.conclude():
                 return f"no candidate with workers is right: {rounds.unshared}"
     except TimeBudgetSpent:
-        budget_s = progress.result.configuration.search.time_budget_s or 0.0
-        spent = f"search.time_budget_s={budget_s:g} was spent"
+        budget_s = progress.result.configuration.search.time_budget_s
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
+        spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
         rounds.give_up(f"stopped when {spent}")
         progress.provisional = True
         return spent
+
+
+def _deadline(result: SearchRecord, began: float) -> float | None:
+    """When the search must end: by its budget, or an adaptive one without a budget in proportion to an epoch."""
+    rules = result.configuration.search
+    if rules.time_budget_s is not None:
+        return began + rules.time_budget_s
+    epochs_s = [trial.measurement.epoch_s for trial in result.trials if trial.measurement and trial.measurement.epoch_s]
+    if rules.strategy != "adaptive" or result.configuration.measure.mode == "epoch" or not epochs_s:
+        return None
+    return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
 
 
 def _with_reference(decision: Measure, result: SearchRecord) -> tuple[LoaderSettings, ...]:
@@ -149,7 +166,7 @@ class _Progress:
         kept = tuple(trial for trial in start.trials if trial.finished)
         self._start = replace(start, trials=kept)
         self._clock = surroundings.clock
-        self._began = surroundings.clock()
+        self.began = surroundings.clock()
         self._observer = observer
         self._profile: SearchCost | None = None
         self.provisional = False
@@ -164,7 +181,7 @@ class _Progress:
         """All trials, those that are done in the order of their ends."""
         facts = next((c.facts for c in self._candidates if c.facts is not None), self._start.facts)
         trials = (*self._start.trials, *(candidate.trial for candidate in self._candidates))
-        cost_s = self._start.cost_s + self._clock() - self._began
+        cost_s = self._start.cost_s + self._clock() - self.began
         return replace(self._start, trials=trials, facts=facts, cost_s=cost_s, cost=self._cost(cost_s))
 
     @property
@@ -177,7 +194,7 @@ class _Progress:
     def profiled(self) -> None:
         """A decision was carried out; the first one of a search, unless it goes on, was the look at the loader."""
         if self._profile is None and not self._start.trials:
-            self._profile = replace(self._costs(), profile_s=self._clock() - self._began)
+            self._profile = replace(self._costs(), profile_s=self._clock() - self.began)
 
     def concluded(self, reason: str, strategy: Strategy) -> SearchRecord:
         """The result of a search that is over."""

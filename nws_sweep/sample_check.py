@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
 
 from nws_sweep.errors import TrialError
 from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchRecord, TrialState, Verdict
@@ -14,12 +13,6 @@ from nws_sweep.surroundings import ArmFactory
 
 _MOST_SAMPLES = 50_000
 _TRIED = 2  # workers, where none are recommended
-
-
-class _CountingArm(Protocol):
-    def samples(self, settings: LoaderSettings, most: int) -> SamplesSeen:
-        """What a loader delivers in an epoch."""
-        ...
 
 
 def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
@@ -40,7 +33,7 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
         shared = _seen(result, several, open_arm)
     except TrialError as error:
         return replace(result, sample_check=SampleCheck(num_workers=several.num_workers, error=str(error)))
-    check = judged(alone, shared, several.num_workers)
+    check = judged(alone, shared, several)
     return _without_wrong(replace(result, sample_check=check), fault(check, drop_last=several.drop_last))
 
 
@@ -74,22 +67,25 @@ def fault(check: SampleCheck, *, drop_last: bool) -> str:
 
 def _seen(result: SearchRecord, settings: LoaderSettings, open_arm: ArmFactory) -> SamplesSeen:
     with open_arm(result.configuration, None) as arm:
-        counting: _CountingArm = arm  # type: ignore[assignment] # a real one
-        return counting.samples(settings, _MOST_SAMPLES)
+        return arm.samples(settings, _MOST_SAMPLES)
 
 
-def judged(alone: SamplesSeen, shared: SamplesSeen, num_workers: int) -> SampleCheck:
+def judged(alone: SamplesSeen, shared: SamplesSeen, settings: LoaderSettings) -> SampleCheck:
     """What two epochs say of each other.
 
     Args:
         alone: Without workers.
         shared: With workers.
-        num_workers: How many.
+        settings: Those of the latter.
     """
+    num_workers = settings.num_workers
+    # Workers of a dataset that makes the batches itself end with shorter ones: a few more are no fault.
+    more = len(shared.digests) - len(alone.digests)
+    parts = more if settings.batch_size is None and 0 < more <= num_workers else 0
     whole = alone.complete and shared.complete
     return SampleCheck(
         num_workers=num_workers,
-        samples=len(shared.digests) if whole else None,
+        samples=len(shared.digests) - parts if whole else None,
         expected=len(alone.digests) if whole else None,
         repeated=max(0, _repeated(shared) - _repeated(alone)),
         idle=num_workers - len(shared.workers) if whole else 0,

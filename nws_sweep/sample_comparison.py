@@ -22,9 +22,10 @@ MOST_COMPARED = 8
 _FEWEST_WITH_HANDLES = 2
 # Only samples of so many workers, so that few must be started to load them again.
 _MOST_WORKERS = 4
-# Share of the streams' samples that another worker must have delivered too; and samples of a stream at least.
+# Share of the streams' samples that another worker must have delivered too; and samples of a stream at least, more of
+# them for a single part: a few labels are different in any stream.
 _REPEATED = 0.1
-_LEAST_STREAM = 2
+_LEAST_STREAM, _LEAST_OF_PART = 2, 32
 
 
 def candidates(made: Iterable[SampleMade]) -> list[SampleMade]:
@@ -95,7 +96,8 @@ def are_comparable(alone: Iterable[SampleMade], made: Iterable[SampleMade]) -> b
 def _columns(streams: Sequence[Sequence[Parts]]) -> Iterator[list[list[Hashable]]]:
     """Whole samples, then each part by itself: what identifies it in each worker's stream."""
     yield [[tuple((part.form, part.content) for part in parts) for parts in stream] for stream in streams]
-    for position in range(min(len(parts) for stream in streams for parts in stream)):
+    positions = min(len(parts) for stream in streams for parts in stream)
+    for position in range(positions if len(streams[0]) >= _LEAST_OF_PART else 0):
         yield [[parts[position].content for parts in stream] for stream in streams]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from nws_sweep import sample_comparison
 from nws_sweep.errors import WrongSamples
@@ -15,7 +17,11 @@ from nws_sweep.surroundings import TrialArm
 _NEW_SAMPLES, _SHARE = 2, 0.01
 # Samples of an iterable dataset that are loaded without workers, to see whether samples are random.
 _FIRST_SAMPLES = 4
+# Where workers seem to deliver the same samples, an epoch without workers and one with them are counted, as far as so
+# many samples and s go. Workers that make batches by themselves end with shorter ones, so that there are a few more.
+_MOST_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
 
+Answer = TypeVar("Answer")
 REMEDY = "open files and connections in each worker, on first use or in worker_init_fn"
 HOW_TO_SHARD = (
     "the iterable dataset does not share its samples among its workers: its __iter__ must take every num_workers-th "
@@ -27,7 +33,13 @@ _UNTOLD = (
     "check_samples=true counts those of a whole epoch"
 )
 
-Ask = Callable[[Callable[[TrialArm], Sequence[SampleMade]]], Sequence[SampleMade] | None]
+
+class Ask(Protocol):
+    """Has a process that holds the dataset, and is not measured, answer a question; None if it cannot."""
+
+    def __call__(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
+        """The answer."""
+        ...
 
 
 class SampleWatch:
@@ -95,7 +107,7 @@ class SampleWatch:
 
     def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings, ask: Ask) -> str:
         repeated, looked_at = sample_comparison.repeated(made)
-        if repeated:
+        if repeated and self._is_longer(settings, ask):
             raise WrongSamples(
                 f"{repeated} of the first {looked_at} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
@@ -104,6 +116,16 @@ class SampleWatch:
         alone = ask(lambda arm: arm.load(range(_FIRST_SAMPLES), None)) or ()
         self._comparable = sample_comparison.are_comparable(alone, made)
         return "" if self._comparable else _UNTOLD
+
+    @staticmethod
+    def _is_longer(settings: LoaderSettings, ask: Ask) -> bool:
+        """Whether an epoch is longer than without workers, as far as can be seen: different samples may be equal."""
+        alone = ask(lambda arm: arm.samples(replace(settings, num_workers=0).canonical(), _MOST_COUNTED, _COUNT_S))
+        if alone is None or not alone.complete:
+            return True
+        most = round(_LONGER * len(alone.digests))
+        shared = ask(lambda arm: arm.samples(settings, most, _COUNT_S))
+        return shared is None or len(shared.digests) >= most or not shared.complete
 
 
 def about_handles(facts: DatasetFacts) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep import config as schema
-from nws_sweep import handover, loaders
+from nws_sweep import handover, loaders, processes
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
 from nws_sweep.records import LoaderSettings
@@ -76,7 +75,8 @@ def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
 
 def _of_loader(loader: DataLoader[Any], keywords: Mapping[str, Any]) -> Subject:
     _refuse_keywords(keywords)
-    return _of_template(loaders.dormant(loader), loaders.settings_of(loader))
+    own = loaders.unwrapped(loader)
+    return _of_template(loaders.dormant(own), loaders.settings_of(own))
 
 
 def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
@@ -87,7 +87,8 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject:
     functions = (template.collate_fn, template.worker_init_fn)
-    parts = (template.dataset, *functions, template.sampler, template.batch_sampler, type(template), _start_method())
+    samplers = (template.sampler, template.batch_sampler)
+    parts = (template.dataset, *functions, *samplers, type(template), processes.start_method())
     return Subject(
         name=type(template.dataset).__name__,
         settings=settings,
@@ -95,11 +96,6 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject
         maker=None,
         identity=fingerprint(*parts, loaders.samples_per_epoch(template)),
     )
-
-
-def _start_method() -> str:
-    """The workers' start method where the loader names none."""
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def _of_maker(maker: Any, fixed: Mapping[str, Any], tried: Mapping[str, Any]) -> Subject:

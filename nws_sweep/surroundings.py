@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,7 @@ from nws_sweep.records import (
     MachineTime,
     SampleMade,
     SamplesLogged,
+    SamplesSeen,
     Usage,
 )
 from nws_sweep.room import Room
@@ -57,6 +59,10 @@ class TrialArm(Protocol):
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in workers of the same numbers, one at a time."""
+        ...
+
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
         ...
 
     def allow(self, memory_bytes: int | None) -> None:

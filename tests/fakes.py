@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from nws_sweep.records import (
     MachineTime,
     SampleMade,
     SamplesLogged,
+    SamplesSeen,
     Usage,
 )
 from nws_sweep.room import Room
@@ -237,6 +239,9 @@ class FakeArm:
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         return self._machine.one_at_a_time(samples)
 
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        return self._machine.epochs[settings.num_workers]
+
     def allow(self, memory_bytes: int | None) -> None:
         self._machine.allowed.append((self.settings.num_workers, memory_bytes))
 
@@ -295,6 +300,7 @@ class FakeMachine:
         self.without_workers: tuple[SampleMade, ...] = ()
         self.one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
         self.loaded: list[Any] = []
+        self.epochs: dict[int, SamplesSeen] = {}
         self.allowed: list[tuple[int, int | None]] = []
         self.dropped: list[tuple[str, ...]] = []
         self.cores = 2.0

@@ -167,7 +167,7 @@ def test_what_is_no_dataset_is_told() -> None:
     with pytest.raises(ConfigurationError, match="batch_size=4: a DataLoader has its own batch_size"):
         nws_sweep.search(loader, batch_size=4)
     with pytest.raises(ConfigurationError, match=r"tune\(Slow\): allowed is a DataLoader"):
-        nws_sweep.tune(Slow())  # type: ignore[type-var]
+        nws_sweep.tune(Slow())
     with pytest.raises(ConfigurationError, match="a sampler needs the dataset itself"):
         nws_sweep.search(Slow, sampler=[1])
     with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):  # DataLoader's own

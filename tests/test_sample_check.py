@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 import nws_sweep
 from nws_sweep import sample_check
 from nws_sweep.identities import Identify, digest_of
-from nws_sweep.records import MeasureRules, SampleCheck, SamplesSeen
+from nws_sweep.records import LoaderSettings, MeasureRules, SampleCheck, SamplesSeen
 
 
 def seen(*names: str | None, workers: int = 2, complete: bool = True) -> SamplesSeen:
@@ -24,7 +24,9 @@ def seen(*names: str | None, workers: int = 2, complete: bool = True) -> Samples
 
 
 def told(alone: SamplesSeen, shared: SamplesSeen, num_workers: int = 2) -> str:
-    return "; ".join(sample_check.remarks(sample_check.judged(alone, shared, num_workers)))
+    return "; ".join(
+        sample_check.remarks(sample_check.judged(alone, shared, LoaderSettings(batch_size=1, num_workers=num_workers)))
+    )
 
 
 def test_shared_samples_are_nothing_to_tell() -> None:

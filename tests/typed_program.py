@@ -31,4 +31,3 @@ def main() -> None:
         assert_type(nws_sweep.tune(loader), DataLoader[Any])
         assert_type(nws_sweep.tune(Mine(dataset), consumer=0.1), Mine)
     nws_sweep.search(dataset, batch_siz=64)  # type: ignore[call-arg]
-    nws_sweep.tune(dataset)  # type: ignore[type-var]

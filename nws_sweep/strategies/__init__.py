@@ -23,7 +23,12 @@ STRATEGIES = ("adaptive", "patience", "exhaustive")
 
 
 def make(
-    rules: SearchRules, base: LoaderSettings, measure: MeasureRules, cores: float = 1.0, guess: int | None = None
+    rules: SearchRules,
+    base: LoaderSettings,
+    measure: MeasureRules,
+    cores: float = 1.0,
+    guess: int | None = None,
+    start_method: str = "fork",
 ) -> Strategy:
     """The strategy that the rules name.
 
@@ -33,11 +38,16 @@ def make(
         measure: How precisely to measure.
         cores: CPUs that a candidate may use.
         guess: A value of num_workers that may be the best, from elsewhere; None for none.
+        start_method: How workers are started where ``base`` does not say: fork, spawn or forkserver.
 
     Raises:
         ConfigurationError: If there is no strategy of that name.
     """
-    workers = _of_workers(rules, base, measure, cores, guess)
+    adaptive = Adaptive(
+        rules=rules, base=base, measure=measure, cores=cores, guess=guess,
+        start_method=base.multiprocessing_context or start_method,
+    )  # fmt: skip
+    workers = adaptive if rules.strategy == "adaptive" else _ascending(rules, base, measure)
     if not rules.also:
         return workers
     return Also(
@@ -57,9 +67,7 @@ def most_candidates(rules: SearchRules) -> int:
     return min(most, len(rules.candidates))
 
 
-def _of_workers(
-    rules: SearchRules, base: LoaderSettings, measure: MeasureRules, cores: float, guess: int | None
-) -> Strategy:
+def _ascending(rules: SearchRules, base: LoaderSettings, measure: MeasureRules) -> Strategy:
     if rules.strategy == "exhaustive":
         return Exhaustive(
             candidates=rules.candidates, base=base, tolerance=rules.tolerance, precision=measure.precision
@@ -72,6 +80,4 @@ def _of_workers(
             tolerance=rules.tolerance,
             precision=measure.precision,
         )
-    if rules.strategy == "adaptive":
-        return Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess)
     raise ConfigurationError(f"search.strategy={rules.strategy}: allowed are {', '.join(STRATEGIES)}")

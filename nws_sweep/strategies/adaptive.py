@@ -39,6 +39,9 @@ _TRUSTED = 1.15
 _APART = 1.1
 # One that is slower by this factor than what is hoped of the new ones does not go along with them.
 _HOPELESS = 1.4
+# CPU seconds to start a worker and to end it: seen 8 to 20 ms where it is forked, and 1.5 to 3 s where a new process
+# imports torch.
+_FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class Adaptive:
         measure: What is precise enough.
         cores: CPUs that a candidate may use.
         guess: A value of num_workers that was the best in a similar case; it is tried among the first.
+        start_method: How workers are started: fork, spawn or forkserver.
     """
 
     rules: SearchRules
@@ -58,6 +62,7 @@ class Adaptive:
     measure: MeasureRules
     cores: float
     guess: int | None = None
+    start_method: str = "fork"
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next turns, or the reason to stop."""
@@ -142,7 +147,8 @@ class Adaptive:
             consume_s=consume_s,
             cores=self.cores,
         )
-        return Forecast(profile=profile, batches=fewest.batches, seen=seen)
+        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S / self.cores
+        return Forecast(profile=profile, batches=fewest.batches, seen=seen, worker_start_s=start_s)
 
     def _first_field(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
         """The predicted best, as far as a first step goes, and whoever is wanted in any case."""
@@ -160,7 +166,8 @@ class Adaptive:
         profile = forecast.profile
         if not goal or self.rules.maximum_patience == 0 or profile.consume_s >= profile.cpu_s / profile.cores:
             return None
-        return min((n for n in self.rules.candidates if n >= 2 * goal), default=None)
+        further = (n for n in self.rules.candidates if n >= 2 * goal and forecast.may_beat(forecast.cost_s(0), n))
+        return min(further, default=None)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
         """The untried ones well below the fewest workers that failed, if none beyond those went well."""
@@ -205,7 +212,8 @@ class Adaptive:
         best = contest.recommended.num_workers
         for rung in self._rungs(best, self._borne(contest, forecast)):
             if not any(rung / 1.5 < o.num_workers < rung * 1.5 for o in observations if o.num_workers > best):
-                allowed = [n for n in self._untried(observations) if n > best]
+                least_s = _cost_s(contest.fastest)
+                allowed = [n for n in self._untried(observations) if n > best and forecast.may_beat(least_s, n)]
                 return min(allowed, key=lambda n: (abs(math.log(n / rung)), n), default=None)
         return None
 
