@@ -18,7 +18,7 @@ from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary
 from nws_sweep.cores import cpus_of_rank, most_workers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
-from nws_sweep.loaders import AnyLoader
+from nws_sweep.loaders import Loader
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.outcome import SearchResult
 from nws_sweep.progress import Narrator, Say, announcer, teller
@@ -142,7 +142,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 
 
 def tune(  # noqa: PLR0913
-    loader: AnyLoader | Callable[[], AnyLoader],
+    loader: Loader | Callable[[], Loader],
     *,
     maximum_patience: int = 3,
     strategy: str = "adaptive",
@@ -158,7 +158,7 @@ def tune(  # noqa: PLR0913
     reuse: str = "fresh",
     config: Any = None,
     progress: Progress = None,
-) -> AnyLoader:
+) -> Loader:
     """The same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
 
     All else about it stays: dataset, sampler or batch_sampler, generator, collate_fn, worker_init_fn, batch size,
@@ -193,7 +193,7 @@ def tune(  # noqa: PLR0913
     measured = maker or loaders.unwrapped(loader)
     result = together.agreed(lambda: _answer(subject_of(measured, DATALOADER_DEFAULTS), _by_config(order, config)))
     _warn_of_samples(result)
-    made: AnyLoader = maker() if maker else cast("AnyLoader", loader)
+    made: Loader = maker() if maker else cast("Loader", loader)
     return loaders.retuned(made, result.settings)
 
 

@@ -117,7 +117,9 @@ def wraps(value: object) -> bool:
 
 
 def _place_of_inner(wrapper: Any) -> tuple[str, int | None] | None:
-    """The attribute that holds another DataLoader, and the number in it if it is a list; None if there is none."""
+    """The attribute that holds the DataLoader that is iterated, and the number in it if it is a list; None for none."""
+    if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
+        return None  # whatever it keeps beside
     attributes = getattr(wrapper, "__dict__", {}).items()
     places: list[tuple[str, int | None]] = [(name, None) for name, value in attributes if isinstance(value, DataLoader)]
     places += [

@@ -69,6 +69,47 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() 
     assert not small(Slow(), batch_size=10, shuffle=True, reuse="never", candidates=[0]).reused
 
 
+def test_tuning_after_the_same_search_takes_its_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    dataset = Slow(60, 0.0)
+    found = small(dataset, batch_size=15, candidates=[0, 1])
+    assert capfd.readouterr().err == ""
+    loader = DataLoader(dataset, batch_size=15)
+    tuned = nws_sweep.tune(loader, candidates=[0, 1], measure=QUICK)
+    assert tuned.num_workers == found.num_workers
+    expected = (
+        f'nws_sweep: best for Slow: num_workers={found.num_workers}, measured at {found.measured_at}; reuse="never"'
+    )
+    assert capfd.readouterr().err == f"{expected} measures again\n"
+
+
+def test_a_function_that_makes_a_loader_is_tuned(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="nws_sweep")
+    tuned = nws_sweep.tune(
+        lambda: Named(Slow(60, 0.0), batch_size=15), candidates=[0], measure=QUICK, progress=False
+    )  # fmt: skip
+    assert (type(tuned), tuned.num_workers) == (Named, 0)
+    first, last = (record.getMessage() for record in caplog.records)
+    assert first == (
+        "measuring <lambda> with num_workers=0: at most 30 s or 10 epochs, whichever is longer where the length is "
+        "known, else 1 candidates of at most 1.00 s each"
+    )
+    assert last.startswith("best: num_workers=0; stopped: ")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "limit"),
+    [
+        ({"time_budget_s": 4}, "at most 4.00 s"),
+        ({"strategy": "patience"}, "2 candidates of at most 1.00 s each"),
+        ({"measure": MeasureRules(mode="epoch")}, "whole epochs of each candidate"),
+    ],
+)
+def test_what_a_search_may_cost_is_said_beforehand(keywords: dict[str, Any], limit: str) -> None:
+    lines: list[str] = []
+    small(Slow(20, 0.0), batch_size=10, candidates=[0, 1], progress=lines.append, **keywords)
+    assert lines[0] == f"measuring Slow with num_workers=0 to 1: {limit}"
+
+
 class Named(DataLoader[int]):
     name = ""
 
@@ -167,7 +208,7 @@ def test_what_is_no_dataset_is_told() -> None:
     with pytest.raises(ConfigurationError, match="batch_size=4: a DataLoader has its own batch_size"):
         nws_sweep.search(loader, batch_size=4)
     with pytest.raises(ConfigurationError, match=r"tune\(Slow\): allowed is a DataLoader"):
-        nws_sweep.tune(Slow())
+        nws_sweep.tune(Slow())  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a sampler needs the dataset itself"):
         nws_sweep.search(Slow, sampler=[1])
     with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):  # DataLoader's own

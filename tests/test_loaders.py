@@ -44,7 +44,7 @@ class Endless(DataLoader[Any]):
 
 def full(**changed: Any) -> DataLoader[Any]:
     keywords: dict[str, Any] = {
-        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 60,
+        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 60.0,
         "worker_init_fn": start, "generator": torch.Generator().manual_seed(3), "prefetch_factor": 3,
         "persistent_workers": True, "multiprocessing_context": "fork", "pin_memory": False,
     }  # fmt: skip
@@ -142,16 +142,55 @@ def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: di
         loaders.retuned(loader, replace(settings, batch_size=8))
 
 
-class Wrapping(DataLoader[Any]):
-    def __init__(self, inner: DataLoader[Any]) -> None:
-        super().__init__(inner.dataset)
+class Wrapping:
+    """As accelerate's loaders, which ask the DataLoader inside for what they do not have."""
+
+    def __init__(self, inner: Any) -> None:
         self.inner = inner
+        self.device = "cpu"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)  # before there is one inside, for ever
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.inner)
 
 
-def test_a_loader_that_only_wraps_another_is_refused() -> None:
-    loader = Wrapping(DataLoader(DATA))
-    with pytest.raises(ConfigurationError, match=r"Wrapping wraps another DataLoader \(inner\): give that one"):
-        loaders.retuned(loader, loaders.settings_of(loader))
+class Pipeline:
+    """As webdataset's WebLoader."""
+
+    def __init__(self, *stages: Any) -> None:
+        self.pipeline = list(stages)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "inside"),
+    [
+        (Wrapping, lambda wrapper: wrapper.inner),
+        (lambda loader: Pipeline(loader, len), lambda wrapper: wrapper.pipeline[0]),
+    ],
+)
+def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any, inside: Any) -> None:
+    wrapper = wrap(full())
+    other = loaders.retuned(wrapper, replace(loaders.settings_of(full()), num_workers=1))
+    assert (type(other), loaders.wraps(other)) == (type(wrapper), True)
+    assert (inside(other).num_workers, inside(wrapper).num_workers) == (1, full().num_workers)
+    assert loaders.unwrapped(other) is inside(other)
+    assert vars(wrapper).keys() == vars(other).keys()
+
+
+def test_a_loader_that_keeps_another_but_does_not_iterate_it_is_none_that_wraps() -> None:
+    loader: DataLoader[Any] = DataLoader(DATA, batch_size=8)
+    vars(loader)["validation"] = full()
+    assert not loaders.wraps(loader)
+    assert loaders.unwrapped(loader) is loader
+
+
+def test_several_loaders_inside_and_none_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"Pipeline has 2 DataLoaders \(pipeline\): tune each of them"):
+        loaders.unwrapped(Pipeline(full(), full()))
+    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or what wraps one"):
+        loaders.unwrapped(3)
 
 
 class Stream(IterableDataset[int]):

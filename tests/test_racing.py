@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from nws_sweep import runner
 from nws_sweep.errors import TrialError
 from nws_sweep.records import (
     Burst,
@@ -14,6 +15,10 @@ from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     MeasureRules,
+    SampleMade,
+    SamplePart,
+    SamplesLogged,
+    SamplesSeen,
     SearchRecord,
     SearchRules,
     Trial,
@@ -261,3 +266,84 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     assert trials[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
     assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
+    part = SamplePart(form=b"", content=content.encode())
+    return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
+
+
+def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended() -> None:
+    machine = sleeping()
+    right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
+    machine.without_workers = right
+    machine.one_at_a_time = lambda samples: right[: len(samples)]
+    machine.logged = {n: SamplesLogged(samples=right if n == 1 else wrong) for n in range(1, 33)}
+    result, _ = run_search(configuration(), machine)
+    states = {trial.num_workers: trial.state for trial in result.trials}
+    assert recommended(result).num_workers in (0, 1)
+    assert states.pop(0) is TrialState.OK
+    assert states.pop(1, TrialState.OK) is TrialState.OK
+    assert set(states.values()) == {TrialState.WRONG_SAMPLES}
+    trial = max(result.trials, key=lambda trial: trial.num_workers)
+    assert (trial.measurement, trial.objective_s) == (None, None)
+    assert trial.reason.startswith("8 of 8 compared samples differ")
+
+
+def test_samples_are_not_compared_where_nobody_wants_it() -> None:
+    machine = sleeping()
+    machine.logged = {n: SamplesLogged(moved_files=("data.bin",)) for n in range(1, 33)}
+    result, _ = run_search(replace(configuration(), check_samples=False), machine)
+    assert {trial.state for trial in result.trials} == {TrialState.OK}
+
+
+def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers() -> None:
+    machine = sleeping(batches=None)
+    machine.facts = replace(machine.facts, iterable=True, samples=None)
+    streams = [logged(worker, worker + 8, worker=worker, content="same") for worker in range(32)]
+    same = [
+        replace(one, parts=(replace(one.parts[0], content=bytes([n])),)) for s in streams for n, one in enumerate(s)
+    ]
+    machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
+    unending = SamplesSeen(digests=(), workers=frozenset(), complete=False)
+    machine.epochs = dict.fromkeys(range(33), unending)
+    result, recorder = run_search(configuration(), machine)
+    assert recommended(result).num_workers == 0
+    assert result.stop_reason.startswith("no candidate with workers is right: ")
+    workers = [trial for trial in result.trials if trial.num_workers]
+    assert [trial.state for trial in workers] == [TrialState.WRONG_SAMPLES]
+    assert "get_worker_info" in workers[0].reason
+    assert recorder.done.count(0) == 1
+
+
+def test_handles_that_workers_share_are_named_before_any_candidate_has_workers() -> None:
+    machine = sleeping()
+    machine.facts = replace(machine.facts, handles=("dataset.file (BufferedReader of data.bin)",))
+    _, recorder = run_search(configuration(), machine)
+    notes = [event for event in recorder.events if event.startswith("note ")]
+    assert notes == [
+        "note forked workers share dataset.file (BufferedReader of data.bin): open files and connections in each "
+        "worker, on first use or in worker_init_fn"
+    ]
+    assert recorder.events.index(notes[0]) < next(
+        number for number, event in enumerate(recorder.events) if event.startswith("turn ") and event != "turn 0"
+    )
+
+
+def test_a_search_without_a_budget_ends_in_proportion_to_the_epoch() -> None:
+    machine = machine_of(lambda workers: 0.02, batches=100, start_s=4.0)  # an epoch of 2 s, and of more with workers
+    chosen = replace(configuration(), search=replace(configuration().search, candidates=(0, 5, 6, 7, 8)))
+    result, _ = run_search(chosen, machine)
+    assert recommended(result).num_workers == 0
+    assert result.cost_s < 30 + 2 * 8 * 4.0  # the candidate that is being started then comes to its end
+
+
+@pytest.mark.parametrize(
+    ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
+)
+def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
+    chosen = configuration()
+    chosen = replace(chosen, search=replace(chosen.search, strategy=strategy))
+    so_far = SearchRecord(configuration=chosen, host=factories.HOST, trials=(factories.trial(0, epoch_s),))
+    assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
+    assert runner._deadline(replace(so_far, trials=()), 100.0) is None

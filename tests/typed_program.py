@@ -30,4 +30,6 @@ def main() -> None:
         assert_type(result.num_workers, int)
         assert_type(nws_sweep.tune(loader), DataLoader[Any])
         assert_type(nws_sweep.tune(Mine(dataset), consumer=0.1), Mine)
+        assert_type(nws_sweep.tune(lambda: Mine(dataset)), Mine)
     nws_sweep.search(dataset, batch_siz=64)  # type: ignore[call-arg]
+    nws_sweep.tune(dataset)  # type: ignore[arg-type]
