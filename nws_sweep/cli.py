@@ -119,8 +119,11 @@ def best(arguments: Sequence[str]) -> int:
     from nws_sweep.selection import select
 
     summary = summarise(select(told_apart(storage.find(options.folder)), options.where))
-    print(render(summary, options.format, options.key), end="")
-    return 0 if all(configuration.best for configuration in summary.configurations) else 1
+    rendered = render(summary, options.format, options.key)
+    print(rendered.text, end="")
+    for line in rendered.comments:
+        print(f"# {line}", file=sys.stderr)
+    return 0 if rendered.text and all(configuration.best for configuration in summary.configurations) else 1
 
 
 def compare(arguments: Sequence[str]) -> int:
