@@ -74,8 +74,9 @@ def _command() -> str:
     hydra = HydraConfig.get()
     folder = next((one.path for one in hydra.runtime.config_sources if one.provider == "main"), "FOLDER")
     command.append(f"dataset.config={folder}/{hydra.job.config_name}.yaml")
-    overrides = [repr(str(override)) for override in hydra.overrides.task]
-    return shlex.join([*command, *([f"dataset.overrides=[{','.join(overrides)}]"] if overrides else [])])
+    if hydra.overrides.task:
+        command.append(f"dataset.overrides=[{','.join(hydra.overrides.task)}]")
+    return shlex.join(command)
 
 
 def _usual(name: str, *given: Any) -> Any:

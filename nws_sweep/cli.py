@@ -65,8 +65,10 @@ def sweep(arguments: Sequence[str]) -> int:
     """One configuration or a grid, by Hydra's command line."""
     _find_modules_here()
     from nws_sweep import app
+    from nws_sweep.config import with_quoted_overrides
     from nws_sweep.explain import explain
 
+    sys.argv[1:] = map(with_quoted_overrides, arguments)  # which Hydra reads
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk say, is no matter for the terminal
     # Hydra would print its errors itself, in several lines and with exit status 1.

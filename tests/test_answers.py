@@ -98,7 +98,7 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
         HydraConfig.instance().cfg = None
     assert (
         "make one with python -m nws_sweep dataset=project "
-        + shlex.join([f"dataset.config={tmp_path}/my config.yaml", "dataset.overrides=['data.root=/a b']"])
+        + shlex.join([f"dataset.config={tmp_path}/my config.yaml", "dataset.overrides=[data.root=/a b]"])
         in told
     )
 
