@@ -106,7 +106,7 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def best(arguments: Sequence[str]) -> int:
-    """Prints the best setting per configuration, ready to paste."""
+    """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
     from nws_sweep.formats import FORMATS
 
     parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
