@@ -8,6 +8,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep import host
@@ -73,10 +74,18 @@ def _command() -> str:
         return shlex.join([*command, "dataset.config=FILE"])
     hydra = HydraConfig.get()
     folder = next((one.path for one in hydra.runtime.config_sources if one.provider == "main"), "FOLDER")
-    command.append(f"dataset.config={folder}/{hydra.job.config_name}.yaml")
+    command.append(f"dataset.config={folder}/{str(hydra.job.config_name).removesuffix('.yaml')}.yaml")
+    if _has_resolvers():
+        command.append(f"dataset.imports=[{hydra.job.name}]")
     if hydra.overrides.task:
         command.append(f"dataset.overrides=[{','.join(hydra.overrides.task)}]")
     return shlex.join(command)
+
+
+def _has_resolvers() -> bool:
+    """Whether the program has registered resolvers; that its own module does so, or imports what does, is a guess."""
+    known = ("oc.", "nws_", "hydra", "now", "python_version")
+    return any(not name.startswith(known) for name in BaseContainer._resolvers)
 
 
 def _usual(name: str, *given: Any) -> Any:

@@ -19,12 +19,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import UnsupportedInterpolationType
 from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep import answers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.project_keys import fingerprint_of, is_of_another_split, keys_of
-from nws_sweep.records import ProjectFacts
+from nws_sweep.records import ProjectFacts, shown
 from nws_sweep.sources import Project
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
@@ -56,7 +57,17 @@ def load(
         raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
     _behave_like_the_program(path, imports)
     answers.stand_in()
-    composed = _composed(path, overrides)
+    try:
+        return _loaded(_composed(path, overrides), key, method)
+    except UnsupportedInterpolationType as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"dataset.imports={shown(list(imports))}: {reason}; allowed is a list with the project's module that "
+            "registers it, such as [train]"
+        ) from error
+
+
+def _loaded(composed: DictConfig, key: str | None, method: str) -> Project:
     chosen = checked_key(composed, key) if key else found_node(composed)
     node = OmegaConf.select(composed, chosen)
     keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))

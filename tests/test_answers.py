@@ -89,16 +89,24 @@ def test_without_a_result_it_is_an_error_that_tells_how_to_make_one(store: Resul
 
 def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: ResultStore, tmp_path: Path) -> None:
     (tmp_path / "my config.yaml").write_text("data: {num_workers: '${nws_best:num_workers}', root: /}\n")
-    with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        asking = compose("my config", ["data.root=/a b"], return_hydra_config=True)
+    with initialize_config_dir(str(tmp_path), version_base="1.3", job_name="train"):
+        asking = compose("my config.yaml", ["data.root=/a b"], return_hydra_config=True)
     HydraConfig.instance().set_config(asking)
+    OmegaConf.register_new_resolver("own", str)
     try:
         told = refused(asking)
     finally:
         HydraConfig.instance().cfg = None
+        OmegaConf.clear_resolver("own")
     assert (
         "make one with python -m nws_sweep dataset=project "
-        + shlex.join([f"dataset.config={tmp_path}/my config.yaml", "dataset.overrides=[data.root=/a b]"])
+        + shlex.join(
+            [
+                f"dataset.config={tmp_path}/my config.yaml",
+                "dataset.imports=[train]",
+                "dataset.overrides=[data.root=/a b]",
+            ]
+        )
         in told
     )
 

@@ -55,6 +55,14 @@ def test_overrides_are_those_of_the_projects_own_command_line() -> None:
         assert arm.facts.project.key == "val_loader"
 
 
+def test_a_resolver_that_is_not_registered_is_told_with_what_registers_it(tmp_path: Path) -> None:
+    node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
+    OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
+    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; allowed is a list with the project's module"
+    with pytest.raises(NwsSweepError, match=line), composed(tmp_path, "config.yaml"):
+        pass
+
+
 DATASET = {"_target_": "tests.user_datasets.Plain"}
 LOADER = {"_target_": "torch.utils.data.DataLoader"}
 MODULE = {"_target_": "tests.test_project.Module"}
