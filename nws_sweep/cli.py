@@ -22,7 +22,8 @@ BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
 _FORMAT_HELP = (
     "table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning (LightningCLI's, "
-    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json"
+    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; of a grid "
+    "table, yaml and json show all configurations, the others need one, by --where"
 )
 _KEY_HELP = (
     "where the settings belong in the configuration that takes them: data makes the overrides ++data.num_workers=4, "

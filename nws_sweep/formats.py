@@ -73,7 +73,8 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
             measured, for ``overrides`` and the ``yaml`` of a run the keys that it has; for the others no prefix.
 
     Raises:
-        ConfigurationError: If the key is none, or several configurations are asked for in a format that holds one.
+        ConfigurationError: If the key is none, or a setting below it is a mapping of the project's config, or several
+            configurations are asked for in a format that holds one.
     """
     _check_key(key)
     if format_name == "yaml" and key is None and not summary.stored.is_grid:
@@ -88,6 +89,8 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
     settings = best_settings(configuration)
     if not settings:
         return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
+    if key is not None and configuration.project is not None:
+        placement.refuse_mapping(settings, configuration.project, key)
     forms: dict[str, Callable[[], str]] = {
         "yaml": lambda: f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}",
         "overrides": lambda: overrides_in_place(settings, configuration) if key is None else overrides(settings, key),

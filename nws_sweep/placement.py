@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import ProjectFacts, shown
 
 
@@ -39,6 +40,20 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
     if missing:
         assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
         yield f"the project's config has no key for: {assigned}"
+
+
+def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
+    """Refuses a key below which a setting would take the place of a mapping of the project's config.
+
+    Raises:
+        ConfigurationError: If there is such a mapping.
+    """
+    for name in settings:
+        mapping = f"{key}.{name}" if key else name
+        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+            raise ConfigurationError(
+                f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
+            )
 
 
 def _unclear(assigned: str, name: str, keys: tuple[str, ...]) -> str:

@@ -91,8 +91,8 @@ PROJECT = ProjectFacts(
 
 
 def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Summary:
-    own = LoaderSettings(batch_size=8, prefetch_factor=3)
-    found = trial(best, 16.0, settings=loader_settings(best, **{"prefetch_factor": 3 if best else None, **changed}))
+    own = LoaderSettings(batch_size=8)
+    found = trial(best, 16.0, settings=loader_settings(best, **changed))
     return summary_of_run(search_result(found, facts=replace(FACTS, project=project, loader=own)))
 
 
@@ -129,6 +129,13 @@ def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...]
     assert formats.render(found, "overrides") == formats.Rendered(text="", comments=(line,))
     assert formats.render(found, "yaml") == formats.Rendered(text="{}\n", comments=(line,))
     assert f"# {line}\n{{}}\n" in formats.options(found)["run"]
+
+
+@pytest.mark.parametrize("form", ["overrides", "yaml"])
+def test_a_key_below_which_a_mapping_would_be_replaced_is_refused(form: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--key data: data.num_workers is a mapping in the project's config"):
+        formats.render(of_project(4), form, "data")
+    assert "num_workers" in formats.render(of_project(4), form, "elsewhere").text
 
 
 def test_the_yaml_of_a_project_stands_at_its_own_keys() -> None:
