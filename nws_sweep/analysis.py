@@ -12,7 +12,16 @@ from typing import Any
 
 from nws_sweep import advice, contrast, memory, nodes, per_rank, remarks, units
 from nws_sweep.diagnosis import Diagnosis, diagnose
-from nws_sweep.records import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
+from nws_sweep.records import (
+    Configuration,
+    Host,
+    LoaderSettings,
+    ProjectFacts,
+    SearchRecord,
+    Trial,
+    TrialState,
+    varying_columns,
+)
 from nws_sweep.storage import Stored, StoredRun
 
 
@@ -47,6 +56,7 @@ class ConfigurationSummary:
         diagnosis: What limits it at the best setting; None if no candidate could be measured.
         leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
+        searched: Names of the DataLoader settings that were searched, or that vary in the grid.
     """
 
     run: StoredRun
@@ -58,6 +68,7 @@ class ConfigurationSummary:
     diagnosis: Diagnosis | None
     leaner: Trial | None
     warnings: tuple[str, ...]
+    searched: tuple[str, ...] = ()
 
     @property
     def configuration(self) -> Configuration:
@@ -181,7 +192,7 @@ def summarise(stored: Stored) -> Summary:
     varying = varying_columns([result.configuration for result in results])
     return Summary(
         stored=stored,
-        configurations=tuple(_configuration(run, varying) for run in stored.runs),
+        configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
         varying=varying,
         searched_besides=any(result.configuration.search.also for result in results),
         warnings=(*remarks.on_all(results), *stored.unreadable, *stored.aside),
@@ -219,7 +230,7 @@ def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
     return by_settings.get(result.verdict.recommended), by_settings.get(result.verdict.fastest)
 
 
-def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSummary:
+def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) -> ConfigurationSummary:
     result = run.result
     best, fastest = best_and_fastest(result)
     return ConfigurationSummary(
@@ -232,6 +243,11 @@ def _configuration(run: StoredRun, varying: Sequence[str]) -> ConfigurationSumma
         diagnosis=diagnose(result, best),
         leaner=memory.leaner(result, best),
         warnings=tuple(remarks.on(result, best)),
+        searched=tuple(
+            dict.fromkeys(
+                [*result.configuration.search.also, *(name.removeprefix("loader.") for name in (*varying, *axes))]
+            )
+        ),
     )
 
 
@@ -259,5 +275,16 @@ def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The recommended DataLoader keywords; None if nothing could be measured."""
-    return summary.best.settings.tuned() if summary.best else None
+    """The DataLoader keywords to paste; None if nothing could be measured.
+
+    They are num_workers, what was searched or varies in the grid, and what the measured loader had otherwise than the
+    project's DataLoader, or than DataLoader by itself where the dataset came in none.
+    """
+    if summary.best is None:
+        return None
+    facts, settings = summary.run.result.facts, summary.best.settings
+    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
+    searched = set(summary.searched)
+    if not settings.num_workers and summary.project:  # without workers DataLoader refuses what the config may have
+        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
+    return settings.changes(own, searched)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep import host
@@ -14,6 +18,7 @@ from nws_sweep.records import LoaderSettings, ProjectFacts, SearchRecord
 from nws_sweep.store import ResultStore, default_folder, staleness
 
 _USUAL = LoaderSettings(batch_size=1)
+_PROVISIONAL = "provisional"
 
 
 def stand_in() -> None:
@@ -21,44 +26,73 @@ def stand_in() -> None:
     OmegaConf.register_new_resolver("nws_best", _usual, replace=True)
 
 
-def best_setting(name: str, *default: Any, _root_: DictConfig) -> Any:
+def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
     """The best value of a DataLoader setting by the newest result for this project on this host.
 
     Args:
         name: One of ``SETTINGS``.
-        default: What it is where there is no such result; nothing for an error.
+        given: What it is where there is no such result, nothing for an error; then ``provisional`` if a provisional
+            result will do.
         _root_: The config that asks.
 
     Raises:
         ConfigurationError: If there is no result and no default, with the reason why the newest one will not do.
     """
-    _check(name)
+    _check(name, given)
     if is_asking():  # about what else is in the node that this stands in
         return _asked_for(name)
     reasons: list[str] = []
     here = host.describe()
     for record in ResultStore(default_folder()).newest():
         project = record.facts.project if record.facts else None
-        if project is None or record.verdict is None:
+        if project is None or record.verdict is None or not _is_of(project, _root_):
             continue
-        obstacle = staleness(record, here) or _difference(record, project, _root_)
+        provisional = "" if _PROVISIONAL in given[1:] else record.provisional
+        obstacle = staleness(record, here) or _difference(record, project, _root_) or provisional
         if not obstacle:
             return getattr(record.verdict.recommended, name)
-        reasons.append(f"the newest was {obstacle}")
-    if default:
-        return default[0]
-    why = reasons[0] if reasons else "there is none on this machine"
+        reasons.append(f"provisional: {obstacle}" if obstacle == provisional else obstacle)
+    if given:
+        return given[0]
+    why = f"the newest is {reasons[0]}" if reasons else "there is none on this machine"
     raise ConfigurationError(
-        f"nws_best:{name}: no result for this config ({why}); make one with python -m nws_sweep dataset=project "
-        f"dataset.config=FILE, or give a default: ${{nws_best:{name},VALUE}}"
+        f"nws_best:{name}: no result for this config ({why}); make one with {_command()}, or give a default, as by "
+        f"${{nws_best:{name},{getattr(_USUAL, name)!r}}}"
     )
 
 
-def _usual(name: str, *default: Any) -> Any:
-    _check(name)
+def _is_of(project: ProjectFacts, root: DictConfig) -> bool:
+    """Whether a result may be of the project that asks: what it measured is made by the same class at the same key."""
+    target = OmegaConf.select(root, f"{project.key}._target_", throw_on_resolution_failure=False)
+    return bool(target == project.target)
+
+
+def _command() -> str:
+    """The command that measures what the program that asks would load, as far as Hydra knows the program."""
+    command = ["python", "-m", "nws_sweep", "dataset=project"]
+    if not HydraConfig.initialized():
+        return shlex.join([*command, "dataset.config=FILE"])
+    hydra = HydraConfig.get()
+    folder = next((one.path for one in hydra.runtime.config_sources if one.provider == "main"), "FOLDER")
+    command.append(f"dataset.config={folder}/{str(hydra.job.config_name).removesuffix('.yaml')}.yaml")
+    if _has_resolvers():
+        command.append(f"dataset.imports=[{hydra.job.name}]")
+    if hydra.overrides.task:
+        command.append(f"dataset.overrides=[{','.join(hydra.overrides.task)}]")
+    return shlex.join(command)
+
+
+def _has_resolvers() -> bool:
+    """Whether the program has registered resolvers; that its own module does so, or imports what does, is a guess."""
+    known = ("oc.", "nws_", "hydra", "now", "python_version")
+    return any(not name.startswith(known) for name in BaseContainer._resolvers)
+
+
+def _usual(name: str, *given: Any) -> Any:
+    _check(name, given)
     if is_asking():
         return _asked_for(name)
-    return default[0] if default else getattr(_USUAL, name)
+    return given[0] if given else getattr(_USUAL, name)
 
 
 def _asked_for(name: str) -> str:
@@ -66,17 +100,18 @@ def _asked_for(name: str) -> str:
     return f"nws_best:{name}"
 
 
-def _check(name: str) -> None:
+def _check(name: str, given: Sequence[Any]) -> None:
     if name not in SETTINGS:
         raise ConfigurationError(f"nws_best:{name}: allowed are {', '.join(SETTINGS)}")
+    if list(given[1:]) not in ([], [_PROVISIONAL]):
+        more = ",".join(map(str, given[1:]))
+        raise ConfigurationError(f"nws_best:{name}: after the default {_PROVISIONAL} is allowed, not {more}")
 
 
 def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -> str:
     try:
-        same = (
-            OmegaConf.select(root, project.key) is not None and fingerprint_of(root, project.key) == project.fingerprint
-        )
-    except OmegaConfBaseException:
+        same = fingerprint_of(root, project.key) == project.fingerprint
+    except OmegaConfBaseException:  # something that it was measured with is not there
         same = False
     if not same:
         return f"of another dataset, at {project.key}"
@@ -87,11 +122,3 @@ def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -
     with asking():
         asked = OmegaConf.select(root, key)
     return "" if asked in (measured, _asked_for("batch_size")) else f"of batch_size={measured}, this has {asked}"
-
-
-def _loads_the_same(project: ProjectFacts, root: DictConfig) -> bool:
-    try:
-        there = OmegaConf.select(root, project.key) is not None
-        return there and fingerprint_of(root, project.key) == project.fingerprint
-    except OmegaConfBaseException:  # something that it was measured with is not there
-        return False

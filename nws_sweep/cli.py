@@ -22,7 +22,8 @@ BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
 _FORMAT_HELP = (
     "table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning (LightningCLI's, "
-    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json"
+    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; of a grid "
+    "table, yaml and json show all configurations, the others need one, by --where"
 )
 _KEY_HELP = (
     "where the settings belong in the configuration that takes them: data makes the overrides ++data.num_workers=4, "
@@ -65,8 +66,10 @@ def sweep(arguments: Sequence[str]) -> int:
     """One configuration or a grid, by Hydra's command line."""
     _find_modules_here()
     from nws_sweep import app
+    from nws_sweep.config import with_quoted_overrides
     from nws_sweep.explain import explain
 
+    sys.argv[1:] = map(with_quoted_overrides, arguments)  # which Hydra reads
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk say, is no matter for the terminal
     # Hydra would print its errors itself, in several lines and with exit status 1.
@@ -104,7 +107,7 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def best(arguments: Sequence[str]) -> int:
-    """Prints the best setting per configuration, ready to paste."""
+    """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
     from nws_sweep.formats import FORMATS
 
     parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
@@ -119,8 +122,11 @@ def best(arguments: Sequence[str]) -> int:
     from nws_sweep.selection import select
 
     summary = summarise(select(told_apart(storage.find(options.folder)), options.where))
-    print(render(summary, options.format, options.key), end="")
-    return 0 if all(configuration.best for configuration in summary.configurations) else 1
+    rendered = render(summary, options.format, options.key)
+    print(rendered.text, end="")
+    for line in rendered.comments:
+        print(f"# {line}", file=sys.stderr)
+    return 0 if rendered.text and all(configuration.best for configuration in summary.configurations) else 1
 
 
 def compare(arguments: Sequence[str]) -> int:

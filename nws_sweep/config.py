@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast, get_type_hints
@@ -169,6 +170,52 @@ def register() -> None:
     ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
     register_resolvers()
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
+
+
+_PROJECT_OVERRIDES = re.compile(r"(\+{0,2}dataset\.overrides=)(.*)", re.DOTALL)
+
+
+def with_quoted_overrides(argument: str) -> str:
+    """An argument of the command line as Hydra's grammar takes it, which has no ``=`` in a list but in quotes.
+
+    Args:
+        argument: Such as ``dataset.overrides=[data=cifar,trainer=cpu]``, of a grid with several lists; any other one
+            is given back as it is.
+    """
+    match = _PROJECT_OVERRIDES.fullmatch(argument)
+    if match is None:
+        return argument
+    return match[1] + ",".join(_with_quoted_elements(value) for value in _split_at_commas(match[2]))
+
+
+def _with_quoted_elements(value: str) -> str:
+    if not re.fullmatch(r"\[.*\S.*\]", value, re.DOTALL):
+        return value
+    elements = (element.strip() for element in _split_at_commas(value[1:-1]))
+    return f"[{','.join(element if element[:1] in _QUOTES else _quoted(element) for element in elements)}]"
+
+
+_QUOTES = ("'", '"')
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """The parts between the commas that stand in no brackets and no quotes."""
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if quote or char in _QUOTES:
+            quote = char if not quote else quote.replace(char, "")
+        else:
+            depth += (char in "[{(") - (char in "]})")
+        if char == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 def configuration(

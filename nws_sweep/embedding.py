@@ -107,10 +107,10 @@ def _most_workers(ranks: int = 1) -> int:
     return cores.most_workers(max(1, ranks))
 
 
-def _best_setting(name: str, *default: Any, _root_: Any) -> Any:
+def _best_setting(name: str, *given: Any, _root_: Any) -> Any:
     from nws_sweep import answers
 
-    return answers.best_setting(name, *default, _root_=_root_)
+    return answers.best_setting(name, *given, _root_=_root_)
 
 
 def refuse_unserved(node: object) -> None:

@@ -1,4 +1,4 @@
-"""Hydra's launchers that are packages of their own, and which extra of ours brings each."""
+"""Packages that not every use needs, and which extra of ours brings each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import importlib.util
 from nws_sweep.errors import ConfigurationError
 
 _OF_OPTION = {"submitit_slurm": "slurm", "submitit_local": "slurm"}  # of hydra/launcher
-_OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray"}
+_OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray", "aiohttp": "remote"}
+_OF_PROTOCOL = {"http": "remote", "https": "remote", "s3": "remote"}  # of fsspec
 
 
 def advice(option: str) -> str | None:
     """What to install for an option of hydra/launcher that cannot be found; None if we have nothing to do with it."""
     extra = _OF_OPTION.get(option)
-    return _line(extra) if extra else None
+    return _line("hydra/launcher", extra) if extra else None
 
 
 def require_launcher(target: str) -> None:
@@ -25,10 +26,34 @@ def require_launcher(target: str) -> None:
     Raises:
         ConfigurationError: If it is not.
     """
-    package = ".".join(target.split(".")[:2])
+    require("hydra/launcher", ".".join(target.split(".")[:2]))
+
+
+def require(user: str, package: str) -> None:
+    """Checks that a package is installed, if one of our extras brings it.
+
+    Args:
+        user: What needs it, for the error.
+        package: As it is imported.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
     if package in _OF_PACKAGE and importlib.util.find_spec(package) is None:
-        raise ConfigurationError(_line(_OF_PACKAGE[package]))
+        raise ConfigurationError(_line(user, _OF_PACKAGE[package]))
 
 
-def _line(extra: str) -> str:
-    return f"hydra/launcher: its package is missing; install it by pip install 'nws-sweep[{extra}]'"
+def of_protocol(user: str, url: str, reason: ImportError) -> str:
+    """What to install for a URL that fsspec cannot open for want of a package: our extra, or what fsspec says.
+
+    Args:
+        user: What needs it.
+        url: Begins with the protocol.
+        reason: As fsspec has it.
+    """
+    extra = _OF_PROTOCOL.get(url.partition("://")[0])
+    return _line(user, extra) if extra else f"{user}: a package is missing ({reason})"
+
+
+def _line(user: str, extra: str) -> str:
+    return f"{user}: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -39,43 +40,124 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 Settings = Mapping[str, Any]
 
 
-def render(summary: Summary, format_name: str, key: str | None = None) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """The best settings in one format.
+
+    Attributes:
+        text: What can be pasted, and nothing else; empty, or whole lines.
+        comments: Lines about it.
+    """
+
+    text: str
+    comments: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Both as YAML, the comments first."""
+        return "".join(f"# {line}\n" for line in self.comments) + self.text
+
+
+def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
     """The best settings in one of ``FORMATS``.
 
     Args:
         summary: What was found.
         format_name: ``table`` for people; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
             ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
-            ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid.
+            ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid. The other formats but
+            ``table`` hold one configuration.
         key: Where the settings belong in the configuration that is given them, such as ``data`` for
             ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and makes of ``yaml`` a config that
             Hydra composes there. None if it was not given: LightningCLI's own ``data``; where a project's config was
-            measured, for ``overrides`` the keys that it has; for the others no prefix.
+            measured, for ``overrides`` and the ``yaml`` of a run the keys that it has; for the others no prefix.
 
     Raises:
-        ConfigurationError: If the key is none, or ``yaml`` with a key is to hold several configurations.
+        ConfigurationError: If the key is none, or a setting below it is a mapping of the project's config, or several
+            configurations are asked for in a format that holds one.
     """
     _check_key(key)
-    if format_name == "table":
-        return as_markdown_table(summary)
-    if format_name == "yaml":
-        return as_yaml(documents(summary)) if key is None else _composable(summary, key)
-    if format_name == "json":
-        return json.dumps(documents(summary), indent=2) + "\n"
-    if format_name == "overrides" and key is None:
-        return _lines(summary, overrides_in_place)
-    forms: dict[str, Callable[[Settings], str]] = {
-        "overrides": lambda settings: overrides(settings, key or ""),
-        "kwargs": kwargs,
-        "lightning": lambda settings: lightning(settings, "data" if key is None else key),
-        "transformers": transformers,
+    if format_name == "yaml" and key is None and not summary.stored.is_grid:
+        return best_file(summary.configurations[0])
+    if format_name in ("table", "json") or (format_name == "yaml" and key is None):
+        return _of_all(summary, format_name)
+    return _of_one(_only(summary, format_name), format_name, key)
+
+
+def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
+    """A format that is pasted, and so holds one configuration."""
+    settings = best_settings(configuration)
+    if not settings:
+        return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
+    if key is not None and configuration.project is not None:
+        placement.refuse_mapping(settings, configuration.project, key)
+    forms: dict[str, Callable[[], str]] = {
+        "yaml": lambda: f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}",
+        "overrides": lambda: overrides_in_place(settings, configuration) if key is None else overrides(settings, key),
+        "kwargs": lambda: kwargs(settings),
+        "lightning": lambda: lightning(settings, "data" if key is None else key),
+        "transformers": lambda: transformers(settings),
     }
-    return _lines(summary, lambda settings, configuration: forms[format_name](settings))
+    line, comments = forms[format_name](), [*_about(configuration)]
+    if format_name == "transformers":
+        comments += unknown_to_transformers(settings)
+    if format_name == "overrides" and key is None:
+        comments += left_out(configuration)
+    return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
 
 
 def _check_key(key: str | None) -> None:
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+
+
+def _only(summary: Summary, format_name: str) -> ConfigurationSummary:
+    if len(summary.configurations) > 1:
+        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+        raise ConfigurationError(
+            f"--format {format_name}: holds one configuration, but there are {len(summary.configurations)}; "
+            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
+        )
+    return summary.configurations[0]
+
+
+def _of_all(summary: Summary, format_name: str) -> Rendered:
+    """A format that has room for several configurations."""
+    forms: dict[str, Callable[[Summary], str]] = {
+        "table": as_markdown_table,
+        "yaml": lambda summary: as_yaml(documents(summary)),
+        "json": lambda summary: json.dumps(documents(summary), indent=2) + "\n",
+    }
+    comments = [
+        f"{configuration.label}: {line}" if len(summary.configurations) > 1 else line
+        for configuration in summary.configurations
+        for line in _about(configuration)
+    ]
+    return Rendered(text=forms[format_name](summary), comments=tuple(comments))
+
+
+def best_file(configuration: ConfigurationSummary) -> Rendered:
+    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config that was measured."""
+    settings = best_settings(configuration)
+    if settings is None or configuration.project is None:
+        return Rendered(text=as_yaml(settings), comments=tuple(_about(configuration)))
+    placed = placement.as_nodes(settings, configuration.project)
+    return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
+
+
+def _about(configuration: ConfigurationSummary) -> Iterator[str]:
+    """What to know before the settings of a configuration are pasted."""
+    ranks = configuration.configuration.ranks
+    if ranks > 1:
+        yield f"for each of {ranks} ranks"
+    if configuration.best and (reason := configuration.run.result.provisional):
+        yield f"provisional: {reason}"
+
+
+def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
+    """A line for the settings that have no key of their own in the project's config, if one was measured."""
+    settings, project = best_settings(configuration), configuration.project
+    return tuple(placement.left_out(settings, project)) if settings and project else ()
 
 
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
@@ -107,17 +189,20 @@ def kwargs(settings: Settings) -> str:
 def transformers(settings: Settings) -> str:
     """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
 
-    Those that not every version takes, or none, are named in comment lines before. A prefetch_factor of None is left
-    out: so it is by default, and without workers any other is refused.
+    A prefetch_factor of None is left out: so it is by default, and without workers any other is refused.
     """
-    told = {name: value for name, value in settings.items() if name != "prefetch_factor" or value is not None}
-    newer = {_NEWER_TRAINING_ARGUMENTS[name]: told.pop(name) for name in _NEWER_TRAINING_ARGUMENTS if name in told}
-    known = {_TRAINING_ARGUMENTS[name]: told.pop(name) for name in _TRAINING_ARGUMENTS if name in told}
-    comments = [
-        *([f"# taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"] if newer else []),
-        *([f"# TrainingArguments cannot be told: {kwargs(told)}"] if told else []),
-    ]
-    return "\n".join([*comments, kwargs(known)])
+    known = {argument: settings[name] for name, argument in _TRAINING_ARGUMENTS.items() if name in settings}
+    return kwargs({name: value for name, value in known.items() if value is not None})
+
+
+def unknown_to_transformers(settings: Settings) -> Iterator[str]:
+    """Lines about the settings that not every version takes, or none."""
+    newer = {argument: settings[name] for name, argument in _NEWER_TRAINING_ARGUMENTS.items() if name in settings}
+    others = {name: settings[name] for name in settings if name not in _TRAINING_ARGUMENTS | _NEWER_TRAINING_ARGUMENTS}
+    if newer:
+        yield f"taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"
+    if others:
+        yield f"TrainingArguments cannot be told: {kwargs(others)}"
 
 
 def options(summary: Summary) -> dict[str, str]:
@@ -132,10 +217,8 @@ def options(summary: Summary) -> dict[str, str]:
 
 
 def _option(configuration: ConfigurationSummary) -> str:
-    settings, title = best_settings(configuration) or {}, f"# {one_line(configuration.label)}\n"
-    if configuration.project is None:
-        return title + as_yaml(settings)
-    return f"# @package _global_\n{title}{as_yaml(placement.as_nodes(settings, configuration.project))}"
+    package = "" if configuration.project is None else "# @package _global_\n"
+    return f"{package}# {one_line(configuration.label)}\n{best_file(configuration).file}"
 
 
 def _distinguished(summary: Summary, configuration: ConfigurationSummary) -> dict[str, Any]:
@@ -144,20 +227,6 @@ def _distinguished(summary: Summary, configuration: ConfigurationSummary) -> dic
         return {}
     columns = configuration.configuration.columns
     return {name: columns[name] for name in summary.distinguishing or ("dataset",) if name in columns}
-
-
-def _composable(summary: Summary, key: str) -> str:
-    """A config that Hydra puts under the key wherever it is composed; an empty key is the top level."""
-    if len(summary.configurations) > 1:
-        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
-        raise ConfigurationError(
-            f"--format yaml --key {key}: holds one configuration, but there are {len(summary.configurations)}; "
-            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
-        )
-    configuration = summary.configurations[0]
-    settings = best_settings(configuration)
-    body = as_yaml(settings) if settings else _nothing_for(configuration) + "\n"
-    return f"# @package {key or '_global_'}\n{body}"
 
 
 def as_yaml(document: Any) -> str:
@@ -172,22 +241,6 @@ def documents(summary: Summary) -> Any:
     return [
         {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
     ]
-
-
-def _lines(summary: Summary, form: Callable[[Settings, ConfigurationSummary], str]) -> str:
-    lines = []
-    for configuration in summary.configurations:
-        settings = best_settings(configuration)
-        if summary.stored.is_grid:
-            lines.append(f"# {configuration.label}")
-        if configuration.configuration.ranks > 1:
-            lines.append(f"# for each of {configuration.configuration.ranks} ranks")
-        lines.append(form(settings, configuration) if settings else _nothing_for(configuration))
-    return "\n".join(lines) + "\n"
-
-
-def _nothing_for(configuration: ConfigurationSummary) -> str:
-    return f"# nothing could be measured for {configuration.label}"
 
 
 def best_header(summary: Summary) -> list[str]:

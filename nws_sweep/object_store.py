@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from nws_sweep import processes
+from nws_sweep import extras, processes
 from nws_sweep.errors import ConfigurationError
 
 _FOLDER = "objects"
@@ -63,8 +63,9 @@ def running(
     """Serves objects while the context lasts; its value is their URL. The arguments are those of ``Store``.
 
     Raises:
-        ConfigurationError: If the store does not start, such as on a port that is taken.
+        ConfigurationError: If the store does not start, such as on a port that is taken, or a package is missing.
     """
+    extras.require("the object store", "aiohttp")
     values = {"port": port, "objects": objects, "object-bytes": object_bytes, "latency-s": latency_s}
     values |= {"spread": spread, "bytes-per-s": bytes_per_s}
     command = [sys.executable, "-m", "nws_sweep.object_store", *(f"--{name}={value}" for name, value in values.items())]

@@ -127,7 +127,7 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
         why=configuration.explanation,
         certainty=certainty(configuration),
         snippets=tuple(_snippets(configuration)) if settings else (),
-        warnings=configuration.warnings,
+        warnings=(*configuration.warnings, *formats.left_out(configuration)),
         error=result.error or ("" if best else "no candidate could be measured"),
         ranks=tuple(per_rank.rows(best.measurement.ranks)) if best and best.measurement else (),
     )

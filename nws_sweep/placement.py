@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import ProjectFacts, shown
 
 
 def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
-    """``++data.num_workers=4 ...`` for the keys that the project has; the others are told in a comment line.
+    """``++data.num_workers=4 ...`` for the settings for which the project has one key.
 
     A key that the project does not have would be passed to its class, which may refuse it.
     """
-    known = {project.keys[name]: value for name, value in settings.items() if name in project.keys}
-    others = {name: value for name, value in settings.items() if name not in project.keys}
-    lines = [f"# the project's config has no key for: {_assigned(others)}"] if others else []
-    return "\n".join([*lines, " ".join(f"++{key}={shown(value)}" for key, value in known.items())])
+    return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
 
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
@@ -33,5 +31,36 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
     return top
 
 
-def _assigned(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={shown(value)}" for name, value in settings.items())
+def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
+    """A line for the settings that are in neither: which, and why."""
+    for name in settings:
+        if name in project.unclear:
+            yield _unclear(f"{name}={shown(settings[name])}", name, project.unclear[name])
+    missing = [name for name in settings if name not in project.keys and name not in project.unclear]
+    if missing:
+        assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
+        yield f"the project's config has no key for: {assigned}"
+
+
+def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
+    """Refuses a key below which a setting would take the place of a mapping of the project's config.
+
+    Raises:
+        ConfigurationError: If there is such a mapping.
+    """
+    for name in settings:
+        mapping = f"{key}.{name}" if key else name
+        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+            raise ConfigurationError(
+                f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
+            )
+
+
+def _unclear(assigned: str, name: str, keys: tuple[str, ...]) -> str:
+    parent = keys[0].rpartition(".")[0]
+    if parent.rpartition(".")[2] == name:
+        what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
+    else:
+        what = f"the project's config has {', '.join(keys)}"
+    value = assigned.partition("=")[2]
+    return f"{assigned} is left out: {what}; add the key that the measured loader takes, such as ++{keys[0]}={value}"

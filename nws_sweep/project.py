@@ -5,6 +5,7 @@ Runs in an arm, in the project's place: nothing of its program is run but what t
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -18,17 +19,17 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import UnsupportedInterpolationType
 from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep import answers
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.project_keys import fingerprint_of, keys_of
-from nws_sweep.records import ProjectFacts
+from nws_sweep.project_keys import fingerprint_of, is_of_another_split, keys_of
+from nws_sweep.records import ProjectFacts, shown
 from nws_sweep.sources import Project
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
 _LIKELY = re.compile(r"data|loader", re.IGNORECASE)
-_NOT_FOR_TRAINING = re.compile(r"(^|[._])(val|valid|validation|test|eval|predict)", re.IGNORECASE)
 _STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
 
 
@@ -56,11 +57,28 @@ def load(
         raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
     _behave_like_the_program(path, imports)
     answers.stand_in()
-    composed = _composed(path, overrides)
+    try:
+        return _loaded(_composed(path, overrides), key, method)
+    except UnsupportedInterpolationType as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"dataset.imports={shown(list(imports))}: {reason}; allowed is a list with the project's module that "
+            "registers it, such as [train]"
+        ) from error
+
+
+def _loaded(composed: DictConfig, key: str | None, method: str) -> Project:
     chosen = checked_key(composed, key) if key else found_node(composed)
-    keys = keys_of(composed, chosen)
-    facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint_of(composed, chosen))
-    return Project(made=loader_of(instantiate(OmegaConf.select(composed, chosen)), chosen, method), facts=facts)
+    node = OmegaConf.select(composed, chosen)
+    keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
+    facts = ProjectFacts(
+        key=chosen,
+        keys=keys,
+        fingerprint=fingerprint_of(composed, chosen),
+        target=str(node.get("_target_", "")),
+        unclear=unclear,
+    )
+    return Project(made=made_by(node, chosen, method), facts=facts)
 
 
 def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
@@ -158,10 +176,29 @@ def _kind(target: str) -> str:
 def _best_kind(kinds: Mapping[str, str]) -> list[str]:
     for kind in _KINDS:
         keys = [key for key, found in kinds.items() if found == kind]
-        for_training = [key for key in keys if not _NOT_FOR_TRAINING.search(key)]
+        for_training = [key for key in keys if not is_of_another_split(key, "train")]
         if keys:
             return for_training or keys
     return []
+
+
+def made_by(node: DictConfig, key: str, method: str) -> Any:
+    """The DataLoader or Dataset that a project's node makes; a program may make it with ``_recursive_=False``.
+
+    Args:
+        node: What is instantiated: first as Hydra does by itself, then without the nodes in it.
+        key: The node's key, for an error.
+        method: What is asked of a LightningDataModule.
+
+    Raises:
+        Exception: That of the first attempt, if both fail.
+    """
+    try:
+        return loader_of(instantiate(node), key, method)
+    except Exception as first:
+        with contextlib.suppress(Exception):
+            return loader_of(instantiate(node, _recursive_=False), key, method)
+        raise first
 
 
 def loader_of(made: Any, key: str, method: str) -> Any:

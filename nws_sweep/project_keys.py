@@ -5,42 +5,77 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 # Whether a node is being looked at only to tell what it loads.
 _asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+# How the names of nodes begin that belong to one split of the data.
+_SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
 
 
-def keys_of(composed: DictConfig, key: str) -> dict[str, str]:
+def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The dotted keys at or below a node that are called like settings of the DataLoader, the outermost of each.
+
+    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split count.
 
     Args:
         composed: The project's config.
         key: Dotted key of the node that makes what is loaded.
+        split: What is loaded: ``train``, ``val``, ``test`` or ``predict``.
 
     Returns:
-        Each setting that has a key, such as ``{"num_workers": "data.num_workers"}``.
+        Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
+        its keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
-    found: dict[str, str] = {}
+    places: dict[str, list[str]] = {}
     level = {key: OmegaConf.select(composed, key)}
     while level:
+        found: dict[str, list[str]] = {}
         for dotted, node in level.items():
-            found |= {name: f"{dotted}.{name}" for name in SETTINGS if name in node and name not in found}
+            for name in SETTINGS:
+                if name in node:
+                    found.setdefault(name, []).extend(_leaves(node[name], f"{dotted}.{name}", split))
+        places = found | places
         level = {
             f"{dotted}.{name}": node[name]
             for dotted, node in level.items()
             for name in node
-            if not OmegaConf.is_missing(node, name)
+            if name not in SETTINGS
+            and not is_of_another_split(str(name), split)
+            and not OmegaConf.is_missing(node, name)
             and not OmegaConf.is_interpolation(node, name)
             and isinstance(node[name], DictConfig)
         }
-    return found
+    keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
+    return keys, {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
+
+
+def is_of_another_split(name: str, split: str) -> bool:
+    """Whether a node's name, or a dotted key, says that it belongs to another split than this one."""
+    named = _splits_of(name)
+    return split in _SPLITS and bool(named) and split not in named
+
+
+def _splits_of(name: str) -> set[str]:
+    return {split for split, begin in _SPLITS.items() if re.search(rf"(^|[._])({begin})", name, re.IGNORECASE)}
+
+
+def _leaves(value: Any, dotted: str, split: str) -> list[str]:
+    """The keys of a setting: its own, or those in a mapping; of these the one of the split if there is one."""
+    if isinstance(value, ListConfig):
+        return []
+    if not isinstance(value, DictConfig):
+        return [dotted]
+    names = [str(name) for name in value if not is_of_another_split(str(name), split)]
+    own = [name for name in names if split in _splits_of(name)]
+    return [leaf for name in own or names for leaf in _leaves(value[name], f"{dotted}.{name}", split)]
 
 
 def fingerprint_of(composed: DictConfig, key: str) -> str:

@@ -40,6 +40,7 @@ HOSTED = "hosted"
 
 # Told among the tuned keywords only where they are not what DataLoader does by itself.
 _SELDOM_TUNED = {"multiprocessing_context": None, "in_order": True}
+_USUAL_PREFETCH = 2  # of a DataLoader with workers, for None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,19 @@ class LoaderSettings:
         names += [name for name, usual in _SELDOM_TUNED.items() if getattr(self, name) != usual]
         settings = {name: getattr(self, name) for name in names}
         return {name: value for name, value in settings.items() if name != "batch_size" or value is not None}
+
+    def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
+        """The keywords to give to what has other settings of its own: num_workers, and those that differ.
+
+        Args:
+            own: What the receiver has without them.
+            searched: Names of settings that are among them in any case.
+        """
+        names = {"num_workers", *searched}
+        mine, theirs = (replace(one, prefetch_factor=one.prefetch_factor or _USUAL_PREFETCH) for one in (self, own))
+        names |= {each.name for each in fields(self) if getattr(mine, each.name) != getattr(theirs, each.name)}
+        possible = [*self.tuned(), *(name for name in _SELDOM_TUNED if name not in self.tuned())]
+        return {name: getattr(self, name) for name in possible if name in names}
 
     def differing(self, other: LoaderSettings) -> str:
         """What differs from the other's beside num_workers, as ``key=value``; empty if nothing does."""
@@ -317,11 +331,16 @@ class ProjectFacts:
         key: Dotted key of the node that makes what is loaded.
         keys: Dotted key of each setting of the DataLoader that the project's config has, by the setting's name.
         fingerprint: A short hash of the node without these settings.
+        target: The node's ``_target_``; empty if that is not known.
+        unclear: Of each setting for which the project's config has several keys, these; which of them the measured
+            loader takes cannot be told.
     """
 
     key: str
     keys: Mapping[str, str]
     fingerprint: str
+    target: str = ""
+    unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -849,6 +868,21 @@ class SearchRecord:
     def complete(self) -> bool:
         """Whether the search came to its own end."""
         return bool(self.stop_reason) and not self.error
+
+    @property
+    def provisional(self) -> str:
+        """Why the answer is not that of a whole search; empty if it is, or if there is an error instead."""
+        if not self.complete and not self.error:
+            finished = sum(trial.finished for trial in self.trials)
+            begun = len(self.trials) - finished
+            more = f", {begun} more were begun" if begun else ""
+            return f"the search did not finish; {finished} candidates were measured{more}"
+        if self.verdict is not None and self.verdict.provisional:
+            return "the search was ended by its time budget; this is the best so far"
+        candidates = {*self.configuration.search.candidates, *(trial.num_workers for trial in self.trials)}
+        if len(candidates) == 1 and not self.error:
+            return f"num_workers={candidates.pop()} was the only candidate; it was compared with no other"
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,12 +22,8 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         result: The search.
         best: The recommended trial; None if nothing could be measured.
     """
-    if not result.complete and not result.error:
-        finished = sum(trial.finished for trial in result.trials)
-        begun = len(result.trials) - finished
-        yield f"the search did not finish; {finished} candidates were measured" + (
-            f", {begun} more were begun" if begun else ""
-        )
+    if result.provisional:
+        yield result.provisional
     if best is not None:
         yield from _about_workers(result.trials)
     yield from _about_verdict(result)
@@ -77,11 +73,7 @@ def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
 def _about_verdict(result: SearchRecord) -> Iterator[str]:
     """What keeps the answer from being certain."""
     verdict = result.verdict
-    if verdict is None:
-        return
-    if verdict.provisional:
-        yield "the search was ended by its time budget; this is the best so far"
-    if verdict.tied:
+    if verdict is not None and verdict.tied:
         yield about_tie(verdict)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep import cells, csv_table, disk, formats, per_rank, storage, tables
-from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings, summarise
+from nws_sweep.analysis import ConfigurationSummary, Summary, summarise
 from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import NotARunError
 from nws_sweep.records import Host, Trial
@@ -120,7 +120,7 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
 
 def _write_best(summary: Summary) -> Iterator[Path]:
     path = summary.stored.folder / storage.BEST
-    disk.write_text(path, formats.as_yaml(formats.documents(summary)))
+    disk.write_text(path, formats.render(summary, "yaml").file)
     yield path
     options, group = formats.options(summary), summary.stored.folder / storage.BEST_GROUP
     storage.write_options(group, options)
@@ -128,8 +128,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
         yield group
     if summary.stored.is_grid:
         for configuration in summary.configurations:
-            text = formats.as_yaml(best_settings(configuration))
-            disk.write_text(configuration.run.folder / storage.BEST, text)
+            disk.write_text(configuration.run.folder / storage.BEST, formats.best_file(configuration).file)
 
 
 def markdown(summary: Summary, pictures: Iterable[Picture]) -> str:

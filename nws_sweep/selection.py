@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.records import shown
+from nws_sweep.records import shown, varying_columns
 from nws_sweep.storage import Stored, StoredRun
 
 # How Python writes what people type as true, false and null.
@@ -33,7 +33,8 @@ def select(stored: Stored, conditions: Sequence[str]) -> Stored:
         if value not in values.get(key, ()):
             raise _nothing_left(conditions[: index + 1], key, values)
         runs = tuple(run for run in runs if value in _values([run]).get(key, ()))
-    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1)
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
+    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
 
 
 def _parsed(condition: str) -> tuple[str, str]:

@@ -109,6 +109,7 @@ class Stored:
         runs: The configurations in the order of measuring.
         unreadable: One line for each result that cannot be read.
         aside: One line for each file that could not be read when it was to be gone on with.
+        axes: The columns that vary in the grid of which these are a selection.
     """
 
     folder: Path
@@ -116,6 +117,7 @@ class Stored:
     runs: tuple[StoredRun, ...]
     unreadable: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
 
 
 def folder_name(overrides: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
+from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.storage import TIMING_COLUMNS, timing_row
 
 if TYPE_CHECKING:
@@ -55,13 +55,12 @@ def best(summary: Summary) -> Rows:
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
     best, fastest = summary.best, summary.fastest
-    settings = best_settings(summary) or {}
     timing = timing_row(best, summary.run.result) if best else {}
     names = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
     return {
         **summary.configuration.columns,
-        "num_workers": settings.get("num_workers"),
-        "persistent_workers": settings.get("persistent_workers"),
+        "num_workers": best.num_workers if best else None,
+        "persistent_workers": best.settings.persistent_workers if best else None,
         **{name: timing.get(name) for name in names},
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,

@@ -148,7 +148,9 @@ def test_a_best_below_the_edge_is_not_warned_about() -> None:
 
 
 def test_a_single_candidate_has_no_edge() -> None:
-    assert warnings_of(search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,))))) == ()
+    assert warnings_of(search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,))))) == (
+        "num_workers=4 was the only candidate; it was compared with no other",
+    )
 
 
 def test_an_interrupted_search_is_warned_about_with_how_far_it_got() -> None:

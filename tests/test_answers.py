@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
@@ -16,7 +19,10 @@ from nws_sweep import answers, embedding, host
 from nws_sweep.project_keys import fingerprint_of
 from nws_sweep.records import ProjectFacts, SearchRecord, Verdict
 from nws_sweep.store import ResultStore, default_folder
-from tests.factories import FACTS, configuration, loader_settings, search_result, trial
+from tests.factories import FACTS, configuration, loader_settings, search_result, search_rules, trial
+
+BEST = loader_settings(4, prefetch_factor=3)
+VERDICT = Verdict(recommended=BEST, fastest=BEST)
 
 
 def config(**data: Any) -> DictConfig:
@@ -28,14 +34,13 @@ def config(**data: Any) -> DictConfig:
 
 
 def result(**changed: Any) -> SearchRecord:
-    best = loader_settings(4, prefetch_factor=3)
-    found = search_result(trial(0, 4.0), trial(4, 2.0, settings=best))
+    found = search_result(trial(0, 4.0), trial(4, 2.0, settings=BEST))
     answers.stand_in()
     keys = {"batch_size": "data.batch_size", "num_workers": "data.num_workers"}
-    project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"))
+    project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"), target="mine.Data")
     embedding.register_resolvers()
     plain: dict[str, Any] = {
-        "configuration": configuration(), "stop_reason": "done", "verdict": Verdict(recommended=best, fastest=best),
+        "configuration": configuration(), "stop_reason": "done", "verdict": VERDICT,
         "host": host.describe(), "started_at": datetime.now().astimezone().isoformat(),
         "facts": replace(FACTS, project=project),
     }  # fmt: skip
@@ -78,7 +83,31 @@ def refused(asking: DictConfig) -> str:
 def test_without_a_result_it_is_an_error_that_tells_how_to_make_one(store: ResultStore) -> None:
     assert refused(config()).endswith(
         "nws_best:num_workers: no result for this config (there is none on this machine); make one with python -m "
-        "nws_sweep dataset=project dataset.config=FILE, or give a default: ${nws_best:num_workers,VALUE}"
+        "nws_sweep dataset=project dataset.config=FILE, or give a default, as by ${nws_best:num_workers,0}"
+    )
+
+
+def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: ResultStore, tmp_path: Path) -> None:
+    (tmp_path / "my config.yaml").write_text("data: {num_workers: '${nws_best:num_workers}', root: /}\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3", job_name="train"):
+        asking = compose("my config.yaml", ["data.root=/a b"], return_hydra_config=True)
+    HydraConfig.instance().set_config(asking)
+    OmegaConf.register_new_resolver("own", str)
+    try:
+        told = refused(asking)
+    finally:
+        HydraConfig.instance().cfg = None
+        OmegaConf.clear_resolver("own")
+    assert (
+        "make one with python -m nws_sweep dataset=project "
+        + shlex.join(
+            [
+                f"dataset.config={tmp_path}/my config.yaml",
+                "dataset.imports=[train]",
+                "dataset.overrides=[data.root=/a b]",
+            ]
+        )
+        in told
     )
 
 
@@ -90,12 +119,23 @@ def test_a_default_stands_in(store: ResultStore) -> None:
 @pytest.mark.parametrize(
     ("changed", "asked", "reason"),
     [
-        ({}, {"root": "/other"}, "the newest was of another dataset, at data"),
-        ({}, {"batch_size": 32}, "the newest was of batch_size=64, this has 32"),
-        ({"host": replace(host.describe(), torch="0.1")}, {}, "the newest was measured with torch 0.1, this is "),
-        ({"host": replace(host.describe(), hostname="a")}, {}, "the newest was measured with hostname a, this is "),
-        ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest was measured 2"),
+        ({}, {"root": "/other"}, "the newest is of another dataset, at data"),
+        ({}, {"batch_size": 32}, "the newest is of batch_size=64, this has 32"),
+        ({"host": replace(host.describe(), torch="0.1")}, {}, "the newest is measured with torch 0.1, this is "),
+        ({"host": replace(host.describe(), hostname="a")}, {}, "the newest is measured with hostname a, this is "),
+        ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest is measured 2"),
         ({"facts": FACTS}, {}, "there is none on this machine"),
+        ({}, {"_target_": "others.Data"}, "there is none on this machine"),
+        (
+            {"verdict": replace(VERDICT, provisional=True)},
+            {},
+            "the newest is provisional: the search was ended by its time budget",
+        ),
+        (
+            {"configuration": configuration(search=search_rules((4,))), "trials": (trial(4, 2.0, settings=BEST),)},
+            {},
+            "the newest is provisional: num_workers=4 was the only candidate",
+        ),
     ],
 )
 def test_a_stale_result_is_none(
@@ -104,6 +144,14 @@ def test_a_stale_result_is_none(
     store.keep(result(**changed))
     assert reason in refused(config(**asked))
     assert config(**asked, num_workers="${nws_best:num_workers,7}").data.num_workers == 7
+
+
+def test_a_provisional_result_answers_who_asks_for_it(store: ResultStore) -> None:
+    store.keep(result(verdict=replace(VERDICT, provisional=True)))
+    assert config(num_workers="${nws_best:num_workers,7,provisional}").data.num_workers == 4
+    assert "after the default provisional is allowed, not yes" in refused(
+        config(num_workers="${nws_best:num_workers,7,yes}")
+    )
 
 
 def test_a_result_for_another_project_does_not_hide_an_older_one_for_this(store: ResultStore) -> None:

@@ -201,9 +201,6 @@ def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Co
 
 def _check_formats(nws: Command, grid: Path) -> None:
     assert nws("best", grid).stdout.count("\n") == 6
-    assert "++data.loader.num_workers=" in nws("best", grid, "--format", "overrides", "--key", "data.loader").stdout
-    kwargs = [line for line in nws("best", grid, "--format", "kwargs").stdout.splitlines() if line[0] != "#"]
-    assert [eval(f"dict({line})")["batch_size"] for line in kwargs] == [4, 4, 8, 8]
     assert len(yaml.safe_load(nws("best", grid, "--format", "yaml").stdout)) == 4
     assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 4
     _check_choice(nws, grid)
@@ -221,11 +218,14 @@ def _check_choice(nws: Command, grid: Path) -> None:
     assert json.loads(nws("best", grid, "--format", "json", *one).stdout)["batch_size"] == 8
     composed = nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
     assert composed.startswith("# @package data\nbatch_size: 8\n")
+    pasted = nws("best", grid, *one, "--format", "overrides", "--key", "data.loader").stdout
+    assert re.fullmatch(r"\+\+data.loader.batch_size=8 \+\+data.loader.num_workers=[01] \S+pin_memory=false\n", pasted)
+    assert eval(f"dict({nws('best', grid, *one, '--format', 'kwargs').stdout})")["batch_size"] == 8
     assert "--data.num_workers=" in nws("best", grid, *one, "--format", "lightning").stdout
     assert "dataloader_num_workers=" in nws("best", grid, *one, "--format", "transformers").stdout
     sizes = sorted(yaml.safe_load(path.read_text())["batch_size"] for path in (grid / "best").iterdir())
     assert sizes == [4, 4, 8, 8]
-    for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "yaml", "--key", "data"]):
+    for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "overrides"]):
         done = nws("best", grid, *wrong)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
@@ -408,6 +408,9 @@ def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(shared
     assert "the search was ended by its time budget; this is the best so far" in done.stdout
     (result,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "outputs" / "runs").glob("*/result.json"))
     assert result["verdict"]["provisional"]
+    pasted = shared_nws("best", only_folder(tmp_path / "outputs" / "runs"), "--format", "overrides")
+    assert pasted.stdout.startswith("++batch_size=")
+    assert pasted.stderr == "# provisional: the search was ended by its time budget; this is the best so far\n"
 
 
 def test_other_settings_are_searched_after_the_workers_and_shown(shared_nws: Command, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 import nws_sweep
@@ -298,3 +300,27 @@ def test_an_embedded_configuration_is_checked() -> None:
         config.embedded("base")
     with pytest.raises(ConfigurationError, match="Missing mandatory value"):
         config.embedded({})
+
+
+@pytest.mark.parametrize(
+    ("typed", "lists"),
+    [
+        ("dataset.overrides=[data=cifar,trainer=cpu]", [["data=cifar", "trainer=cpu"]]),
+        ("++dataset.overrides=[+a.b=1, ++c=x=y,~d,e/f@g=h]", [["+a.b=1", "++c=x=y", "~d", "e/f@g=h"]]),
+        ("dataset.overrides=[a=[1,2],b={c:1,d:2},e=f(1,2)]", [["a=[1,2]", "b={c:1,d:2}", "e=f(1,2)"]]),
+        ("dataset.overrides=['a=b',\"c=d\",e='x, y']", [["a=b", "c=d", "e='x, y'"]]),
+        ("dataset.overrides=[a=b],[c=d,e=f],[]", [["a=b"], ["c=d", "e=f"], []]),
+        ("dataset.overrides=[]", [[]]),
+        ("dataset.overrides=[ ]", [[]]),
+    ],
+)
+def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]]) -> None:
+    override = OverridesParser.create().parse_override(config.with_quoted_overrides(typed))
+    values = cast("Any", override.value())
+    found = values.list if override.is_sweep_override() else [values]
+    assert [[getattr(element, "text", element) for element in each] for each in found] == lists
+
+
+@pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
+def test_other_arguments_stay_as_they_are(typed: str) -> None:
+    assert config.with_quoted_overrides(typed) == typed

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from nws_sweep import formats, storage
 from nws_sweep.analysis import Summary, summarise
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import SearchCost, Verdict
+from nws_sweep.records import LoaderSettings, ProjectFacts, SearchCost, Verdict
 from nws_sweep.selection import select
 from tests.factories import (
     COLUMNS,
@@ -30,9 +30,9 @@ from tests.factories import (
     trial,
 )
 
-SETTINGS = loader_settings(4, prefetch_factor=2, persistent_workers=True, pin_memory=True)
-BEST = {"batch_size": 64, "num_workers": 4, "pin_memory": True, "prefetch_factor": 2, "persistent_workers": True}
-ZERO = {"batch_size": 64, "num_workers": 0, "pin_memory": False, "prefetch_factor": None, "persistent_workers": False}
+SETTINGS = loader_settings(4, prefetch_factor=4, persistent_workers=True, pin_memory=True)
+BEST = {"batch_size": 64, "num_workers": 4, "pin_memory": True, "prefetch_factor": 4, "persistent_workers": True}
+ZERO = {"batch_size": 64, "num_workers": 0, "pin_memory": False}  # of a grid of pin_memory
 
 
 def run() -> Summary:
@@ -49,9 +49,109 @@ def grid() -> Summary:
 
 
 def test_overrides_set_keys_whether_or_not_they_exist_and_are_spelt_as_on_a_command_line() -> None:
-    assert formats.render(run(), "overrides") == (
-        "++batch_size=64 ++num_workers=4 ++pin_memory=true ++prefetch_factor=2 ++persistent_workers=true\n"
+    assert formats.render(run(), "overrides").text == (
+        "++batch_size=64 ++num_workers=4 ++pin_memory=true ++prefetch_factor=4 ++persistent_workers=true\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "pasted"),
+    [
+        ({}, "batch_size=64, num_workers=4"),
+        ({"facts": replace(FACTS, loader=loader_settings(2))}, "num_workers=4"),
+        ({"facts": replace(FACTS, loader=loader_settings(4, batch_size=8))}, "batch_size=64, num_workers=4"),
+        ({"facts": replace(FACTS, loader=loader_settings(4, pin_memory=True))}, "num_workers=4, pin_memory=False"),
+        (
+            {"configuration": configuration(search=search_rules(also=("pin_memory", "in_order")))},
+            "batch_size=64, num_workers=4, pin_memory=False, in_order=True",
+        ),
+    ],
+)
+def test_only_what_was_searched_or_differs_from_what_the_receiver_has_is_pasted(
+    changed: dict[str, Any], pasted: str
+) -> None:
+    found = trial(4, 16.0, settings=loader_settings(4, prefetch_factor=2))
+    assert formats.render(summary_of_run(search_result(found, **changed)), "kwargs").text == f"{pasted}\n"
+
+
+@pytest.mark.parametrize("varying", ["pin_memory", "loader.pin_memory"])
+def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked(varying: str) -> None:
+    both = summary_of_grid(*(search_result(trial(4, 16.0), columns={varying: value}) for value in (False, True)))
+    picked = summarise(select(both.stored, [f"{varying}=false"]))
+    assert formats.render(picked, "transformers").text == (
+        "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=False\n"
+    )
+
+
+PROJECT = ProjectFacts(
+    key="data",
+    keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"},
+    fingerprint="x",
+)
+
+
+def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Summary:
+    own = LoaderSettings(batch_size=8)
+    found = trial(best, 16.0, settings=loader_settings(best, **changed))
+    return summary_of_run(search_result(found, facts=replace(FACTS, project=project, loader=own)))
+
+
+def test_overrides_stand_at_the_keys_of_the_project_and_what_has_none_is_a_comment() -> None:
+    rendered = formats.render(of_project(4), "overrides")
+    assert rendered.text == "++data.num_workers.train=4\n"
+    assert rendered.comments == ("the project's config has no key for: batch_size=64",)
+    assert formats.render(of_project(4, batch_size=8), "overrides").comments == ()
+
+
+def test_without_workers_what_a_dataloader_refuses_then_is_taken_out_of_the_project() -> None:
+    assert formats.render(of_project(0), "overrides").text == (
+        "++data.num_workers.train=0 ++data.prefetch_factor=null\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            ("data.num_workers.a", "data.num_workers.b"),
+            "num_workers=4 is left out: data.num_workers is a mapping of a, b; add the key that the measured loader "
+            "takes, such as ++data.num_workers.a=4",
+        ),
+        (
+            ("data.a.num_workers", "data.b.num_workers"),
+            "num_workers=4 is left out: the project's config has data.a.num_workers, data.b.num_workers; add the key "
+            "that the measured loader takes, such as ++data.a.num_workers=4",
+        ),
+    ],
+)
+def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
+    found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
+    assert formats.render(found, "overrides") == formats.Rendered(text="", comments=(line,))
+    assert formats.render(found, "yaml") == formats.Rendered(text="{}\n", comments=(line,))
+    assert f"# {line}\n{{}}\n" in formats.options(found)["run"]
+
+
+@pytest.mark.parametrize("form", ["overrides", "yaml"])
+def test_a_key_below_which_a_mapping_would_be_replaced_is_refused(form: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--key data: data.num_workers is a mapping in the project's config"):
+        formats.render(of_project(4), form, "data")
+    assert "num_workers" in formats.render(of_project(4), form, "elsewhere").text
+
+
+def test_the_yaml_of_a_project_stands_at_its_own_keys() -> None:
+    placed = {"data": {"num_workers": {"train": 4}}}
+    assert yaml.safe_load(formats.render(of_project(4), "yaml").text) == placed
+    assert yaml.safe_load(formats.options(of_project(4))["run"]) == placed
+
+
+@pytest.mark.parametrize("form", formats.FORMATS)
+def test_a_provisional_answer_is_told_to_be_one_in_a_comment(form: str) -> None:
+    alone = search_result(trial(4, 16.0), configuration=configuration(search=search_rules((4,))))
+    line = "provisional: num_workers=4 was the only candidate; it was compared with no other"
+    rendered = formats.render(summary_of_run(alone), form)
+    assert rendered.comments == (line,)
+    assert "provisional" not in rendered.text
+    assert rendered.file.startswith(f"# {line}\n")
 
 
 def test_overrides_take_a_prefix_and_null_for_none() -> None:
@@ -59,49 +159,47 @@ def test_overrides_take_a_prefix_and_null_for_none() -> None:
     assert (
         formats.overrides(settings, "data.loader") == "++data.loader.num_workers=0 ++data.loader.prefetch_factor=null"
     )
-    assert formats.render(run(), "overrides", key="data").startswith("++data.batch_size=64 ++data.num_workers=4 ")
+    assert formats.render(run(), "overrides", key="data").text.startswith("++data.batch_size=64 ++data.num_workers=4 ")
 
 
 def test_keywords_are_python_that_gives_the_same_settings() -> None:
-    text = formats.render(run(), "kwargs")
+    text = formats.render(run(), "kwargs").text
     assert text.startswith("batch_size=64, num_workers=4, pin_memory=True, ")
     assert eval(f"dict({text})") == BEST
     assert eval(f"dict({formats.kwargs(ZERO)})") == ZERO
 
 
 def test_lightning_takes_options_under_its_own_key_or_the_given_one() -> None:
-    assert formats.render(run(), "lightning") == (
-        "--data.batch_size=64 --data.num_workers=4 --data.pin_memory=true --data.prefetch_factor=2 "
+    assert formats.render(run(), "lightning").text == (
+        "--data.batch_size=64 --data.num_workers=4 --data.pin_memory=true --data.prefetch_factor=4 "
         "--data.persistent_workers=true\n"
     )
     assert formats.lightning({"prefetch_factor": None}) == "--data.prefetch_factor=null"
-    assert formats.render(run(), "lightning", "data.loader").startswith("--data.loader.batch_size=64 --data.loader.")
-    assert formats.render(run(), "lightning", "").startswith("--batch_size=64 --num_workers=4 ")
+    assert formats.render(run(), "lightning", "data.loader").text.startswith(
+        "--data.loader.batch_size=64 --data.loader."
+    )
+    assert formats.render(run(), "lightning", "").text.startswith("--batch_size=64 --num_workers=4 ")
 
 
 def test_transformers_gets_keywords_of_its_training_arguments() -> None:
-    assert formats.render(run(), "transformers") == (
+    assert formats.render(run(), "transformers").text == (
         "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
-        "dataloader_prefetch_factor=2, dataloader_persistent_workers=True\n"
+        "dataloader_prefetch_factor=4, dataloader_persistent_workers=True\n"
     )
 
 
 def test_transformers_gets_no_prefetch_factor_where_there_is_none_since_it_refuses_any_without_workers() -> None:
-    assert formats.transformers(ZERO) == (
-        "per_device_train_batch_size=64, dataloader_num_workers=0, dataloader_pin_memory=False, "
-        "dataloader_persistent_workers=False"
-    )
+    assert formats.transformers({"num_workers": 0, "prefetch_factor": None}) == "dataloader_num_workers=0"
 
 
 def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
-    *comments, keywords = formats.transformers(settings).splitlines()
-    assert comments == [
-        "# taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
+    assert list(formats.unknown_to_transformers(settings)) == [
+        "taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
         "dataloader_in_order=False",
-        "# TrainingArguments cannot be told: sampler=None",
+        "TrainingArguments cannot be told: sampler=None",
     ]
-    assert keywords == "dataloader_num_workers=2"
+    assert formats.transformers(settings) == "dataloader_num_workers=2"
 
 
 SETTINGS_FORMATS = [name for name in formats.FORMATS if name != "table"]
@@ -111,7 +209,7 @@ SETTINGS_FORMATS = [name for name in formats.FORMATS if name != "table"]
 def test_a_batch_size_that_something_else_decides_is_in_no_format(form: str) -> None:
     undecided = loader_settings(4, batch_size=cast("int", None))
     endless = replace(FACTS, samples=None)
-    text = formats.render(summary_of_run(search_result(trial(4, 16.0, settings=undecided), facts=endless)), form)
+    text = formats.render(summary_of_run(search_result(trial(4, 16.0, settings=undecided), facts=endless)), form).text
     assert "batch_size" not in text
     assert "num_workers" in text
 
@@ -122,27 +220,15 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
         formats.render(run(), "overrides", key)
 
 
-@pytest.mark.parametrize("form", ["overrides", "kwargs", "lightning", "transformers"])
-def test_lines_of_a_grid_name_each_configuration_in_a_comment(form: str) -> None:
-    lines = formats.render(grid(), form).splitlines()
-    assert lines[0::2] == [
-        "# dataset=photos pin_memory=true",
-        "# dataset=photos pin_memory=false",
-        "# dataset=photos pin_memory=x",
-    ]
-    write = getattr(formats, form)
-    assert lines[1::2] == [write(BEST), write(ZERO), "# nothing could be measured for dataset=photos pin_memory=x"]
-
-
 @pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
 def test_yaml_and_json_of_a_run_are_its_keywords(form: str, read: Any) -> None:
-    assert read(formats.render(run(), form)) == BEST
-    assert read(formats.render(summary_of_run(search_result(failed_trial(0))), form)) is None
+    assert read(formats.render(run(), form).text) == BEST
+    assert read(formats.render(summary_of_run(search_result(failed_trial(0))), form).text) is None
 
 
 @pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
 def test_yaml_and_json_of_a_grid_name_each_configuration(form: str, read: Any) -> None:
-    assert read(formats.render(grid(), form)) == [
+    assert read(formats.render(grid(), form).text) == [
         {"configuration": {**COLUMNS, "pin_memory": True}, "loader": BEST},
         {"configuration": {**COLUMNS, "pin_memory": False}, "loader": ZERO},
         {"configuration": {**COLUMNS, "pin_memory": "x"}, "loader": None},
@@ -152,25 +238,26 @@ def test_yaml_and_json_of_a_grid_name_each_configuration(form: str, read: Any) -
 @pytest.mark.parametrize("form", SETTINGS_FORMATS)
 def test_the_only_configuration_that_is_left_of_a_grid_is_printed_like_a_run(form: str) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
-    assert formats.render(left, form) == formats.render(run(), form)
+    assert formats.render(left, form).text == formats.render(run(), form).text
 
 
 def test_yaml_with_a_key_says_where_hydra_is_to_put_it() -> None:
-    text = formats.render(run(), "yaml", "data.loader")
-    assert text == "# @package data.loader\n" + formats.render(run(), "yaml")
-    assert formats.render(run(), "yaml", "").startswith("# @package _global_\nbatch_size: 64\n")
+    text = formats.render(run(), "yaml", "data.loader").text
+    assert text == "# @package data.loader\n" + formats.render(run(), "yaml").text
+    assert formats.render(run(), "yaml", "").text.startswith("# @package _global_\nbatch_size: 64\n")
 
 
 def test_yaml_with_a_key_of_what_could_not_be_measured_sets_nothing() -> None:
-    text = formats.render(summary_of_run(search_result(failed_trial(0))), "yaml", "data")
-    assert text == "# @package data\n# nothing could be measured for dataset=photos\n"
+    rendered = formats.render(summary_of_run(search_result(failed_trial(0))), "yaml", "data")
+    assert rendered == formats.Rendered(text="", comments=("nothing could be measured for dataset=photos",))
 
 
-def test_yaml_with_a_key_holds_one_configuration_and_says_how_to_pick_it() -> None:
+@pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
+def test_what_is_pasted_holds_one_configuration_and_says_how_to_pick_it(form: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        formats.render(grid(), "yaml", "data")
+        formats.render(grid(), *form)
     assert str(caught.value) == (
-        "--format yaml --key data: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
+        f"--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
         "(pin_memory), or give its own folder"
     )
 
@@ -196,7 +283,9 @@ def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Pat
     storage.write_options(tmp_path / "best", options)
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
-    assert [OmegaConf.to_container(each) for each in composed] == [{"data": ZERO}] * len(DIFFICULT)
+    assert [OmegaConf.to_container(each) for each in composed] == [
+        {"data": {"batch_size": 64, "num_workers": 0}}
+    ] * len(DIFFICULT)
 
 
 HOST_PROGRAM = """
@@ -212,7 +301,7 @@ main()
 
 
 def test_a_program_of_hydras_composes_what_is_written_and_what_is_printed(tmp_path: Path) -> None:
-    chosen = formats.render(summarise(select(grid().stored, ["pin_memory=true"])), "yaml", "data.loader")
+    chosen = formats.render(summarise(select(grid().stored, ["pin_memory=true"])), "yaml", "data.loader").text
     storage.write_options(tmp_path / "DIR" / "best", formats.options(summary_of_run(search_result(trial(0, 8.0)))))
     (tmp_path / "conf" / "best").mkdir(parents=True)
     (tmp_path / "conf" / "best" / "mine.yaml").write_text(chosen)
@@ -223,7 +312,9 @@ def test_a_program_of_hydras_composes_what_is_written_and_what_is_printed(tmp_pa
         [sys.executable, "train.py", "--config-dir", "DIR", "+best=mine", "+best@data=run"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout) == {"data": {**ZERO, "root": "images", "loader": {**BEST, "shuffle": True}}}
+    assert json.loads(done.stdout) == {
+        "data": {"batch_size": 64, "num_workers": 0, "root": "images", "loader": {**BEST, "shuffle": True}}
+    }
 
 
 def test_yaml_keeps_the_order_of_the_keywords_and_letters_of_any_script() -> None:
@@ -237,7 +328,7 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     found = summary_of_run(
         search_result(trial(0, 32.0), trial(2, 8.0), trial(4, 16.0), configuration=configuration(search=rules))
     )
-    assert formats.render(found, "table").splitlines() == [
+    assert formats.render(found, "table").text.splitlines() == [
         "| dataset | num_workers | samples/s | per batch   | epoch | vs 0 workers | vs CPU count (4) |",
         "|---------|-------------|-----------|-------------|-------|--------------|------------------|",
         "| photos  | 2           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | 2.0x             |",

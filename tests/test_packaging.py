@@ -152,11 +152,11 @@ def test_a_program_uses_the_api_of_a_wheel(python: Path, elsewhere: Path, tmp_pa
 
 
 def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
-    """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``."""
+    """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``; one candidate is no whole search."""
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
     config = folder / "conf" / "config.yaml"
-    config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0}"))
+    config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0,provisional}"))
     folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     quick = ["measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search.candidates=[2]"]
     project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]

@@ -47,8 +47,8 @@ def test_the_figures_are_those_of_the_other_reports() -> None:
     assert [(row[0], row[1], row[4]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
     assert found.answer is not None
     assert [one.text for one in found.answer.snippets] == [
-        formats.kwargs(configuration.best.settings.tuned()) if configuration.best else "",
-        formats.render(summary, "overrides").strip(),
+        formats.render(summary, "kwargs").text.strip(),
+        formats.render(summary, "overrides").text.strip(),
     ]
 
 

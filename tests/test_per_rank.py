@@ -117,7 +117,9 @@ def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
     drawn = html.report(page.page(summary), [])
     assert "num_workers=1 (each of 3 ranks)" in drawn
     assert "Each rank, by step" in drawn
-    assert formats.render(summary, "kwargs").startswith("# for each of 3 ranks\nbatch_size=64, num_workers=1")
+    rendered = formats.render(summary, "kwargs")
+    assert rendered.comments == ("for each of 3 ranks",)
+    assert rendered.text.startswith("batch_size=64, num_workers=1")
 
 
 def test_ranks_share_the_samples_of_an_epoch() -> None:

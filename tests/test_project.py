@@ -45,6 +45,7 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     assert facts.project is not None
     assert facts.project.key == "loader"
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
+    assert facts.project.target == "torch.utils.data.DataLoader"
 
 
 def test_overrides_are_those_of_the_projects_own_command_line() -> None:
@@ -52,6 +53,14 @@ def test_overrides_are_those_of_the_projects_own_command_line() -> None:
         assert arm.facts.loader == LoaderSettings(batch_size=4)
         assert arm.facts.project is not None
         assert arm.facts.project.key == "val_loader"
+
+
+def test_a_resolver_that_is_not_registered_is_told_with_what_registers_it(tmp_path: Path) -> None:
+    node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
+    OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
+    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; allowed is a list with the project's module"
+    with pytest.raises(NwsSweepError, match=line), composed(tmp_path, "config.yaml"):
+        pass
 
 
 DATASET = {"_target_": "tests.user_datasets.Plain"}
@@ -157,10 +166,8 @@ def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, share
     last = runs[1].result.verdict
     assert last is not None  # that workers pay off is not for a loader of so little to show
     best = shared_nws("best", folder, "--format", "overrides", "--where", "batch_size=16", cwd=tmp_path / "project")
-    assert best.stdout.splitlines() == [
-        "# the project's config has no key for: prefetch_factor=null persistent_workers=false",
-        f"++data.batch_size=16 ++data.num_workers={last.recommended.num_workers} ++data.pin_memory=false",
-    ]
+    assert best.stdout == f"++data.batch_size=16 ++data.num_workers={last.recommended.num_workers}\n"
+    assert best.stderr == ""
 
 
 CONFIG = OmegaConf.create(
@@ -178,10 +185,53 @@ CONFIG = OmegaConf.create(
 
 
 def test_the_outermost_key_of_each_setting_counts() -> None:
-    assert keys_of(CONFIG, "data") == {"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}
-    assert keys_of(CONFIG, "data.inner") == {
-        "batch_size": "data.inner.batch_size", "num_workers": "data.inner.num_workers"
-    }  # fmt: skip
+    assert keys_of(CONFIG, "data") == ({"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}, {})
+    assert keys_of(CONFIG, "data.inner") == (
+        {"batch_size": "data.inner.batch_size", "num_workers": "data.inner.num_workers"}, {}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "split", "keys"),
+    [
+        ({"num_workers": {"train": 4, "val": 2}}, "train", "data.num_workers.train"),
+        ({"num_workers": {"train": 4, "val": 2}}, "val", "data.num_workers.val"),
+        ({"num_workers": {"fit": 4, "validation": 2}}, "val", "data.num_workers.validation"),
+        ({"num_workers": {"a": 4, "b": 2}}, "train", ("data.num_workers.a", "data.num_workers.b")),
+        ({"num_workers": {"train": 4, "val": 2}}, "other", ("data.num_workers.train", "data.num_workers.val")),
+        ({"num_workers": "${both}"}, "train", "data.num_workers.train"),
+        ({"num_workers": {"train": {"first": 1, "second": 2}}}, "train",
+            ("data.num_workers.train.first", "data.num_workers.train.second")),
+        ({"num_workers": [4, 2]}, "train", None),
+        ({"num_workers": {"test": 4}}, "train", None),
+        ({"val_loader": {"num_workers": 1}, "train_loader": {"num_workers": 2}}, "train",
+            "data.train_loader.num_workers"),
+        ({"val_loader": {"num_workers": 1}, "train_loader": {"num_workers": 2}}, "val", "data.val_loader.num_workers"),
+        ({"a": {"num_workers": 1}, "b": {"num_workers": 2}}, "train", ("data.a.num_workers", "data.b.num_workers")),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_setting_is_that_of_the_measured_split_and_never_a_mapping(
+    data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None
+) -> None:
+    one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
+    assert one.get("num_workers", several.get("num_workers")) == keys
+
+
+class Nested(Module):
+    """Wants the config of its dataset, not the dataset, as programs with ``_recursive_=False`` give it."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__()
+        self.target = dataset["_target_"]
+
+
+def test_a_node_that_cannot_be_made_with_the_nodes_in_it_is_made_without_them() -> None:
+    node = OmegaConf.create({"_target_": "tests.test_project.Nested", "dataset": DATASET})
+    assert len(project.made_by(node, "data", "train_dataloader")) == 2
+    node.dataset = {"_target_": "tests.test_project.no_such_thing"}
+    node.unexpected = 1
+    with pytest.raises(Exception, match="no_such_thing"):  # and not that of the second attempt
+        project.made_by(node, "data", "train_dataloader")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +261,10 @@ def test_a_fingerprint_leaves_the_config_as_it_is() -> None:
 def test_a_result_keeps_where_it_belongs(tmp_path: Path) -> None:
     from tests.factories import FACTS, search_result, trial
 
-    origin = ProjectFacts(key="data", keys={"num_workers": "data.num_workers"}, fingerprint="abc")
+    unclear = {"batch_size": ("data.batch_size.a", "data.batch_size.b")}
+    origin = ProjectFacts(
+        key="data", keys={"num_workers": "data.num_workers"}, fingerprint="abc", target="my.Data", unclear=unclear
+    )
     facts = replace(FACTS, project=origin, loader=LoaderSettings(batch_size=None, num_workers=3))
     storage.save(tmp_path, replace(search_result(trial(0, 1.0)), facts=facts))
     assert storage.find(tmp_path).runs[0].result.facts == facts

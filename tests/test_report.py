@@ -16,9 +16,6 @@ from tests.factories import COLUMNS, HOST, failed_trial, search_result, store_gr
 BEST_OF_4 = {
     "batch_size": 64,
     "num_workers": 4,
-    "pin_memory": False,
-    "prefetch_factor": None,
-    "persistent_workers": False,
 }
 
 

@@ -14,11 +14,12 @@ from fsspec.asyn import AsyncFileSystem, sync
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from nws_sweep import extras
 from nws_sweep.errors import DatasetError, one_line
 
 _FIRST_PAUSE_S = 0.1
 # Asking again does not help.
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError)
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
 
 
 class Remote(Dataset[Any]):
@@ -91,6 +92,8 @@ class Remote(Dataset[Any]):
         where = f"{self._url.rstrip('/')}/{pattern}"
         try:
             found = sorted(map(str, self._tried(lambda: self._timed("glob", where))))
+        except ImportError as error:
+            raise DatasetError(extras.of_protocol(f"dataset.url={self._url}", self._url, error)) from error
         except Exception as error:  # each protocol has its own
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise DatasetError(f"dataset.url={self._url}: it cannot be read ({reason})") from error
