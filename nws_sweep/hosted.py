@@ -29,14 +29,15 @@ from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
-from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules
+from nws_sweep.project_keys import SETTINGS
+from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts
 from nws_sweep.timeline import Timeline
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
-_NAMES = ("num_workers", "dataloader_num_workers")
+_NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 _USAGE = "python train.py -m +nws_sweep=auto"
 
@@ -175,30 +176,52 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
     Raises:
         ConfigurationError: If there is none, or there are several.
     """
-    found = [key for key, value in config.items() if _is_called_so(key) and not _refers(value)]
+    found = [key for key, value in config.items() if _last(key) in _NAMES and not _refers(value)]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
             raise ConfigurationError(
                 f"{_CALLBACK}.key={wanted}: the configuration has no such key; of that name it has "
                 f"{', '.join(found) or 'none'}"
             )
-        return wanted
+        return _number_at(wanted, config, swept)
     found = list(filter(_is_called_so, swept)) or found
     if not found:
         raise ConfigurationError(
-            f"the configuration has no key called {' or '.join(_NAMES)}; name the one that the DataLoader takes its "
-            f"num_workers from: {_CALLBACK}.key=NAME"
+            f"the configuration has no key called {' or '.join(sorted(_NAMES, reverse=True))}; name the one that the "
+            f"DataLoader takes its num_workers from: {_CALLBACK}.key=NAME"
         )
     if len(found) > 1:
         raise ConfigurationError(
             f"the configuration has several keys that may be meant: {', '.join(found)}; choose one: "
             f"{_CALLBACK}.key={found[0]}"
         )
-    return found[0]
+    return _number_at(found[0], config, swept)
 
 
 def _is_called_so(key: str) -> bool:
-    return key.rpartition(".")[2] in _NAMES
+    """Whether a swept key is one of num_workers, or the training's entry of such a mapping."""
+    node, _, last = key.rpartition(".")
+    return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _number_at(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> str:
+    """The key itself, or the training's entry of the mapping that it holds, which no number may replace."""
+    value = config.get(key)
+    if not isinstance(value, Mapping | list):
+        return key
+    entries = [str(name) for name in value] if isinstance(value, Mapping) else []
+    training = [name for name in entries if name.startswith("train")]
+    if len(training) == 1 and key not in swept:
+        return _number_at(f"{key}.{training[0]}", config, swept)
+    kind = f"a mapping of {', '.join(entries)}" if entries else "a list"
+    raise ConfigurationError(
+        f"{key}: holds {kind}, which one number would replace; name the key that the training's DataLoader takes its "
+        f"num_workers from: {_CALLBACK}.key={key}.{(training or entries or ['NAME'])[0]}"
+    )
 
 
 def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -258,6 +281,24 @@ def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({0, *powers, cpus, 2 * cpus}))
 
 
+def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> ProjectFacts:
+    """Where the program's configuration has the DataLoader's settings: beside the key of num_workers, or on an axis.
+
+    Args:
+        key: The dotted key of num_workers.
+        config: All keys of the program's configuration, dotted, with their values as they are written.
+        swept: Keys that the command line gives values.
+    """
+    path = key.split(".")
+    place = next((index for index, part in enumerate(path) if part in _NAMES), len(path) - 1)
+    prefix = "dataloader_" if path[place].startswith("dataloader_") else ""
+    keys = {_last(axis): axis for axis in swept if _last(axis) in SETTINGS}
+    for below in ([], path[place + 1 :]):  # the entry of the training, where a setting is a mapping too
+        beside = {name: ".".join([*path[:place], f"{prefix}{name}", *below]) for name in SETTINGS}
+        keys |= {name: at for name, at in beside.items() if not isinstance(config.get(at, {}), Mapping | list)}
+    return ProjectFacts(key=".".join(path[:place]), keys={**keys, "num_workers": key}, fingerprint="")
+
+
 def _other_overrides(overrides: Sequence[str], key: str) -> Iterator[str]:
     """What a job was told beside its num_workers."""
     for override in overrides:
@@ -295,19 +336,20 @@ def _hosted_run(
     chosen = timeline.training(lines, number)
     if chosen is None:
         return replace(run, reason=failure or "the program took no batch of any DataLoader")
-    return _with_loader(run, axis.key, chosen, [line for line in lines if line is not chosen])
+    project = project_of(axis.key, dict(_keys(_own(config))), list(names.values()))
+    return _with_loader(run, project, chosen, [line for line in lines if line is not chosen])
 
 
-def _with_loader(run: HostedRun, key: str, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
+def _with_loader(run: HostedRun, project: ProjectFacts, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
     settings = chosen.loader.settings
     conditions = Conditions(settings=settings, rules=MeasureRules(), batches_per_epoch=chosen.batches_per_epoch)
     return replace(
         run,
         settings=settings,
-        facts=_facts(chosen),
+        facts=replace(_facts(chosen), project=project),
         batches_per_epoch=chosen.batches_per_epoch,
         bursts=timeline.bursts(chosen, others, conditions),
-        reason=run.reason or _mismatch(key, run.num_workers, settings.num_workers),
+        reason=run.reason or _mismatch(project.keys["num_workers"], run.num_workers, settings.num_workers),
     )
 
 
@@ -318,7 +360,7 @@ def _without_hydra(config: DictConfig) -> DictConfig:
 def _mismatch(key: str, wanted: int, found: int) -> str:
     if wanted == found:
         return ""
-    return f"the program's DataLoader has num_workers={found}: {key}={wanted} does not reach it"
+    return f"asked for {key}={wanted}, ran with num_workers={found}: the value does not reach the DataLoader"
 
 
 def _facts(line: Timeline) -> DatasetFacts:

@@ -312,7 +312,7 @@ class ProjectFacts:
     Attributes:
         key: Dotted key of the node that makes what is loaded.
         keys: Dotted key of each setting of the DataLoader that the project's config has, by the setting's name.
-        fingerprint: A short hash of the node without these settings.
+        fingerprint: A short hash of the node without these settings; empty if the project's own program was run.
     """
 
     key: str
