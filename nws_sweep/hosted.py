@@ -8,6 +8,8 @@ callback, and lets SystemExit through: that is how a wrong command line is told.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -23,20 +25,23 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
 
-from nws_sweep import claims, cores, gathering, grid, host, storage, timeline
+from nws_sweep import claims, cores, gathering, grid, host, hostlock, machine, noise, storage, timeline, usage
 from nws_sweep.claims import Claim
 from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.project_keys import SETTINGS
-from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts
+from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
 from nws_sweep.timeline import Timeline
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
+logger = logging.getLogger(__name__)
+
+_LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
 _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 _USAGE = "python train.py -m +nws_sweep=auto"
@@ -63,11 +68,15 @@ class HostedSweep(Callback):
     Args:
         key: The key that the program's DataLoader takes its num_workers from; None for the only one of that name.
         candidates: Its values; None for 0, 1, 2, 4, ... up to twice the usable CPUs.
+        keep_going: Whether the other runs follow after two candidates have failed for the same reason.
     """
 
-    def __init__(self, key: str | None = None, candidates: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, key: str | None = None, candidates: Sequence[int] | None = None, keep_going: bool = False
+    ) -> None:
         self._key = key
         self._candidates = candidates
+        self._keep_going = keep_going
         # Known before the first job; a launcher's processes get it with the callback.
         self._axis: Axis | None = None
         self._job: _Job | None = None
@@ -100,22 +109,31 @@ class HostedSweep(Callback):
             atexit.register(_report_after_all, folder, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Begins to watch."""
-        if self._axis is not None:
-            self._job = _Job()
-            self._job.watch.start()
+        """Waits until no other measurement runs on this machine, and begins to watch."""
+        if self._axis is None:
+            return
+        try:
+            self._job = _Job(self._axis.folder)
+        except NwsSweepError as error:
+            raise SystemExit(f"nws_sweep: {error}") from error
+        if not self._keep_going and (failure := gathering.repeated_failure(self._axis.folder)):
+            self._job.end()
+            raise SystemExit(
+                f"nws_sweep: {failure}; the other runs are left out; {_CALLBACK}.keep_going=true includes them"
+            )
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes what was seen, and the result of the configuration as far as it is known."""
         job, self._job = self._job, None
         if self._axis is None or job is None:
             return
-        timelines = job.watch.stop()
-        others = list(_other_overrides(job_return.overrides or (), self._axis.key))
-        run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
-        folder = self._axis.folder / storage.folder_name(others)
-        storage.save_hosted(folder, int(config.hydra.job.num), run)
-        gathering.gather(folder)
+        with job.lock:
+            timelines = job.watch.stop()
+            others = list(_other_overrides(job_return.overrides or (), self._axis.key))
+            run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
+            folder = self._axis.folder / storage.folder_name(others)
+            storage.save_hosted(folder, int(config.hydra.job.num), run)
+            gathering.gather(folder)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Reports."""
@@ -133,12 +151,58 @@ class HostedSweep(Callback):
 
 
 class _Job:
-    """A job that is running."""
+    """A job that is running, alone on its machine among measurements.
 
-    def __init__(self) -> None:
+    Args:
+        folder: Where its results belong, for those who wait.
+
+    Raises:
+        ConfigurationError: If the machine's lock cannot be taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.lock = contextlib.ExitStack()
+        self.lock.enter_context(_alone(str(folder)))
         self.watch = LoaderWatch()
+        self.watch.start()
         self.started_at = datetime.now().astimezone().isoformat()
-        self.began = time.monotonic()
+        self._began = time.monotonic()
+        self._before, self._machine = usage.of_tree(os.getpid()), machine.now()
+
+    def end(self) -> None:
+        """Leaves the program and the machine as they were."""
+        self.watch.stop()
+        self.lock.close()
+
+    @property
+    def so_far(self) -> Turn:
+        """The whole job up to now, without its batches."""
+        return Turn(
+            bursts=(),
+            before=self._before,
+            after=usage.of_tree(os.getpid()),
+            elapsed_s=time.monotonic() - self._began,
+            machine=machine.now().since(self._machine),
+        )
+
+
+@contextlib.contextmanager
+def _alone(what: str) -> Iterator[None]:
+    """Holds the machine's lock. A search that the program itself makes meanwhile does not wait for it."""
+    given = os.environ.get(_LOCK_FILE)
+    with hostlock.held(hostlock.DEFAULT if given is None else given, what, _say):
+        os.environ[_LOCK_FILE] = ""
+        try:
+            yield
+        finally:
+            os.environ.pop(_LOCK_FILE)
+            if given is not None:
+                os.environ[_LOCK_FILE] = given
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"nws_sweep: {line}\n")
+    sys.stderr.flush()
 
 
 def _report_after_all(folder: Path, process: int) -> None:
@@ -312,6 +376,7 @@ def _failure(job_return: JobReturn) -> str:
     if job_return.status.name != "FAILED":
         return ""
     error = job_return._return_value  # what .return_value would raise
+    logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone, after the last job
     return one_line(f"{type(error).__name__}: {error}")
 
 
@@ -322,6 +387,7 @@ def _hosted_run(
     own = _without_hydra(config)
     number = int(OmegaConf.select(own, axis.key))
     names = {override: override.partition("=")[0].lstrip("+") for override in others}
+    meanwhile = job.so_far
     run = HostedRun(
         num_workers=number,
         candidates=axis.candidates,
@@ -330,7 +396,8 @@ def _hosted_run(
         host=host.describe(),
         reason=failure,
         started_at=job.started_at,
-        elapsed_s=time.monotonic() - job.began,
+        elapsed_s=meanwhile.elapsed_s,
+        noise=noise.of_turns([meanwhile], cores.usable_cpus()),
     )
     lines = timeline.merged(timelines)
     chosen = timeline.training(lines, number)

@@ -5,10 +5,12 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -17,7 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep import claims, cores, formats, hosted, storage
+from nws_sweep import claims, cores, formats, hosted, hostlock, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of, project_of
@@ -170,6 +172,7 @@ def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compos
     """Composes what Hydra hands to on_multirun_start."""
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     with initialize_config_dir(version_base="1.3", config_dir=str(write_training_host(tmp_path) / "conf")):
         given = [f"hydra.sweep.dir={tmp_path}/sweep", "+nws_sweep=auto"]
         yield lambda *overrides: compose("config", overrides=[*given, *overrides], return_hydra_config=True)
@@ -316,6 +319,46 @@ def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp
     assert dict(result.configuration.columns) == {"dataset": "list", "loader.batch_size": 2}
     assert (result.facts.samples, result.facts.type) == (16, "builtins.list") if result.facts else None
     assert sorted(path.name for path in (folder / "jobs").iterdir()) == ["0.json", "1.json", "2.json", "3.json"]
+
+
+def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
+    multirun: Composed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = os.environ["NWS_SWEEP_LOCK_FILE"]
+    config = changeable(multirun(f"{KEY}=0"))
+    config.hydra.job.num = 0
+    callback = started(config)
+    with hostlock.held(lock, "another run"):
+        waiting = threading.Thread(target=callback.on_job_start, args=(config,))
+        waiting.start()
+        while not (line := capsys.readouterr().err) and waiting.is_alive():
+            waiting.join(0.05)
+    waiting.join()
+    assert line.startswith(f"nws_sweep: waiting for process {os.getpid()}")
+    with pytest.raises(filelock.Timeout):
+        filelock.FileLock(lock, timeout=0).acquire()
+    with hostlock.held(os.environ["NWS_SWEEP_LOCK_FILE"], "a search of the program's own"):
+        pass
+    callback.on_job_end(config, job_return=JobReturn(overrides=[f"{KEY}=0"], status=JobStatus.COMPLETED))
+    with hostlock.held(os.environ["NWS_SWEEP_LOCK_FILE"], "the next"):
+        assert os.environ["NWS_SWEEP_LOCK_FILE"] == lock
+    (run,) = storage.read_hosted(tmp_path / "sweep" / storage.HOSTED / "default")
+    assert run.noise is not None
+
+
+def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun: Composed) -> None:
+    name = "hydra.callbacks.nws_sweep"
+    callback = started(multirun(f"{name}.candidates=[0,1,2]"))
+    for number in (0, 1):
+        job(multirun, callback, number, None, status=JobStatus.FAILED, _return_value=RuntimeError("no luck"))
+    with pytest.raises(SystemExit) as stopped:
+        job(multirun, callback, 2, None)
+    assert str(stopped.value) == (
+        "nws_sweep: num_workers=0 and num_workers=1 failed for the same reason (RuntimeError: no luck); the other runs "
+        f"are left out; {name}.keep_going=true includes them"
+    )
+    callback._keep_going = True
+    job(multirun, callback, 2, None)
 
 
 def test_the_end_of_the_sweep_writes_and_shows_the_report(
