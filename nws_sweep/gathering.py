@@ -34,6 +34,8 @@ from nws_sweep.records import (
 _UNKNOWN = LoaderSettings(batch_size=1)
 # Half the width of an interval, on the log scale, where too few windows were taken for one.
 _WITHOUT_INTERVAL = 0.1
+# A run beside which other programs used a larger share of the CPUs does not show how fast it is.
+_MOST_DISTURBED = 0.25
 
 
 def gather_all(folder: Path, *, finished: bool = False) -> None:
@@ -76,15 +78,16 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
         stop_reason=_stop_reason(len(latest), missing) if done else "",
         started_at=latest[0].started_at,
         cost_s=sum(run.elapsed_s for run in latest),
-        verdict=verdict(trials, configuration.search.tolerance) if done else None,
+        verdict=_verdict(trials, configuration.search.tolerance, latest[0].host.usable_cpus) if done else None,
     )
 
 
-def verdict(trials: Sequence[Trial], tolerance: float) -> Verdict | None:
+def _verdict(trials: Sequence[Trial], tolerance: float, cpus: int) -> Verdict | None:
     """Which trial is the best, and which others may be; None if none was measured.
 
     A trial may be the best if, within the interval of the ratio, it is one with fewer workers that is not slower than
-    the fastest by more than the tolerance, or one that is faster than the recommended one by more than that.
+    the fastest by more than the tolerance, or one that is faster than the recommended one by more than that; and
+    if other programs disturbed it.
     """
     recommended, fastest = recommend(trials, tolerance)
     if recommended is None or fastest is None:
@@ -94,12 +97,19 @@ def verdict(trials: Sequence[Trial], tolerance: float) -> Verdict | None:
         trial
         for trial in trials
         if trial is not recommended and trial.objective_s is not None
-        if _least_log_ratio(fastest, trial) <= margin
-        if trial.num_workers < recommended.num_workers or _least_log_ratio(recommended, trial) < -margin
+        if _is_disturbed(trial, cpus)
+        or (
+            _least_log_ratio(fastest, trial) <= margin
+            and (trial.num_workers < recommended.num_workers or _least_log_ratio(recommended, trial) < -margin)
+        )
     ]
     return Verdict(
         recommended=recommended.settings, fastest=fastest.settings, tied=tuple(trial.settings for trial in tied)
     )
+
+
+def _is_disturbed(trial: Trial, cpus: int) -> bool:
+    return trial.noise is not None and trial.noise.other_cpus > _MOST_DISTURBED * cpus
 
 
 def _least_log_ratio(base: Trial, other: Trial) -> float:

@@ -114,6 +114,8 @@ def timed(num_workers: int, batch_s: float, spread: float) -> HostedRun:
         ([timed(0, 8.0, 0.02), timed(2, 7.5, 0.02), timed(4, 16.0, 0.02)], 2, (0,)),
         ([timed(0, 7.5, 0.02), timed(2, 7.4, 0.02), timed(4, 16.0, 0.02)], 0, (2,)),
         ([run(0), run(2, bursts=timed(2, 7.5, 0.0).bursts[:2])], 2, (0,)),  # one window each: no interval
+        ([replace(timed(0, 8.0, 0.0), noise=Noise(other_cpus=2.1)), timed(2, 2.0, 0.0)], 2, (0,)),  # of 8 CPUs
+        ([replace(timed(0, 8.0, 0.0), noise=Noise(other_cpus=1.9)), timed(2, 2.0, 0.0)], 2, ()),
     ],
 )
 def test_candidates_that_the_intervals_leave_open_are_tied(
