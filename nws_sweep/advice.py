@@ -20,12 +20,13 @@ def sentence(diagnosis: Diagnosis) -> str:
         return _about_nothing(evidence)
     first, *others = diagnosis.limits
     besides = [text for limit in others if (text := _BESIDES[limit](evidence))]
-    main = f"{first.value}-bound: {_MAIN[first](evidence)}" if first is not Limit.NOISE else _about_noise(evidence)
+    name = "" if first in _SENTENCES else f"{first.value}-bound: "
+    main = f"{name}{_MAIN[first](evidence)}"
     return "; besides, ".join([main, " and ".join(besides)] if besides else [main])
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
-    """What follows from the figures: the room above the loader, more workers, and the rule."""
+    """What follows from the figures: the room above the loader, and more workers."""
     if diagnosis.headspace is not None:
         gain = diagnosis.headspace - 1
         much = f"{units.ratio(diagnosis.headspace)} as fast" if gain > _NOTHING else "no faster"
@@ -36,12 +37,18 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     if most_gain is not None:
         much = f"at most {units.share(most_gain)} more" if most_gain > _NOTHING else "next to nothing more"
         yield f"{2 * number} workers would give {much}, by the curve through the points"
-    if diagnosis.law is not None and diagnosis.law.points > 1 and diagnosis.headspace is not None:
-        yield rule(diagnosis.law, number)
 
 
-def rule(law: Law, measured: int) -> str:
-    """The rule of the sleeping dataset with its fitted values, beside what was measured."""
+def rule(diagnosis: Diagnosis) -> str:
+    """The rule of the sleeping dataset with its fitted values, beside what was measured; empty if it does not apply."""
+    law = diagnosis.law
+    if law is None or law.points <= 1 or diagnosis.headspace is None:
+        return ""
+    return rule_of(law, diagnosis.evidence.best.num_workers)
+
+
+def rule_of(law: Law, measured: int) -> str:
+    """The rule for a law, beside the measured best number of workers."""
     values = f"n = {units.seconds(law.n_s)}, m = {units.seconds(law.m_s)}, y = {units.seconds(law.floor_s)}"
     crowded = law.crowding_s > 0
     if crowded:
@@ -115,7 +122,12 @@ def _transfer(evidence: Evidence) -> str:
             f"{units.seconds(alone_s)} without, and the CPUs are used up: the difference goes into moving it between "
             f"processes; {remedy}"
         )
-    # Without the consumer's time, where there is a consumer and that was looked at.
+    if evidence.has_consumer and found.loading_s is None:
+        return (
+            f"the training step waits {units.seconds(evidence.loading_s)} for a batch without workers and "
+            f"{units.seconds(found.wait_s)} with {_workers(fewest.num_workers)}: load without workers, or {remedy}"
+        )
+    # Without the consumer's time, where there is a consumer.
     got_s = found.batch_s.value if found.loading_s is None else found.loading_s
     return (
         f"a batch takes {units.seconds(evidence.loading_s)} to make, and {units.seconds(got_s)} to get "
@@ -159,11 +171,26 @@ def _about_noise(evidence: Evidence) -> str:
     return (
         f"too much noise to say what limits: {took}other programs "
         f"used up to {evidence.other_cpus:.1f} CPUs, the hypervisor took {units.share(noise.steal)}; "
-        "measure again on a quiet machine, or longer with measure=rigorous"
+        f"measure again on a quiet machine, or {evidence.longer}"
     )
 
 
+def _competition(evidence: Evidence) -> str:
+    fewest, found = evidence.fewest, evidence.fewest.measurement if evidence.fewest else None
+    beside = f"{units.seconds(found.consume_s)} with {_workers(fewest.num_workers)}" if fewest and found else ""
+    return (
+        f"workers compete with the training step for {evidence.cores:g} CPU{'' if evidence.cores == 1 else 's'}: the "
+        f"step takes {units.seconds(evidence.consume_s)} a batch without workers and {beside}; cheaper transforms, "
+        "fewer threads for the step (torch.set_num_threads) or more CPUs help, more workers do not"
+    )
+
+
+# Those whose words need no name before them.
+_SENTENCES = (Limit.NOISE, Limit.COMPETITION)
+
 _MAIN: dict[Limit, Callable[[Evidence], str]] = {
+    Limit.NOISE: _about_noise,
+    Limit.COMPETITION: _competition,
     Limit.CONSUMER: _consumer,
     Limit.CPU: _cpu,
     Limit.LATENCY: _latency,
@@ -173,6 +200,7 @@ _MAIN: dict[Limit, Callable[[Evidence], str]] = {
 }
 
 _BESIDES: dict[Limit, Callable[[Evidence], str]] = {
+    Limit.COMPETITION: lambda e: f"workers slow the training step down, on {e.cores:g} CPUs",
     Limit.CONSUMER: lambda e: f"the consumer is busy {units.share(e.consume_s / e.batch_s)} of the time",
     Limit.CPU: lambda e: f"{_cpus(e)} busy {units.share(e.busy)} of the time",
     Limit.LATENCY: lambda e: f"{units.share(e.waiting)} of loading is waiting",

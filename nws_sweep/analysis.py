@@ -91,6 +91,11 @@ class ConfigurationSummary:
         return (advice.sentence(self.diagnosis), *ranks, *advice.further(self.diagnosis), *leaner)
 
     @property
+    def rule(self) -> str:
+        """The rule of the sleeping dataset, fitted to what was measured; empty if it does not apply."""
+        return advice.rule(self.diagnosis) if self.diagnosis else ""
+
+    @property
     def best_rate(self) -> float:
         """Samples per second of the best; 0 if that is not known."""
         found = self.best.measurement if self.best else None

@@ -28,6 +28,9 @@ _AHEAD = 0.8
 # A worker that is slower by this factor than loading without any loses it on moving batches, and so do workers with
 # which a batch takes so many times the CPU time.
 _LOST_IN_MOVING, _MOVING_CPU = 1.3, 1.4
+# A training step beside workers that takes so many times a whole batch without any is slowed down by them. Less may be
+# an accelerator's work, which goes on while the main process loads.
+_SLOWED = 1.1
 # What is worth an explanation why it was not gained.
 _WORTH = 0.9
 # From here on a machine is too disturbed to say anything: shares, and CPUs as a share of the usable ones.
@@ -39,6 +42,7 @@ class Limit(str, Enum):
 
     NOISE = "noise"
     STARTUP = "start-up"
+    COMPETITION = "competition"
     CONSUMER = "consumer"
     TRANSFER = "transfer"
     CPU = "CPU"
@@ -67,6 +71,7 @@ class Evidence:
         quicker_pace: The trial with workers whose pace beats the best's by far, though its epoch does not; None if
             there is none.
         wider: What to ask for when more workers may be better.
+        longer: How to measure longer.
         ranks: How many share the CPUs; CPU time is that of a batch of each.
     """
 
@@ -84,6 +89,7 @@ class Evidence:
     handover_s: float | None = None
     quicker_pace: Trial | None = None
     wider: str = "a larger search.max_workers"
+    longer: str = "longer with measure=rigorous"
     ranks: int = 1
 
     @property
@@ -128,12 +134,16 @@ class Evidence:
 
     @property
     def starting_s(self) -> float | None:
-        """Seconds of an epoch beyond the steady pace; None if its length is unknown."""
-        if self.measured.epoch_s is None or self.batches is None:
+        """Seconds of an epoch that its start takes beyond the steady pace; None if its length is unknown."""
+        return self.starting_s_of(self.measured)
+
+    def starting_s_of(self, found: Measurement) -> float | None:
+        """The same of any candidate; never more than passes before the first batch."""
+        if found.epoch_s is None or self.batches is None:
             return None
-        if self.measured.batch_s is None:  # it is over before they are at their pace
-            return self.measured.startup_s
-        return max(0.0, self.measured.epoch_s - self.batches * self.batch_s)
+        if found.batch_s is None:  # it is over before they are at their pace
+            return found.startup_s
+        return min(found.startup_s, max(0.0, found.epoch_s - self.batches * found.batch_s.value))
 
     @property
     def floor_s(self) -> float:
@@ -219,6 +229,7 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
         handover_s=_handover_s(measured),
         quicker_pace=_quicker_pace(measured, best.measurement),
         wider=result.configuration.search.wider,
+        longer=result.configuration.search.longer,
         ranks=result.configuration.ranks,
     )
 
@@ -276,9 +287,21 @@ def is_too_noisy(evidence: Evidence) -> bool:
 def is_startup_bound(evidence: Evidence) -> bool:
     """Whether starting workers takes a large share of the epochs, or keeps workers from paying off."""
     if evidence.best.num_workers == 0:
-        return evidence.quicker_pace is not None and evidence.measured.epoch_s is not None
+        found = evidence.quicker_pace.measurement if evidence.quicker_pace else None
+        starting_s = evidence.starting_s_of(found) if found else None
+        if found is None or found.epoch_s is None or starting_s is None or evidence.measured.epoch_s is None:
+            return False
+        return found.epoch_s - starting_s < evidence.measured.epoch_s
     starting_s, epoch_s = evidence.starting_s, evidence.measured.epoch_s
     return bool(starting_s and epoch_s and starting_s > _MUCH_START * epoch_s)
+
+
+def is_competition_bound(evidence: Evidence) -> bool:
+    """Whether workers slow the training step down so much that it alone takes longer than a batch without workers."""
+    found = evidence.fewest.measurement if evidence.fewest else None
+    if evidence.best.num_workers or found is None or not evidence.has_consumer:
+        return False
+    return (found.consume_s or 0.0) > _SLOWED * evidence.batch_s
 
 
 def is_consumer_bound(evidence: Evidence) -> bool:
@@ -315,10 +338,11 @@ def _workers_disappoint(evidence: Evidence) -> bool:
         return False
     alone_cpu_s = evidence.alone.cpu_s or 0.0
     hoped_s = max(loading_s / trial.num_workers, alone_cpu_s / evidence.cores, evidence.consume_s)
+    got_s = found.batch_s.value - max(0.0, (found.consume_s or 0.0) - evidence.consume_s)  # a slower step moves nothing
     if hoped_s < _WORTH * evidence.batch_s:
-        return evidence.batch_s - found.batch_s.value < (evidence.batch_s - hoped_s) / 2
+        return evidence.batch_s - got_s < (evidence.batch_s - hoped_s) / 2
     # One worker alone is hoped to be no faster than none, and still loses on moving.
-    return trial.num_workers == 1 and found.batch_s.value > _LOST_IN_MOVING * hoped_s
+    return trial.num_workers == 1 and got_s > _LOST_IN_MOVING * hoped_s
 
 
 def is_cpu_bound(evidence: Evidence) -> bool:
@@ -338,6 +362,7 @@ def is_latency_bound(evidence: Evidence) -> bool:
 
 _QUESTIONS: dict[Limit, Callable[[Evidence], bool]] = {
     Limit.STARTUP: is_startup_bound,
+    Limit.COMPETITION: is_competition_bound,
     Limit.CONSUMER: is_consumer_bound,
     Limit.TRANSFER: is_transfer_bound,
     Limit.CPU: is_cpu_bound,

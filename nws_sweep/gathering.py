@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from nws_sweep import storage
+from nws_sweep import contrast, storage
+from nws_sweep.analysis import recommend
 from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import summarise
 from nws_sweep.records import (
     HOSTED,
+    Burst,
     Configuration,
     HostedRun,
     LoaderSettings,
@@ -23,10 +27,15 @@ from nws_sweep.records import (
     Trial,
     TrialState,
     Turn,
+    Verdict,
 )
 
 # Of whoever has no DataLoader; it stands for nothing but its num_workers.
 _UNKNOWN = LoaderSettings(batch_size=1)
+# Half the width of an interval, on the log scale, where too few windows were taken for one.
+_WITHOUT_INTERVAL = 0.1
+# A run beside which other programs used a larger share of the CPUs does not show how fast it is.
+_MOST_DISTURBED = 0.25
 
 
 def gather_all(folder: Path, *, finished: bool = False) -> None:
@@ -60,15 +69,81 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
     trials = tuple(_trial(run, _settings(run, latest), by_epoch=by_epoch) for run in latest)
     missing = sorted({*latest[0].candidates} - {run.num_workers for run in latest})
     done = finished or (not missing and bool(latest[0].candidates))
+    configuration = _configuration(latest)
     return SearchRecord(
-        configuration=_configuration(latest),
+        configuration=configuration,
         host=latest[0].host,
-        facts=next((run.facts for run in latest if run.facts), None),
-        trials=tuple(replace(trial, warnings=tuple(_overlaps(latest))) for trial in trials),
+        facts=next((replace(run.facts, loader=_typical(latest)) for run in latest if run.facts), None),
+        trials=tuple(replace(trial, warnings=tuple(_warnings(latest))) for trial in trials),
         stop_reason=_stop_reason(len(latest), missing) if done else "",
         started_at=latest[0].started_at,
         cost_s=sum(run.elapsed_s for run in latest),
+        verdict=_verdict(trials, configuration.search.tolerance, latest[0].host.usable_cpus) if done else None,
     )
+
+
+def _verdict(trials: Sequence[Trial], tolerance: float, cpus: int) -> Verdict | None:
+    """Which trial is the best, and which others may be; None if none was measured.
+
+    A trial may be the best if, within the interval of the ratio, it is one with fewer workers that is not slower than
+    the fastest by more than the tolerance, or one that is faster than the recommended one by more than that; and
+    if other programs disturbed it.
+    """
+    recommended, fastest = recommend(trials, tolerance)
+    if recommended is None or fastest is None:
+        return None
+    margin = math.log1p(tolerance)
+    tied = [
+        trial
+        for trial in trials
+        if trial is not recommended and trial.objective_s is not None
+        if _is_disturbed(trial, cpus)
+        or (
+            _least_log_ratio(fastest, trial) <= margin
+            and (trial.num_workers < recommended.num_workers or _least_log_ratio(recommended, trial) < -margin)
+        )
+    ]
+    return Verdict(
+        recommended=recommended.settings, fastest=fastest.settings, tied=tuple(trial.settings for trial in tied)
+    )
+
+
+def _is_disturbed(trial: Trial, cpus: int) -> bool:
+    return trial.noise is not None and trial.noise.other_cpus > _MOST_DISTURBED * cpus
+
+
+def _least_log_ratio(base: Trial, other: Trial) -> float:
+    """The lower end of the interval of log(time of the other / time of the base)."""
+    times = contrast.times_of(base, other)
+    half_width = times.ratio.half_width if times else None
+    ratio = (other.objective_s or 0.0) / (base.objective_s or 1.0)
+    return math.log(ratio) - (_WITHOUT_INTERVAL if half_width is None else half_width)
+
+
+def repeated_failure(folder: Path) -> str:
+    """Which two candidates of a program's sweep failed for the same reason, in words; empty if none did.
+
+    Nor if any run with workers went well: then the reason is that of these two.
+
+    Args:
+        folder: Of the sweep's results.
+    """
+    configurations = [storage.read_hosted(one) for one in storage.hosted_folders(folder)]
+    if any(run.num_workers and not run.reason for runs in configurations for run in runs):
+        return ""
+    return next(filter(None, map(_alike, configurations)), "")
+
+
+def _alike(runs: Sequence[HostedRun]) -> str:
+    first: dict[str, HostedRun] = {}
+    for run in runs:
+        before = first.setdefault(re.sub(r"\d+", "", run.reason), run)  # without numbers of processes and workers
+        if run.reason and before.num_workers != run.num_workers:
+            return (
+                f"num_workers={before.num_workers} and num_workers={run.num_workers} failed for the same reason "
+                f"({run.reason})"
+            )
+    return ""
 
 
 def _stop_reason(count: int, missing: Sequence[int]) -> str:
@@ -105,12 +180,13 @@ def _typical(runs: Sequence[HostedRun]) -> LoaderSettings:
 
 
 def _trial(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Trial:
-    measurement = None if run.reason else _measurement(run, settings, by_epoch=by_epoch)
+    measurement = _measurement(run, settings, by_epoch=by_epoch) if run.settings == settings else None
     trial = Trial(
         settings=settings,
         state=TrialState.FAILED if run.reason else TrialState.OK,
         reason=run.reason,
         measurement=measurement,
+        noise=run.noise,
         bursts=run.bursts,
         cost_s=run.elapsed_s,
     )
@@ -126,7 +202,22 @@ def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) ->
         batches_per_epoch=run.batches_per_epoch if by_epoch else None,
         cores=float(run.host.usable_cpus),
     )
-    return summarise([Turn(bursts=run.bursts)], conditions) if run.bursts else None
+    return summarise([Turn(bursts=_without_slow_start(run.bursts))], conditions) if run.bursts else None
+
+
+def _without_slow_start(bursts: Sequence[Burst]) -> tuple[Burst, ...]:
+    """The bursts, with training steps in the warm-up that take as long as those of the windows on average.
+
+    The first steps of a program take longer (memory, compilation, an accelerator's context), which is no start-up of
+    the loader and would count against the candidate that runs first.
+    """
+    steps_s = [step_s for burst in bursts if burst.counts for step_s in burst.consume_s]
+    if not steps_s:
+        return tuple(bursts)
+    usual_s = sum(steps_s) / len(steps_s)
+    return tuple(
+        burst if burst.counts else replace(burst, consume_s=(usual_s,) * len(burst.consume_s)) for burst in bursts
+    )
 
 
 def _too_few(run: HostedRun, settings: LoaderSettings) -> str:
@@ -137,7 +228,7 @@ def _too_few(run: HostedRun, settings: LoaderSettings) -> str:
     )
 
 
-def _overlaps(runs: Sequence[HostedRun]) -> Iterator[str]:
+def _warnings(runs: Sequence[HostedRun]) -> Iterator[str]:
     """A line if runs on one machine were at work at the same time."""
     spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
     for (host, began, elapsed_s), (other, later, _) in pairwise(spans):

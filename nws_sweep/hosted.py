@@ -8,6 +8,8 @@ callback, and lets SystemExit through: that is how a wrong command line is told.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -23,20 +25,24 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
 
-from nws_sweep import claims, cores, gathering, grid, host, storage, timeline
+from nws_sweep import claims, cores, gathering, grid, host, hostlock, machine, noise, storage, timeline, usage
 from nws_sweep.claims import Claim
 from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
-from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules
+from nws_sweep.project_keys import SETTINGS
+from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
 from nws_sweep.timeline import Timeline
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
 
-_NAMES = ("num_workers", "dataloader_num_workers")
+logger = logging.getLogger(__name__)
+
+_LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
+_NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 _USAGE = "python train.py -m +nws_sweep=auto"
 
@@ -62,11 +68,15 @@ class HostedSweep(Callback):
     Args:
         key: The key that the program's DataLoader takes its num_workers from; None for the only one of that name.
         candidates: Its values; None for 0, 1, 2, 4, ... up to twice the usable CPUs.
+        keep_going: Whether the other runs follow after two candidates have failed for the same reason.
     """
 
-    def __init__(self, key: str | None = None, candidates: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, key: str | None = None, candidates: Sequence[int] | None = None, keep_going: bool = False
+    ) -> None:
         self._key = key
         self._candidates = candidates
+        self._keep_going = keep_going
         # Known before the first job; a launcher's processes get it with the callback.
         self._axis: Axis | None = None
         self._job: _Job | None = None
@@ -99,22 +109,31 @@ class HostedSweep(Callback):
             atexit.register(_report_after_all, folder, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Begins to watch."""
-        if self._axis is not None:
-            self._job = _Job()
-            self._job.watch.start()
+        """Waits until no other measurement runs on this machine, and begins to watch."""
+        if self._axis is None:
+            return
+        try:
+            self._job = _Job(self._axis.folder)
+        except NwsSweepError as error:
+            raise SystemExit(f"nws_sweep: {error}") from error
+        if not self._keep_going and (failure := gathering.repeated_failure(self._axis.folder)):
+            self._job.end()
+            raise SystemExit(
+                f"nws_sweep: {failure}; the other runs are left out; {_CALLBACK}.keep_going=true includes them"
+            )
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes what was seen, and the result of the configuration as far as it is known."""
         job, self._job = self._job, None
         if self._axis is None or job is None:
             return
-        timelines = job.watch.stop()
-        others = list(_other_overrides(job_return.overrides or (), self._axis.key))
-        run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
-        folder = self._axis.folder / storage.folder_name(others)
-        storage.save_hosted(folder, int(config.hydra.job.num), run)
-        gathering.gather(folder)
+        with job.lock:
+            timelines = job.watch.stop()
+            others = list(_other_overrides(job_return.overrides or (), self._axis.key))
+            run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
+            folder = self._axis.folder / storage.folder_name(others)
+            storage.save_hosted(folder, int(config.hydra.job.num), run)
+            gathering.gather(folder)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Reports."""
@@ -132,12 +151,58 @@ class HostedSweep(Callback):
 
 
 class _Job:
-    """A job that is running."""
+    """A job that is running, alone on its machine among measurements.
 
-    def __init__(self) -> None:
+    Args:
+        folder: Where its results belong, for those who wait.
+
+    Raises:
+        ConfigurationError: If the machine's lock cannot be taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.lock = contextlib.ExitStack()
+        self.lock.enter_context(_alone(str(folder)))
         self.watch = LoaderWatch()
+        self.watch.start()
         self.started_at = datetime.now().astimezone().isoformat()
-        self.began = time.monotonic()
+        self._began = time.monotonic()
+        self._before, self._machine = usage.of_tree(os.getpid()), machine.now()
+
+    def end(self) -> None:
+        """Leaves the program and the machine as they were."""
+        self.watch.stop()
+        self.lock.close()
+
+    @property
+    def so_far(self) -> Turn:
+        """The whole job up to now, without its batches."""
+        return Turn(
+            bursts=(),
+            before=self._before,
+            after=usage.of_tree(os.getpid()),
+            elapsed_s=time.monotonic() - self._began,
+            machine=machine.now().since(self._machine),
+        )
+
+
+@contextlib.contextmanager
+def _alone(what: str) -> Iterator[None]:
+    """Holds the machine's lock. A search that the program itself makes meanwhile does not wait for it."""
+    given = os.environ.get(_LOCK_FILE)
+    with hostlock.held(hostlock.DEFAULT if given is None else given, what, _say):
+        os.environ[_LOCK_FILE] = ""
+        try:
+            yield
+        finally:
+            os.environ.pop(_LOCK_FILE)
+            if given is not None:
+                os.environ[_LOCK_FILE] = given
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"nws_sweep: {line}\n")
+    sys.stderr.flush()
 
 
 def _report_after_all(folder: Path, process: int) -> None:
@@ -175,30 +240,52 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
     Raises:
         ConfigurationError: If there is none, or there are several.
     """
-    found = [key for key, value in config.items() if _is_called_so(key) and not _refers(value)]
+    found = [key for key, value in config.items() if _last(key) in _NAMES and not _refers(value)]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
             raise ConfigurationError(
                 f"{_CALLBACK}.key={wanted}: the configuration has no such key; of that name it has "
                 f"{', '.join(found) or 'none'}"
             )
-        return wanted
+        return _number_at(wanted, config, swept)
     found = list(filter(_is_called_so, swept)) or found
     if not found:
         raise ConfigurationError(
-            f"the configuration has no key called {' or '.join(_NAMES)}; name the one that the DataLoader takes its "
-            f"num_workers from: {_CALLBACK}.key=NAME"
+            f"the configuration has no key called {' or '.join(sorted(_NAMES, reverse=True))}; name the one that the "
+            f"DataLoader takes its num_workers from: {_CALLBACK}.key=NAME"
         )
     if len(found) > 1:
         raise ConfigurationError(
             f"the configuration has several keys that may be meant: {', '.join(found)}; choose one: "
             f"{_CALLBACK}.key={found[0]}"
         )
-    return found[0]
+    return _number_at(found[0], config, swept)
 
 
 def _is_called_so(key: str) -> bool:
-    return key.rpartition(".")[2] in _NAMES
+    """Whether a swept key is one of num_workers, or the training's entry of such a mapping."""
+    node, _, last = key.rpartition(".")
+    return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _number_at(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> str:
+    """The key itself, or the training's entry of the mapping that it holds, which no number may replace."""
+    value = config.get(key)
+    if not isinstance(value, Mapping | list):
+        return key
+    entries = [str(name) for name in value] if isinstance(value, Mapping) else []
+    training = [name for name in entries if name.startswith("train")]
+    if len(training) == 1 and key not in swept:
+        return _number_at(f"{key}.{training[0]}", config, swept)
+    kind = f"a mapping of {', '.join(entries)}" if entries else "a list"
+    raise ConfigurationError(
+        f"{key}: holds {kind}, which one number would replace; name the key that the training's DataLoader takes its "
+        f"num_workers from: {_CALLBACK}.key={key}.{(training or entries or ['NAME'])[0]}"
+    )
 
 
 def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -258,6 +345,24 @@ def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({0, *powers, cpus, 2 * cpus}))
 
 
+def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> ProjectFacts:
+    """Where the program's configuration has the DataLoader's settings: beside the key of num_workers, or on an axis.
+
+    Args:
+        key: The dotted key of num_workers.
+        config: All keys of the program's configuration, dotted, with their values as they are written.
+        swept: Keys that the command line gives values.
+    """
+    path = key.split(".")
+    place = next((index for index, part in enumerate(path) if part in _NAMES), len(path) - 1)
+    prefix = "dataloader_" if path[place].startswith("dataloader_") else ""
+    keys = {_last(axis): axis for axis in swept if _last(axis) in SETTINGS}
+    for below in ([], path[place + 1 :]):  # the entry of the training, where a setting is a mapping too
+        beside = {name: ".".join([*path[:place], f"{prefix}{name}", *below]) for name in SETTINGS}
+        keys |= {name: at for name, at in beside.items() if not isinstance(config.get(at, {}), Mapping | list)}
+    return ProjectFacts(key=".".join(path[:place]), keys={**keys, "num_workers": key}, fingerprint="")
+
+
 def _other_overrides(overrides: Sequence[str], key: str) -> Iterator[str]:
     """What a job was told beside its num_workers."""
     for override in overrides:
@@ -271,6 +376,7 @@ def _failure(job_return: JobReturn) -> str:
     if job_return.status.name != "FAILED":
         return ""
     error = job_return._return_value  # what .return_value would raise
+    logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone, after the last job
     return one_line(f"{type(error).__name__}: {error}")
 
 
@@ -281,6 +387,7 @@ def _hosted_run(
     own = _without_hydra(config)
     number = int(OmegaConf.select(own, axis.key))
     names = {override: override.partition("=")[0].lstrip("+") for override in others}
+    meanwhile = job.so_far
     run = HostedRun(
         num_workers=number,
         candidates=axis.candidates,
@@ -289,25 +396,27 @@ def _hosted_run(
         host=host.describe(),
         reason=failure,
         started_at=job.started_at,
-        elapsed_s=time.monotonic() - job.began,
+        elapsed_s=meanwhile.elapsed_s,
+        noise=noise.of_turns([meanwhile], cores.usable_cpus()),
     )
     lines = timeline.merged(timelines)
     chosen = timeline.training(lines, number)
     if chosen is None:
         return replace(run, reason=failure or "the program took no batch of any DataLoader")
-    return _with_loader(run, axis.key, chosen, [line for line in lines if line is not chosen])
+    project = project_of(axis.key, dict(_keys(_own(config))), list(names.values()))
+    return _with_loader(run, project, chosen, [line for line in lines if line is not chosen])
 
 
-def _with_loader(run: HostedRun, key: str, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
+def _with_loader(run: HostedRun, project: ProjectFacts, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
     settings = chosen.loader.settings
     conditions = Conditions(settings=settings, rules=MeasureRules(), batches_per_epoch=chosen.batches_per_epoch)
     return replace(
         run,
         settings=settings,
-        facts=_facts(chosen),
+        facts=replace(_facts(chosen), project=project),
         batches_per_epoch=chosen.batches_per_epoch,
         bursts=timeline.bursts(chosen, others, conditions),
-        reason=run.reason or _mismatch(key, run.num_workers, settings.num_workers),
+        reason=run.reason or _mismatch(project.keys["num_workers"], run.num_workers, settings.num_workers),
     )
 
 
@@ -318,7 +427,7 @@ def _without_hydra(config: DictConfig) -> DictConfig:
 def _mismatch(key: str, wanted: int, found: int) -> str:
     if wanted == found:
         return ""
-    return f"the program's DataLoader has num_workers={found}: {key}={wanted} does not reach it"
+    return f"asked for {key}={wanted}, ran with num_workers={found}: the value does not reach the DataLoader"
 
 
 def _facts(line: Timeline) -> DatasetFacts:

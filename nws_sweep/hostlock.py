@@ -24,14 +24,14 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
     """Holds the host's lock during the block.
 
     Args:
-        path: The lock's file, the same for all users; None to do without.
+        path: The lock's file, the same for all users; None or an empty path to do without.
         what: What is going to be measured, for those who wait.
         on_wait: Called once with a line that says who holds the lock.
 
     Raises:
         ConfigurationError: If the file cannot be made or opened.
     """
-    if path is None:
+    if not path:
         yield
         return
     # Other users must be able to open it; filelock sets the mode whatever the umask is.

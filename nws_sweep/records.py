@@ -190,6 +190,13 @@ class SearchRules:
             return "larger hydra.callbacks.nws_sweep.candidates"
         return "a larger search.max_workers"
 
+    @property
+    def longer(self) -> str:
+        """How to measure longer."""
+        if self.strategy == HOSTED:
+            return "let the program take more batches"
+        return "longer with measure=rigorous"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
@@ -330,7 +337,7 @@ class ProjectFacts:
     Attributes:
         key: Dotted key of the node that makes what is loaded.
         keys: Dotted key of each setting of the DataLoader that the project's config has, by the setting's name.
-        fingerprint: A short hash of the node without these settings.
+        fingerprint: A short hash of the node without these settings; empty if the project's own program was run.
         target: The node's ``_target_``; empty if that is not known.
         unclear: Of each setting for which the project's config has several keys, these; which of them the measured
             loader takes cannot be told.
@@ -898,8 +905,9 @@ class HostedRun:
         settings: What its training loader was given; None if it iterated none.
         facts: What is known of that loader's dataset; likewise.
         batches_per_epoch: Length of an epoch; None if unknown.
-        bursts: The loader's times, warm-up included.
-        reason: One line why it is no measurement; empty if it is one.
+        bursts: The loader's times, warm-up included; kept if the program failed after them.
+        noise: What disturbed the run; None if unknown.
+        reason: One line why it failed; empty if it did not.
         started_at: ISO 8601 time with zone.
         elapsed_s: Length of the run, s.
     """
@@ -913,6 +921,7 @@ class HostedRun:
     facts: DatasetFacts | None = None
     batches_per_epoch: int | None = None
     bursts: tuple[Burst, ...] = field(default=(), repr=False)
+    noise: Noise | None = None
     reason: str = ""
     started_at: str
     elapsed_s: float

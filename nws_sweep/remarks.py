@@ -49,7 +49,7 @@ def _about_samples(result: SearchRecord, best: Trial | None) -> Iterator[str]:
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
     """That no candidate with workers could be measured: then 0 is the best for want of others."""
-    failed = [trial for trial in trials if trial.num_workers and trial.measurement is None]
+    failed = [trial for trial in trials if trial.num_workers and trial.objective_s is None]
     reasons = [trial.reason for trial in failed if trial.reason and trial.state is not TrialState.WRONG_SAMPLES]
     if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
         yield f"every candidate with workers failed; the first one: {reasons[0]}"
@@ -80,9 +80,10 @@ def _about_verdict(result: SearchRecord) -> Iterator[str]:
 def about_tie(verdict: Verdict) -> str:
     """Which candidates may be as good as the recommended one, and how much longer would tell."""
     others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
+    longer = "" if verdict.settle_s is None else f"about {units.seconds(verdict.settle_s)} "
     return (
-        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: about "
-        f"{units.seconds(verdict.settle_s)} more of measuring would tell"
+        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: {longer}more of "
+        "measuring would tell"
     )
 
 

@@ -169,6 +169,7 @@ def _configuration_section(configuration: ConfigurationSummary, summary: Summary
         f"Stopped: {result.stop_reason or 'did not finish'}. The {formats.cost_line(result)}.",
         formats.markdown_table(_TRIAL_HEADER, [_trial_cells(trial, configuration) for trial in configuration.trials]),
     ]
+    parts += [f"The {configuration.rule}."] if configuration.rule else []
     parts += _ranks(configuration)
     if result.error:
         parts.insert(1, f"Failed: {_escaped(result.error)}")

@@ -57,7 +57,7 @@ NAMELESS = (
     "paths.lock_file=",
     "paths.cache_dir=",
 )
-HOSTED = "nws_sweep"  # in the sweep folder of another program: the grid of its runs
+HOSTED = "nws_sweep_results"  # no name of a package; in the sweep folder of another program: the grid of its runs
 HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
 
 TIMING_COLUMNS = (

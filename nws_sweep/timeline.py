@@ -21,6 +21,8 @@ from nws_sweep.trial import whole_epochs
 
 # What happens in a larger share of the gaps between batches is a part of the training step.
 _RARELY = 0.1
+# A loader with a smaller share of the longest time of any is a validation's, though it has the number of workers.
+_LEAST_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +115,16 @@ def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
 
 
 def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None:
-    """The training's loader: of those with so many workers (if none has, of all) the one that took the most time.
+    """The training's loader: the one that took the most time, if possible of those with so many workers.
 
+    Those that took less than a third of the most time do not count: the training has another number of workers then.
     None if there is no loader that gave a batch.
     """
     able = [timeline for timeline in timelines if timeline.batches]
-    chosen = [timeline for timeline in able if timeline.loader.settings.num_workers == num_workers]
-    return max(chosen or able, key=lambda timeline: timeline.elapsed_s, default=None)
+    most_s = max((timeline.elapsed_s for timeline in able), default=0.0)
+    long = [timeline for timeline in able if timeline.elapsed_s >= _LEAST_SHARE * most_s]
+    chosen = [timeline for timeline in long if timeline.loader.settings.num_workers == num_workers]
+    return max(chosen or long, key=lambda timeline: timeline.elapsed_s, default=None)
 
 
 def bursts(timeline: Timeline, others: Iterable[Timeline], conditions: Conditions) -> tuple[Burst, ...]:

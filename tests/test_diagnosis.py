@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from nws_sweep import remarks
-from nws_sweep.advice import further, rule, sentence
+from nws_sweep.advice import further, rule, rule_of, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
 from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
@@ -207,18 +207,19 @@ def test_the_headspace_is_that_of_training() -> None:
 
 
 def test_the_rule_stands_beside_the_measurement() -> None:
-    (line,) = [text for text in further(WAITING_FOR_A_CONSUMER.diagnosis) if text.startswith("rule")]
+    line = rule(WAITING_FOR_A_CONSUMER.diagnosis)
+    assert "rule" not in " ".join(further(WAITING_FOR_A_CONSUMER.diagnosis))
     assert "y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the measured best is 4" in line
 
 
 def test_the_rule_tells_what_workers_add_to_each_other_and_says_nothing_from_one_point() -> None:
     law = Law(n_s=0.016, m_s=0.0, crowding_s=0.0002, floor_s=0.005)
-    assert rule(law, 4) == (
+    assert rule_of(law, 4) == (
         "rule t = max(m + n/x + c (x - 1), y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms, c = 200 µs: "
         "x = 3.57 workers suffice; the measured best is 4"
     )
     single = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
-    assert [text for text in further(single.diagnosis) if text.startswith("rule")] == []
+    assert rule(single.diagnosis) == ""
 
 
 def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
@@ -240,6 +241,60 @@ def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     assert told.startswith(
         "transfer-bound: a batch takes 1.00 ms to make, and 8.50 ms to get from 1 worker: load without"
     )
+
+
+def of_program(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None) -> Trial:
+    """A run of another program: neither CPU time nor loading alone is known."""
+    return Trial(
+        settings=LoaderSettings(batch_size=64, num_workers=n),
+        state=TrialState.OK,
+        measurement=Measurement(
+            startup_s=0.046,
+            batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
+            consume_s=consume_s,
+            wait_s=batch_s - consume_s,
+            epoch_s=epoch_s or 0.046 + 99 * batch_s,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("trials", "words"),
+    [
+        (
+            [of_program(0, 0.098, 0.082), of_program(1, 0.123, 0.121)],
+            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and "
+            "121 ms with 1 worker; cheaper transforms,",
+        ),
+        (
+            [of_program(0, 0.100, 0.080), of_program(1, 0.104, 0.103)],  # may be an accelerator's work
+            "nothing is seen at its limit, without a look at the CPUs; workers were not faster",
+        ),
+        (
+            [of_program(0, 0.100, 0.060), of_program(2, 0.099, 0.060)],
+            "transfer-bound: the training step waits 40.0 ms for a batch without workers and 39.0 ms with 2 workers: ",
+        ),
+        (
+            [of_program(0, 0.100, 0.002), of_program(2, 0.020, 0.002, epoch_s=5.9)],
+            "nothing is seen at its limit",  # 3.9 s of the epoch are slow steps, not the start
+        ),
+        (
+            [of_program(0, 0.043, 0.002), of_program(2, 0.020, 0.002, epoch_s=8.0)],
+            "nothing is seen at its limit",
+        ),
+    ],
+)
+def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: str) -> None:
+    result = result_of(
+        *trials,
+        configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules((0, 1, 2))),
+        facts=replace(FACTS, samples=64 * 100),
+        host=replace(HOST, usable_cpus=2),
+    )
+    best, _ = recommend(result.trials, 0.03)
+    found = diagnose(result, best)
+    assert found is not None
+    assert sentence(found).startswith(words)
 
 
 def test_no_workers_are_not_counted() -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nws_sweep import gathering, storage
+from nws_sweep import gathering, remarks, storage
 from nws_sweep.analysis import summarise
-from nws_sweep.records import HOSTED, BurstKind, HostedRun, SearchRecord, TrialState
+from nws_sweep.records import HOSTED, BurstKind, HostedRun, Noise, SearchRecord, TrialState
 from tests.factories import FACTS, HOST, burst, loader_settings
 
 
@@ -40,7 +41,7 @@ def record(*runs: HostedRun, finished: bool = False) -> SearchRecord:
 def test_runs_become_the_trials_of_one_search() -> None:
     found = record(run(0), run(2), run(4))
     assert [(trial.num_workers, trial.state) for trial in found.trials] == [(n, TrialState.OK) for n in (0, 2, 4)]
-    assert [trial.objective_s for trial in found.trials] == [1 + 7 * 8.0, 1 + 7 * 6.0, 1 + 7 * 4.0]
+    assert [trial.objective_s for trial in found.trials] == [1.5 + 7 * 8.0, 1.5 + 7 * 6.0, 1.5 + 7 * 4.0]
     assert found.configuration.columns == {"dataset": "Photos", "lr": 0.5}
     assert found.configuration.search.strategy == HOSTED
     assert found.configuration.consumer == {"_target_": "train"}
@@ -68,13 +69,91 @@ def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
     assert found.trials[0].settings == loader_settings(2, prefetch_factor=2)
     assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "ValueError: no")
     assert found.trials[0].measurement is None
-    assert found.trials[1].objective_s == 57.0  # what the failed one does not know of an epoch keeps nobody from it
+    assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps nobody from it
     assert found.facts == FACTS
 
 
 def test_a_loader_with_another_number_is_a_row_under_the_number_that_was_asked_for() -> None:
     found = record(run(0), run(4), run(2, reason="it has num_workers=4", settings=loader_settings(4)))
     assert [trial.num_workers for trial in found.trials] == [0, 4, 2]
+    assert found.trials[2].measurement is None
+
+
+def test_what_was_measured_before_the_program_failed_is_kept_and_never_recommended() -> None:
+    found = record(run(0), run(2), run(4, reason="RuntimeError: loss is nan"))
+    failed = found.trials[2]
+    assert (failed.state, failed.objective_s) == (TrialState.FAILED, None)
+    assert failed.measurement is not None
+    assert failed.measurement.epoch_s == 1.5 + 7 * 4.0
+    assert found.verdict is not None
+    assert found.verdict.recommended.num_workers == 2
+
+
+def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
+    start = burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(30.0,))
+    slow = run(0, bursts=(start, *run(0).bursts[1:]))
+    found = record(slow, run(2), run(4))
+    assert found.trials[0].objective_s == 1.5 + 7 * 8.0
+    assert found.trials[0].bursts == slow.bursts
+
+
+def timed(num_workers: int, batch_s: float, spread: float) -> HostedRun:
+    """With three windows, whose times lie so far apart."""
+    windows = [
+        burst(batches=4, wait_s=(batch_s * factor,) * 4, consume_s=(0.0,) * 4)
+        for factor in (1 - spread, 1.0, 1 + spread)
+    ]
+    start = burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
+    return run(num_workers, bursts=(start, *windows), batches_per_epoch=None)
+
+
+@pytest.mark.parametrize(
+    ("runs", "recommended", "tied"),
+    [
+        ([timed(0, 8.0, 0.001), timed(2, 6.0, 0.001), timed(4, 5.9, 0.001)], 2, ()),  # within 3 %, and fewer
+        ([timed(0, 8.0, 0.02), timed(2, 7.5, 0.02), timed(4, 16.0, 0.02)], 2, (0,)),
+        ([timed(0, 7.5, 0.02), timed(2, 7.4, 0.02), timed(4, 16.0, 0.02)], 0, (2,)),
+        ([run(0), run(2, bursts=timed(2, 7.5, 0.0).bursts[:2])], 2, (0,)),  # one window each: no interval
+        ([replace(timed(0, 8.0, 0.0), noise=Noise(other_cpus=2.1)), timed(2, 2.0, 0.0)], 2, (0,)),  # of 8 CPUs
+        ([replace(timed(0, 8.0, 0.0), noise=Noise(other_cpus=1.9)), timed(2, 2.0, 0.0)], 2, ()),
+    ],
+)
+def test_candidates_that_the_intervals_leave_open_are_tied(
+    runs: list[HostedRun], recommended: int, tied: tuple[int, ...]
+) -> None:
+    found = record(*runs, finished=True).verdict
+    assert found is not None
+    assert found.recommended.num_workers == recommended
+    assert tuple(settings.num_workers for settings in found.tied) == tied
+
+
+def test_a_tie_says_how_to_tell() -> None:
+    found = record(timed(0, 7.5, 0.02), timed(2, 7.4, 0.02), finished=True)
+    assert "num_workers=2 may be as good as 0 or better: more of measuring would tell" in remarks.on(found, None)
+
+
+def test_what_disturbed_a_run_is_told() -> None:
+    found = record(run(0, noise=Noise(other_cpus=1.3)), run(2), run(4))
+    assert "other programs used 1.3 CPUs while num_workers=0 was measured" in list(remarks.on(found, None))
+
+
+@pytest.mark.parametrize(
+    ("runs", "failed"),
+    [
+        ([run(0, reason="killed: pid 17"), run(2, reason="killed: pid 18")], "num_workers=0 and num_workers=2 failed"),
+        ([run(0, reason="killed: pid 17"), run(2, reason="it broke")], ""),
+        ([run(0, reason="killed"), run(0, reason="killed")], ""),
+        ([run(0), run(2), run(4, reason="killed"), run(8, reason="killed")], ""),
+        ([run(0), run(4, reason="killed"), run(8, reason="killed")], "num_workers=4 and num_workers=8 failed"),
+    ],
+)
+def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[HostedRun], failed: str) -> None:
+    for number, one in enumerate(runs):
+        started_at = f"2024-05-01T12:{number:02}:00+00:00"
+        storage.save_hosted(tmp_path / "default", number, replace(one, started_at=started_at))
+    found = gathering.repeated_failure(tmp_path)
+    assert found.startswith(failed)
+    assert bool(found) is bool(failed)
 
 
 def test_a_sweep_in_which_everything_failed_is_told_too() -> None:

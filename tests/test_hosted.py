@@ -5,10 +5,12 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -17,10 +19,10 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep import claims, cores, hosted, storage
+from nws_sweep import claims, cores, formats, hosted, hostlock, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of
+from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of, project_of
 from nws_sweep.records import TrialState
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
@@ -47,6 +49,13 @@ def test_candidates_that_make_no_sense_are_refused(candidates: list[Any]) -> Non
         checked(candidates)
 
 
+MAPPING = {
+    "data.num_workers": {"train": 4, "val": 2},
+    "data.num_workers.train": 4,
+    "data.num_workers.val": 2,
+}
+
+
 @pytest.mark.parametrize(
     ("config", "swept", "wanted", "key"),
     [
@@ -58,6 +67,11 @@ def test_candidates_that_make_no_sense_are_refused(candidates: list[Any]) -> Non
         ({"data.workers": 4}, [], "data.workers", "data.workers"),
         ({"lr": 0.5}, ["loader.num_workers"], None, "loader.num_workers"),
         ({"lr": 0.5}, ["loader.jobs"], "loader.jobs", "loader.jobs"),
+        (MAPPING, [], None, "data.num_workers.train"),
+        (MAPPING, [], "data.num_workers", "data.num_workers.train"),
+        (MAPPING, [], "data.num_workers.val", "data.num_workers.val"),
+        (MAPPING, ["data.num_workers.train", "data.num_workers.val"], None, "data.num_workers.train"),
+        (MAPPING, ["data.num_workers.val"], None, "data.num_workers.train"),
     ],
 )
 def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
@@ -67,31 +81,87 @@ def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("config", "wanted", "line"),
+    ("config", "swept", "wanted", "line"),
     [
         (
             {"lr": 0.5},
+            [],
             None,
             "the configuration has no key called num_workers or dataloader_num_workers; name the one that the "
             "DataLoader takes its num_workers from: hydra.callbacks.nws_sweep.key=NAME",
         ),
         (
             {"a.num_workers": 4, "b.num_workers": 4},
+            [],
             None,
             "the configuration has several keys that may be meant: a.num_workers, b.num_workers; choose one: "
             "hydra.callbacks.nws_sweep.key=a.num_workers",
         ),
         (
             {"a.num_workers": 4},
+            [],
             "x.y",
             "hydra.callbacks.nws_sweep.key=x.y: the configuration has no such key; of that name it has a.num_workers",
         ),
+        (
+            {"num_workers": {"fit": 4, "val": 2}},
+            [],
+            None,
+            "num_workers: holds a mapping of fit, val, which one number would replace; name the key that the "
+            "training's DataLoader takes its num_workers from: hydra.callbacks.nws_sweep.key=num_workers.fit",
+        ),
+        (
+            MAPPING,
+            ["data.num_workers"],
+            None,
+            "data.num_workers: holds a mapping of train, val, which one number would replace; name the key that the "
+            "training's DataLoader takes its num_workers from: hydra.callbacks.nws_sweep.key=data.num_workers.train",
+        ),
+        (
+            {"num_workers": [4, 2]},
+            [],
+            None,
+            "num_workers: holds a list, which one number would replace; name the key that the training's DataLoader "
+            "takes its num_workers from: hydra.callbacks.nws_sweep.key=num_workers.NAME",
+        ),
     ],
 )
-def test_a_key_that_is_not_clear_is_told_in_one_line(config: dict[str, Any], wanted: str | None, line: str) -> None:
+def test_a_key_that_is_not_clear_is_told_in_one_line(
+    config: dict[str, Any], swept: list[str], wanted: str | None, line: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        key_of(config, [], wanted)
+        key_of(config, swept, wanted)
     assert str(refused.value) == line
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "swept", "keys"),
+    [
+        (KEY, {KEY: 4, "loader.batch_size": 8}, [], {"batch_size": "loader.batch_size", "num_workers": KEY}),
+        (
+            "data.num_workers.train",
+            {**MAPPING, "data.batch_size": {"train": 8}, "data.batch_size.train": 8, "data.pin_memory": False},
+            [],
+            {
+                "batch_size": "data.batch_size.train",
+                "pin_memory": "data.pin_memory",
+                "num_workers": "data.num_workers.train",
+            },
+        ),
+        ("num_workers", {"num_workers": 4, "lr": 0.5}, ["lr", "bs.batch_size"], {"batch_size": "bs.batch_size"}),
+        ("loader.jobs", {"loader.jobs": 4, "loader.pin_memory": False}, [], {"pin_memory": "loader.pin_memory"}),
+        (
+            "args.dataloader_num_workers",
+            {"args.dataloader_num_workers": 4, "args.dataloader_pin_memory": True},
+            [],
+            {"pin_memory": "args.dataloader_pin_memory"},
+        ),
+    ],
+)
+def test_settings_are_found_beside_the_key_or_on_an_axis(
+    key: str, config: dict[str, Any], swept: list[str], keys: dict[str, str]
+) -> None:
+    assert project_of(key, config, swept).keys == {**keys, "num_workers": key}
 
 
 Composed = Callable[..., DictConfig]
@@ -102,6 +172,7 @@ def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compos
     """Composes what Hydra hands to on_multirun_start."""
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     with initialize_config_dir(version_base="1.3", config_dir=str(write_training_host(tmp_path) / "conf")):
         given = [f"hydra.sweep.dir={tmp_path}/sweep", "+nws_sweep=auto"]
         yield lambda *overrides: compose("config", overrides=[*given, *overrides], return_hydra_config=True)
@@ -199,11 +270,15 @@ def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed,
 def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "_GRACE_S", 0.0)
     first = started(multirun())
-    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: another program measures into this folder"):
+    with pytest.raises(
+        SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep_results: another program measures into this folder"
+    ):
         started(multirun())
     del first
-    store_run(Path(multirun().hydra.sweep.dir) / "nws_sweep", search_result(trial(0, 8.0)))
-    with pytest.raises(SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep: holds the results of an earlier sweep"):
+    store_run(Path(multirun().hydra.sweep.dir) / storage.HOSTED, search_result(trial(0, 8.0)))
+    with pytest.raises(
+        SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep_results: holds the results of an earlier sweep"
+    ):
         started(multirun())
 
 
@@ -226,7 +301,7 @@ def job(
 def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
     callback = started(multirun("loader.batch_size=2", "hydra.callbacks.nws_sweep.candidates=[0,1,2,3]"))
     job(multirun, callback, 0, DataLoader(list(range(16)), batch_size=2))  # type: ignore[arg-type]
-    folder = tmp_path / "sweep" / "nws_sweep" / "loader.batch_size=2"
+    folder = tmp_path / "sweep" / storage.HOSTED / "loader.batch_size=2"
     (first,) = storage.find(folder).runs
     assert [trial.state for trial in first.result.trials] == [TrialState.OK]
     assert not first.result.complete
@@ -237,13 +312,54 @@ def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp
     assert [(trial.num_workers, trial.reason) for trial in result.trials] == [
         (0, ""),
         (1, "the program took no batch of any DataLoader"),
-        (2, "the program's DataLoader has num_workers=0: loader.num_workers=2 does not reach it"),
+        (2, "asked for loader.num_workers=2, ran with num_workers=0: the value does not reach the DataLoader"),
         (3, "RuntimeError: out of luck"),
     ]
     assert result.complete
     assert dict(result.configuration.columns) == {"dataset": "list", "loader.batch_size": 2}
     assert (result.facts.samples, result.facts.type) == (16, "builtins.list") if result.facts else None
     assert sorted(path.name for path in (folder / "jobs").iterdir()) == ["0.json", "1.json", "2.json", "3.json"]
+
+
+def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
+    multirun: Composed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = os.environ["NWS_SWEEP_LOCK_FILE"]
+    config = changeable(multirun(f"{KEY}=0"))
+    config.hydra.job.num = 0
+    callback = started(config)
+    with hostlock.held(lock, "another run"):
+        waiting = threading.Thread(target=callback.on_job_start, args=(config,))
+        waiting.start()
+        while not (line := capsys.readouterr().err) and waiting.is_alive():
+            waiting.join(0.05)
+    waiting.join()
+    assert line.startswith(f"nws_sweep: waiting for process {os.getpid()}")
+    with pytest.raises(filelock.Timeout):
+        filelock.FileLock(lock, timeout=0).acquire()
+    assert os.environ["NWS_SWEEP_LOCK_FILE"] == ""  # a search of the program's own waits for nothing
+    with hostlock.held("", "a search of the program's own"):
+        pass
+    callback.on_job_end(config, job_return=JobReturn(overrides=[f"{KEY}=0"], status=JobStatus.COMPLETED))
+    with hostlock.held(os.environ["NWS_SWEEP_LOCK_FILE"], "the next"):
+        assert os.environ["NWS_SWEEP_LOCK_FILE"] == lock
+    (run,) = storage.read_hosted(tmp_path / "sweep" / storage.HOSTED / "default")
+    assert run.noise is not None
+
+
+def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun: Composed) -> None:
+    name = "hydra.callbacks.nws_sweep"
+    callback = started(multirun(f"{name}.candidates=[0,1,2]"))
+    for number in (0, 1):
+        job(multirun, callback, number, None, status=JobStatus.FAILED, _return_value=RuntimeError("no luck"))
+    with pytest.raises(SystemExit) as stopped:
+        job(multirun, callback, 2, None)
+    assert str(stopped.value) == (
+        "nws_sweep: num_workers=0 and num_workers=1 failed for the same reason (RuntimeError: no luck); the other runs "
+        f"are left out; {name}.keep_going=true includes them"
+    )
+    callback._keep_going = True
+    job(multirun, callback, 2, None)
 
 
 def test_the_end_of_the_sweep_writes_and_shows_the_report(
@@ -255,7 +371,7 @@ def test_the_end_of_the_sweep_writes_and_shows_the_report(
     output = capsys.readouterr().out
     assert "Best settings" in output
     assert "report.md" in output
-    report = (tmp_path / "sweep" / "nws_sweep" / "report.md").read_text()
+    report = (tmp_path / "sweep" / storage.HOSTED / "report.md").read_text()
     assert "the program ran with 1 candidate; num_workers=1 left nothing behind" in report
 
 
@@ -285,12 +401,13 @@ def test_a_program_is_swept_over_its_own_key(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("seen 47") == 4
     assert done.stdout.count("Best settings") == 1
-    summary = summarise(storage.find(tmp_path / "sweep" / "nws_sweep"))
+    summary = summarise(storage.find(tmp_path / "sweep" / storage.HOSTED))
     (found,) = summary.configurations
     assert found.best is not None
     assert (found.label, found.best.num_workers in (0, 2)) == ("dataset=Sleeping", True)
+    assert f"++loader.batch_size=4 ++{KEY}={found.best.num_workers}" in formats.render(summary, "overrides")
     assert summary.succeeded
-    assert (tmp_path / "sweep" / "nws_sweep" / "report.md").is_file()
+    assert (tmp_path / "sweep" / storage.HOSTED / "report.md").is_file()
     assert (
         yaml.safe_load((tmp_path / "sweep" / "1" / ".hydra" / "config.yaml").read_text())["loader"]["num_workers"] == 2
     )
@@ -304,4 +421,4 @@ def test_a_program_that_fails_with_one_value_is_reported_all_the_same(
     assert done.returncode == 1
     assert "out of luck" in done.stderr
     assert "failed: dataset=Sleeping num_workers=2: failed: RuntimeError: out of luck" in done.stdout
-    assert (tmp_path / "sweep" / "nws_sweep" / "report.md").is_file()
+    assert (tmp_path / "sweep" / storage.HOSTED / "report.md").is_file()

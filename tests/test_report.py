@@ -11,7 +11,7 @@ import yaml
 from nws_sweep import report, storage
 from nws_sweep.errors import NotARunError
 from nws_sweep.records import TrialState
-from tests.factories import COLUMNS, HOST, failed_trial, search_result, store_grid, store_run, trial
+from tests.factories import COLUMNS, HOST, failed_trial, search_result, store_grid, store_run, summary_of_run, trial
 
 BEST_OF_4 = {
     "batch_size": 64,
@@ -65,6 +65,13 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def grid_text(grid: Path) -> str:
     return write(grid)
+
+
+def test_the_fitted_rule_stands_beside_the_measurement() -> None:
+    summary = summary_of_run(search_result(*(trial(n, 32.0 / n) for n in (1, 2, 4))))
+    text = report.markdown(summary, [])
+    assert "\n\nThe rule t = max(m + n/x, y): n = 250 ms, " in text
+    assert not [line for line in summary.explanations if "rule" in line]
 
 
 def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> None:

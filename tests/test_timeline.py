@@ -176,6 +176,7 @@ def test_the_training_is_the_loader_with_the_most_time_among_those_with_the_numb
     training, checking, other = line(epoch(30)), line(epoch(10), dataset="my.Val"), line(epoch(60), num_workers=1)
     assert timeline.training([checking, training, other], 2) is training
     assert timeline.training([checking, other], 3) is other
+    assert timeline.training([checking, other], 2) is other  # a validation beside a training with a number of its own
     assert timeline.training([line(epoch(0))], 2) is None
     assert timeline.training([], 2) is None
 
