@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import bias, contest, oracle, why
+from benchmarks import bias, contest, oracle, samples, why
 from benchmarks.catalogue import (
     NAMES,
     QUICK_SEARCH_NAMES,
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog="cases: " + "; ".join(f"{case.name} ({case.about})" for case in CASES),
         )
     )
+    _add_samples(benchmarks.add_parser("samples", help="what comparing samples of workers costs a search"))
     return parser
 
 
@@ -113,6 +114,16 @@ def _add_why(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=_positive, default=1, help="default 1")
     parser.add_argument("--only", nargs="+", action="extend", choices=names, metavar="CASE", help="default all")
     parser.add_argument("--output", type=Path, default=Path("docs/causes.md"), help="the page (default docs/causes.md)")
+
+
+def _add_samples(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(start=_start_samples)
+    parser.add_argument("--rounds", type=_positive, default=7, help="pairs of searches of each workload (default 7)")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", choices=samples.NAMES, metavar="WORKLOAD",
+        help=f"default all: {' '.join(samples.NAMES)}",
+    )  # fmt: skip
+    parser.add_argument("--output", type=Path, default=Path("docs/samples.md"), help="default docs/samples.md")
 
 
 def _add_files(parser: argparse.ArgumentParser, name: str) -> None:
@@ -176,6 +187,10 @@ def _start_search(given: argparse.Namespace, arguments: Sequence[str]) -> None:
 def _start_why(given: argparse.Namespace, arguments: Sequence[str]) -> None:
     chosen = tuple(case for case in CASES if not given.only or case.name in given.only)
     why.run(chosen, given.repeats, given.output, tuple(arguments))
+
+
+def _start_samples(given: argparse.Namespace, arguments: Sequence[str]) -> None:
+    samples.run(tuple(given.only or samples.NAMES), given.rounds, given.output, tuple(arguments))
 
 
 if __name__ == "__main__":

@@ -302,7 +302,8 @@ def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
-    store, announce = ResultStore(default_folder()), announcer(order.progress)
+    store, say = ResultStore(default_folder()), teller(order.progress)
+    announce = announcer(order.progress, say)
     machine = host.describe(configuration.ranks)
     reuse = order.reuse if subject.identity else "never"
     if known := store.find(configuration, machine, reuse):
@@ -316,7 +317,7 @@ def _find(configuration: Configuration, subject: Subject, order: _Order) -> Sear
         start = SearchRecord(
             configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
         )
-        record = _measured(start, subject, order)
+        record = _measured(start, subject, order.consumer, Narrator(say, announce))
     if subject.identity:
         store.keep(record)
     return SearchResult(record)
@@ -324,8 +325,9 @@ def _find(configuration: Configuration, subject: Subject, order: _Order) -> Sear
 
 def _remembered(record: SearchRecord, subject: Subject, announce: Say) -> SearchResult:
     result = SearchResult(record, reused=True)
+    provisional = f"; provisional: {record.provisional}" if record.provisional else ""
     announce(
-        f"best for {subject.name}: num_workers={result.num_workers}, measured at {result.measured_at}; "
+        f"best for {subject.name}: num_workers={result.num_workers}, measured at {result.measured_at}{provisional}; "
         'reuse="never" measures again'
     )
     return result
@@ -346,16 +348,17 @@ def _beforehand(name: str, configuration: Configuration) -> str:
     return f"measuring {name} with num_workers={numbers}{configuration.of_each}: {limit}"
 
 
-def _measured(start: SearchRecord, subject: Subject, order: _Order) -> SearchRecord:
-    say, announce, consumer = teller(order.progress), announcer(order.progress), order.consumer
+def _measured(
+    start: SearchRecord, subject: Subject, consumer: Consumer | Mapping[str, Any], narrator: Narrator
+) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
         if callable(consumer):
             spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
-        open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, say)
+        open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, narrator.say)
         start = _as_made(start, open_arm) if subject.open else start
-        record = run_search(start, Surroundings(open_arm=open_arm), Narrator(say, announce))
+        record = run_search(start, Surroundings(open_arm=open_arm), narrator)
         return sample_check.checked(record, open_arm) if start.configuration.check_samples else record
 
 

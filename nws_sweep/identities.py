@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import operator
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch.utils.data import get_worker_info
 
@@ -118,9 +120,11 @@ class SampleLog:
         self._folder = folder
 
     def note(self, worker: int, key: Any, sample: Any) -> None:
-        """Logs a sample; one that cannot be logged is left out."""
+        """Logs a sample; one that cannot be logged, or whose key is neither a number nor a string, is left out."""
         with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
-            pickle.dump(SampleMade(worker=worker, key=key, parts=parts_of(sample)), file)
+            plain = key if isinstance(key, str) else operator.index(key)
+            made = SampleMade(worker=worker, key=plain, parts=parts_of(sample))
+            file.write(msgspec.json.encode(made) + b"\n")
 
     def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
         """Logs samples of a worker's batch, numbered from 0, of a map-style dataset."""
@@ -129,13 +133,7 @@ class SampleLog:
                 self.note(worker, indices[place], samples[place])
 
     def read(self) -> tuple[SampleMade, ...]:
-        """All that was logged, each worker's in the order of making."""
-        return tuple(made for path in sorted(Path(self._folder).glob(f"{_LOG}*")) for made in _read(path))
-
-
-def _read(path: Path) -> list[SampleMade]:
-    found: list[SampleMade] = []
-    with path.open("rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):  # its worker is writing
-        while True:
-            found.append(pickle.load(file))
-    return found
+        """All that was logged, each worker's in the order of making; without a line that is being written."""
+        logs = (path.read_bytes() for path in sorted(Path(self._folder).glob(f"{_LOG}*")))
+        lines = (line for log in logs for line in log[: log.rfind(b"\n") + 1].splitlines())
+        return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)

@@ -22,10 +22,13 @@ class Narrator:
     Args:
         say: Called with a line for each candidate.
         announce: Called with the lines that no program should be without.
+
+    Attributes:
+        say: As given.
     """
 
     def __init__(self, say: Say, announce: Say) -> None:
-        self._say = say
+        self.say = say
         self._announce = announce
 
     def turn_started(self, num_workers: int) -> None:
@@ -33,7 +36,7 @@ class Narrator:
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """A line for the candidate."""
-        self._say(formats.trial_line(trial, result.configuration))
+        self.say(formats.trial_line(trial, result.configuration))
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""
@@ -69,17 +72,21 @@ def teller(progress: bool | Say | None) -> Say:
     return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
 
 
-def announcer(progress: bool | Say | None) -> Say:
+def announcer(progress: bool | Say | None, say: Say) -> Say:
     """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
 
-    To the program's log at INFO in any case; beside that where ``teller`` sends all lines, or to standard error where
-    that would be nowhere for want of a terminal. With ``progress=False`` to the log alone.
+    To the program's log at INFO in any case; beside that where all lines go, or to standard error where that would be
+    nowhere for want of a terminal. With ``progress=False`` to the log alone.
+
+    Args:
+        progress: As of ``teller``.
+        say: What ``teller`` has made of it.
     """
-    say = _on_standard_error if progress is None and not _in_notebook() else teller(progress)
+    shown = _on_standard_error if progress is None and say is _nowhere else say
 
     def announce(line: str) -> None:
         logger.info(line)
-        say(line)
+        shown(line)
 
     return announce
 

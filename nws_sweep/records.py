@@ -781,7 +781,7 @@ class SampleMade:
     """
 
     worker: int
-    key: Any
+    key: int | str
     parts: tuple[SamplePart, ...]
 
 

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from nws_sweep.records import SampleMade, SamplePart
 
 Parts = tuple[SamplePart, ...]
-Reference = Mapping[Hashable, Parts]
+Reference = Mapping[int | str, Parts]
 
 # Samples that are compared where some differ: more than half of them must differ, or two if open files are shared.
 MOST_COMPARED = 8
@@ -32,7 +32,7 @@ def candidates(made: Iterable[SampleMade]) -> list[SampleMade]:
     """Those that are worth comparing, the latest of each worker first: by then all workers load at the same time."""
     of_worker: dict[int, list[SampleMade]] = {}
     for sample in made:
-        if sample.worker < _MOST_WORKERS and isinstance(sample.key, Hashable):
+        if sample.worker < _MOST_WORKERS:
             of_worker.setdefault(sample.worker, []).insert(0, sample)
     in_turn = zip_longest(*of_worker.values())
     return [sample for samples in in_turn for sample in samples if sample is not None]

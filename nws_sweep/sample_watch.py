@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -46,7 +46,7 @@ class SampleWatch:
     """The samples of one search: those without workers, and what is known to be random in them."""
 
     def __init__(self) -> None:
-        self._reference: dict[Hashable, Parts] = {}
+        self._reference: dict[int | str, Parts] = {}
         self._varying: frozenset[int] = frozenset()
         self._comparable = False
 

@@ -164,11 +164,15 @@ def test_a_search_that_failed_as_a_whole_is_a_failure_and_no_interruption() -> N
     assert found.failures == ("dataset=photos: no such folder: /data",)
 
 
-def test_an_iterable_dataset_with_workers_is_asked_to_share_its_samples() -> None:
-    stream = replace(FACTS, iterable=True)
-    (line,) = warnings_of(search_result(trial(0, 8.0), trial(2, 4.0), facts=stream))
-    assert "get_worker_info" in line
-    assert warnings_of(search_result(trial(0, 4.0), trial(2, 8.0), facts=stream)) == ()
+def test_candidates_with_wrong_samples_and_handles_that_workers_share_are_reported() -> None:
+    wrong = failed_trial(4, "all differ", TrialState.WRONG_SAMPLES)
+    holding = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
+    shared = "forked workers share dataset.file (FileIO of data.bin): "
+    remedy = "open files and connections in each worker, on first use or in worker_init_fn"
+    assert warnings_of(search_result(trial(0, 8.0), trial(2, 4.0), wrong, facts=holding)) == (
+        "num_workers=4 is no choice: all differ", shared + remedy,
+    )  # fmt: skip
+    assert warnings_of(search_result(trial(0, 4.0), trial(2, 8.0), facts=holding)) == ()
 
 
 def test_where_loading_alone_would_rank_otherwise_it_is_said() -> None:

@@ -7,6 +7,7 @@ import copy
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from nws_sweep import counting
 from nws_sweep.counting import Counter, WorkerStart, count_in
+from nws_sweep.identities import SampleLog, parts_of
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 
@@ -404,3 +406,36 @@ def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> No
     dataset.sample_s = DEAR_S
     fetch(dataset, few)  # proves that they are dear now
     assert calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few)) > alone
+
+
+def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:
+    log, slots = SampleLog(str(tmp_path)), [0, 0]
+    dataset = Plain(100)
+    count_in(dataset, slots, 1, log)
+    for first in range(0, 100, 10):
+        fetch(dataset, list(range(first, first + 10)))
+    logged = log.read()
+    assert [sample.key for sample in logged] == [0, 9, 10, 19, 30, 39, 70, 79]  # of batches 0, 1, 3, 7
+    assert {sample.worker for sample in logged} == {1}
+    assert logged[1].parts == parts_of(torch.tensor(9))
+    again = Plain(100)
+    count_in(again, slots, 1, log)
+    fetch(again, [3])
+    assert log.read() == logged
+
+
+def test_the_first_samples_of_a_stream_are_logged(tmp_path: Path) -> None:
+    log = SampleLog(str(tmp_path))
+    dataset = Stream(200)
+    count_in(dataset, [0], 0, log)
+    assert len(list(dataset)) == 200
+    assert [sample.key for sample in log.read()] == list(range(64))
+
+
+def test_what_cannot_be_logged_is_left_out(tmp_path: Path) -> None:
+    log = SampleLog(str(tmp_path))
+    log.note(0, [1, 2], "a batch that a sampler makes has no index")
+    log.note(0, "a name", "text")
+    (tmp_path / "samples-0").open("ab").write(b'{"worker": 0, "ke')  # it is being written
+    assert [sample.key for sample in log.read()] == ["a name"]
+    SampleLog(str(tmp_path / "gone")).note(0, 1, 1)

@@ -70,7 +70,7 @@ def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
     assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "ValueError: no")
     assert found.trials[0].measurement is None
     assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps nobody from it
-    assert found.facts == FACTS
+    assert found.facts == replace(FACTS, loader=loader_settings(4, prefetch_factor=2))
 
 
 def test_a_loader_with_another_number_is_a_row_under_the_number_that_was_asked_for() -> None:

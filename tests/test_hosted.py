@@ -405,7 +405,7 @@ def test_a_program_is_swept_over_its_own_key(
     (found,) = summary.configurations
     assert found.best is not None
     assert (found.label, found.best.num_workers in (0, 2)) == ("dataset=Sleeping", True)
-    assert f"++loader.batch_size=4 ++{KEY}={found.best.num_workers}" in formats.render(summary, "overrides")
+    assert f"++{KEY}={found.best.num_workers}" in formats.render(summary, "overrides").text
     assert summary.succeeded
     assert (tmp_path / "sweep" / storage.HOSTED / "report.md").is_file()
     assert (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 import nws_sweep
 from nws_sweep import sample_check
@@ -96,23 +99,98 @@ class Stream(IterableDataset[int]):
             yield from range(shard, 60, self.shards)
 
 
-@pytest.mark.parametrize(
-    ("shards", "remark"),
-    [
-        (None, "samples come more than once with num_workers=4: 240 in an epoch instead of 60"),
-        (3, "1 of 4 workers get no samples"),
-        (4, ""),
-    ],
-)
-def test_real_workers_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int | None, remark: str
-) -> None:
+class SharedFile(Dataset[Any]):
+    """Reads all samples through one open file; the label says which of them it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("rb", buffering=0)
+
+    def __len__(self) -> int:
+        return 600
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        self.file.seek(4 * index)
+        time.sleep(0.001)
+        return int.from_bytes(self.file.read(4), "little"), index
+
+
+class OwnFile(SharedFile):
+    """Each worker opens a file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.opened_by = path, 0
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if self.opened_by != os.getpid():
+            self.file, self.opened_by = self.path.open("rb", buffering=0), os.getpid()
+        return super().__getitem__(index)
+
+
+class Augmented(Dataset[Any]):
+    def __len__(self) -> int:
+        return 600
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        image = torch.full((3, 8, 8), float(index))
+        image[0, 0] = 0.0
+        time.sleep(0.001)
+        return image.flip(-2) if torch.rand(()) < 0.5 else image, index
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., nws_sweep.SearchResult]:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
-    result = nws_sweep.search(
-        Stream(shards), batch_size=5, candidates=[4], measure=MeasureRules(window_s=0.02, max_seconds=2.0),
-        check_samples=True, progress=False,
-    )  # fmt: skip
+    rules = MeasureRules(window_s=0.02, max_seconds=2.0)
+    return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
+
+
+@pytest.mark.parametrize("check_samples", [None, True])
+def test_a_stream_that_is_not_shared_is_loaded_without_workers(
+    measured: Callable[..., nws_sweep.SearchResult], check_samples: bool | None
+) -> None:
+    with pytest.warns(
+        UserWarning, match=r"nws_sweep: num_workers=\d is no choice: .*torch\.utils\.data\.get_worker_info"
+    ):
+        result = measured(Stream(None), candidates=[0, 2, 4], check_samples=check_samples)
+    assert result.num_workers == 0
+    assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
+    with pytest.warns(UserWarning, match="is no choice"):  # a remembered answer too
+        loader = DataLoader(Stream(None), batch_size=5)
+        tuned = nws_sweep.tune(loader, candidates=[0, 2, 4], measure=result.record.configuration.measure)
+    assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
+
+
+def test_workers_that_share_an_open_file_are_no_choice(
+    measured: Callable[..., nws_sweep.SearchResult], tmp_path: Path
+) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(b"".join(index.to_bytes(4, "little") for index in range(600)))
+    lines: list[str] = []
+    with pytest.warns(UserWarning, match="through one open file, whose position all of them move"):
+        result = measured(lambda: SharedFile(path), candidates=[0, 1, 3], progress=lines.append, strategy="exhaustive")
+    states = {trial.num_workers: trial.state.value for trial in result.trials}
+    assert states == {0: "ok", 1: "ok", 3: "wrong_samples"}
+    named = [
+        number for number, line in enumerate(lines) if line.startswith("forked workers share dataset.file (FileIO")
+    ]
+    assert len(named) == 1
+    assert not any("a batch" in line for line in lines[: named[0]])
+    own = measured(lambda: OwnFile(path), candidates=[3])
+    assert [trial.state.value for trial in own.trials] == ["ok"]
+    assert not [line for line in own.warnings if "share" in line]
+
+
+def test_random_transforms_are_no_wrong_samples(measured: Callable[..., nws_sweep.SearchResult]) -> None:
+    result = measured(Augmented(), candidates=[0, 2, 4], strategy="exhaustive", shuffle=True)
+    assert {trial.state.value for trial in result.trials} == {"ok"}
+
+
+@pytest.mark.parametrize(("shards", "remark"), [(3, "1 of 4 workers get no samples"), (4, "")])
+def test_real_workers_are_looked_at(
+    measured: Callable[..., nws_sweep.SearchResult], shards: int | None, remark: str
+) -> None:
+    result = measured(Stream(shards), candidates=[4], check_samples=True)
     told = [line for line in result.warnings if "samples" in line]
     assert any(remark in line for line in told) if remark else not told
     idle = [line for line in result.warnings if "1 of 4 workers got no samples in an epoch" in line]

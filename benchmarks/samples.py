@@ -1,0 +1,103 @@
+"""What comparing samples costs a search of a map-style dataset: pairs of searches with and without it."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from pathlib import Path
+
+from benchmarks import ours, stage
+from benchmarks.catalogue import SEARCH_WORKLOADS, Workload
+from nws_sweep import host, hostlock
+from nws_sweep.nursery import Nursery
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules
+from nws_sweep.runner import search
+from nws_sweep.surroundings import Surroundings
+
+NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
+BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
+# The same amount of measuring each time, so that what differs is the comparison: all candidates, five windows each.
+_CANDIDATES = (0, 1, 2, 4, 8)
+_MEASURE = MeasureRules(precision=1.0, window_s=0.25)
+
+Ratios = Mapping[str, Sequence[float]]
+
+
+def run(names: Sequence[str], rounds: int, output: Path, arguments: Sequence[str]) -> None:
+    """Searches each workload so many times with and without comparing samples, and writes the table.
+
+    Args:
+        names: Of the workloads.
+        rounds: Pairs of each.
+        output: The page with the marks ``BEGIN`` and ``END``, between which the table is put.
+        arguments: The command line that it can be made again with.
+    """
+    workloads = [workload for workload in SEARCH_WORKLOADS if workload.name in names]
+    ratios: dict[str, list[float]] = {workload.name: [] for workload in workloads}
+    with hostlock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
+        stage.start_fork_server()
+        for number in range(rounds):
+            for workload in workloads:
+                ratios[workload.name].append(_ratio(workload, number))
+                stage.say(f"{workload.name}: {ratios[workload.name][-1]:.3f}")
+    before, _, rest = output.read_text("utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    output.write_text(f"{before}{BEGIN}{table(workloads, ratios, arguments)}{END}{after}", "utf-8")
+
+
+def _ratio(workload: Workload, number: int) -> float:
+    """Seconds of a search that compares samples / of one that does not, in an order drawn anew."""
+    order = [None, False]
+    random.Random(f"{workload.name}-{number}").shuffle(order)
+    seconds = {check: _searched(workload, number, check).cost_s for check in order}
+    return seconds[None] / seconds[False]
+
+
+def _searched(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
+    configuration = Configuration(
+        columns={"dataset": workload.name},
+        dataset=workload.dataset,
+        consumer=workload.consumer,
+        loader=LoaderSettings(batch_size=workload.batch_size, prefetch_factor=2, shuffle=True),
+        measure=_MEASURE,
+        search=SearchRules(strategy="exhaustive", candidates=_CANDIDATES),
+        seed=number,
+        check_samples=check_samples,
+    )
+    start = SearchRecord(
+        configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
+    )
+    with tempfile.TemporaryDirectory() as folder, Nursery() as nursery:
+        surroundings = Surroundings(open_arm=ours.arm_factory(nursery, Path(folder) / "log"))
+        found = search(start, surroundings, ours.Teller(lambda _: None))
+    failed = [trial.reason for trial in found.trials if trial.reason]
+    if failed:
+        raise ValueError(f"{workload.name}: {failed[0]}")
+    return replace(found, trials=())
+
+
+def table(workloads: Sequence[Workload], ratios: Ratios, arguments: Sequence[str]) -> str:
+    """The figures in Markdown, with where they come from."""
+    machine = host.describe()
+    rows = [
+        f"| {one.name} | {one.about} | {statistics.median(found):.3f} | {min(found):.3f} to {max(found):.3f} |"
+        for one in workloads
+        if (found := ratios[one.name])
+    ]
+    every = [ratio for found in ratios.values() for ratio in found]
+    return "\n".join(
+        [
+            "| workload | | with / without, median | lowest to highest |",
+            "|---|---|---|---|",
+            *rows,
+            f"| all | {len(every)} pairs | {statistics.median(every):.3f} | {min(every):.3f} to {max(every):.3f} |",
+            "",
+            f"Made by `scripts/benchmark {' '.join(arguments)}` on {date.today().isoformat()}: {machine.cpu_model}, "
+            f"{machine.usable_cpus} usable CPUs, torch {machine.torch}.",
+            "",
+        ]
+    )
