@@ -436,6 +436,7 @@ def test_what_cannot_be_logged_is_left_out(tmp_path: Path) -> None:
     log = SampleLog(str(tmp_path))
     log.note(0, [1, 2], "a batch that a sampler makes has no index")
     log.note(0, "a name", "text")
-    (tmp_path / "samples-0").open("ab").write(b'{"worker": 0, "ke')  # it is being written
+    with (tmp_path / "samples-0").open("ab") as file:
+        file.write(b'{"worker": 0, "ke')  # it is being written
     assert [sample.key for sample in log.read()] == ["a name"]
     SampleLog(str(tmp_path / "gone")).note(0, 1, 1)

@@ -155,8 +155,8 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(
         result = measured(Stream(None), candidates=[0, 2, 4], check_samples=check_samples)
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
+    loader = DataLoader(Stream(None), batch_size=5)
     with pytest.warns(UserWarning, match="is no choice"):  # a remembered answer too
-        loader = DataLoader(Stream(None), batch_size=5)
         tuned = nws_sweep.tune(loader, candidates=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
