@@ -19,7 +19,8 @@ Record = TypeVar("Record")
 # 1: first version.
 # 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
 # 3: the search's rules have time_budget_s and also; results have cost and verdict.
-SCHEMA_VERSION = 3
+# 4: trials may have wrong samples; check_samples may be null; what is known of a dataset has handles.
+SCHEMA_VERSION = 4
 
 # What a measurement may amount to, in s, bytes or samples per second; a pace is above zero.
 _LEAST, _MOST = 1e-12, 1e18

@@ -195,7 +195,7 @@ def _alone(what: str) -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.pop(_LOCK_FILE)
+            os.environ.pop(_LOCK_FILE, None)
             if given is not None:
                 os.environ[_LOCK_FILE] = given
 

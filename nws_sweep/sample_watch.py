@@ -29,7 +29,7 @@ HOW_TO_SHARD = (
 )
 
 _UNTOLD = (
-    "whether the workers share the samples of the iterable dataset cannot be seen, since all samples are random; "
+    "whether the workers share the samples of the iterable dataset cannot be seen by the first ones, which are random; "
     "check_samples=true counts those of a whole epoch"
 )
 

@@ -122,6 +122,47 @@ def test_a_lightning_training() -> None:
     assert loader.num_workers in WORKERS
 
 
+def test_accelerate() -> None:
+    (block,) = blocks("docs/projects.md", "Accelerator")
+    found = run(block, dataset=Slow())
+    loader = found["loader"]
+    assert type(loader).__name__ == "DataLoaderShard"
+    assert loader.num_workers in WORKERS
+    assert sum(len(batch) for batch in loader) == 256
+    again = found["nws_sweep"].tune(loader)
+    assert type(again) is type(loader)
+    assert (again.base_dataloader is loader.base_dataloader, sum(len(batch) for batch in again)) == (False, 256)
+
+
+def test_the_trainer_of_transformers(tmp_path: Path) -> None:
+    import transformers
+
+    class Rows(Slow):
+        def __getitem__(self, index: int) -> Any:
+            return {"x": super().__getitem__(index)}
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+            self.batches = 0
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.batches += 1
+            return {"loss": ((x - self.weight) ** 2).mean()}
+
+    (block,) = blocks("docs/projects.md", "TunedTrainer")
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path / "out"), num_train_epochs=1, per_device_train_batch_size=64, report_to=[],
+        save_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
+    )  # fmt: skip
+    model = Model()
+    trainer = run(block)["TunedTrainer"](model=model, args=arguments, train_dataset=Rows())
+    trainer.train()
+    assert model.batches == 4
+    assert trainer.get_train_dataloader().num_workers in WORKERS
+
+
 def test_webdataset() -> None:
     import webdataset
 
@@ -137,7 +178,8 @@ def test_webdataset() -> None:
     found = run(block)
     assert found["result"].record.facts.iterable
     assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
-    assert sum(len(labels) for _, labels in found["loader"]) == 128
+    loader = found["loader"]
+    assert (type(loader), sum(len(labels) for _, labels in loader)) == (webdataset.WebLoader, 128)
 
 
 def test_hugging_face_datasets() -> None:
