@@ -6,7 +6,7 @@ import random
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from benchmarks import ours, stage
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload
 from nws_sweep import host, hostlock
 from nws_sweep.nursery import Nursery
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchCost, SearchRecord, SearchRules
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 
@@ -24,7 +24,20 @@ BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 
-Ratios = Mapping[str, Sequence[float]]
+Pairs = Mapping[str, Sequence["Pair"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One search with and one without comparing samples.
+
+    Attributes:
+        ratio: Seconds with / seconds without.
+        share: Share of the former that went into comparing, beside digests in the workers.
+    """
+
+    ratio: float
+    share: float
 
 
 def run(names: Sequence[str], rounds: int, output: Path, arguments: Sequence[str]) -> None:
@@ -37,24 +50,27 @@ def run(names: Sequence[str], rounds: int, output: Path, arguments: Sequence[str
         arguments: The command line that it can be made again with.
     """
     workloads = [workload for workload in SEARCH_WORKLOADS if workload.name in names]
-    ratios: dict[str, list[float]] = {workload.name: [] for workload in workloads}
+    pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
     with hostlock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
         stage.start_fork_server()
+        for workload in workloads:  # not counted: the files are read, libraries loaded
+            _searched(workload, 0, False)
         for number in range(rounds):
             for workload in workloads:
-                ratios[workload.name].append(_ratio(workload, number))
-                stage.say(f"{workload.name}: {ratios[workload.name][-1]:.3f}")
+                pairs[workload.name].append(_pair(workload, number))
+                stage.say(f"{workload.name}: {pairs[workload.name][-1]}")
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    output.write_text(f"{before}{BEGIN}{table(workloads, ratios, arguments)}{END}{after}", "utf-8")
+    output.write_text(f"{before}{BEGIN}{table(workloads, pairs, arguments)}{END}{after}", "utf-8")
 
 
-def _ratio(workload: Workload, number: int) -> float:
-    """Seconds of a search that compares samples / of one that does not, in an order drawn anew."""
+def _pair(workload: Workload, number: int) -> Pair:
+    """A search that compares samples and one that does not, in an order drawn anew."""
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
-    seconds = {check: _searched(workload, number, check).cost_s for check in order}
-    return seconds[None] / seconds[False]
+    found = {check: _searched(workload, number, check) for check in order}
+    spent = found[None].cost or SearchCost()
+    return Pair(found[None].cost_s / found[False].cost_s, spent.samples_s / found[None].cost_s)
 
 
 def _searched(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
@@ -80,24 +96,28 @@ def _searched(workload: Workload, number: int, check_samples: bool | None) -> Se
     return replace(found, trials=())
 
 
-def table(workloads: Sequence[Workload], ratios: Ratios, arguments: Sequence[str]) -> str:
+def table(workloads: Sequence[Workload], pairs: Pairs, arguments: Sequence[str]) -> str:
     """The figures in Markdown, with where they come from."""
     machine = host.describe()
-    rows = [
-        f"| {one.name} | {one.about} | {statistics.median(found):.3f} | {min(found):.3f} to {max(found):.3f} |"
-        for one in workloads
-        if (found := ratios[one.name])
-    ]
-    every = [ratio for found in ratios.values() for ratio in found]
+    rows = [_row(one.name, one.about, pairs[one.name]) for one in workloads if pairs[one.name]]
+    every = [pair for found in pairs.values() for pair in found]
     return "\n".join(
         [
-            "| workload | | with / without, median | lowest to highest |",
-            "|---|---|---|---|",
+            "| workload | | with / without, median | lowest to highest | comparing takes, median | at most |",
+            "|---|---|---|---|---|---|",
             *rows,
-            f"| all | {len(every)} pairs | {statistics.median(every):.3f} | {min(every):.3f} to {max(every):.3f} |",
+            _row("all", f"{len(every)} pairs", every),
             "",
             f"Made by `scripts/benchmark {' '.join(arguments)}` on {date.today().isoformat()}: {machine.cpu_model}, "
             f"{machine.usable_cpus} usable CPUs, torch {machine.torch}.",
             "",
         ]
+    )
+
+
+def _row(name: str, about: str, pairs: Sequence[Pair]) -> str:
+    ratios, shares = [pair.ratio for pair in pairs], [pair.share for pair in pairs]
+    return (
+        f"| {name} | {about} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} "
+        f"| {100 * statistics.median(shares):.1f} % | {100 * max(shares):.1f} % |"
     )

@@ -52,7 +52,7 @@ def costs(summary: Summary) -> Costs:
 
 
 def _cost(c: ConfigurationSummary, columns: Sequence[str], cost: SearchCost) -> Cost:
-    parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s)
+    parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s + cost.samples_s)
     return Cost(tuple(facets.cell(c, name) for name in columns), parts_s)
 
 

@@ -299,6 +299,7 @@ def cost_line(result: SearchRecord) -> str:
                 ("start-up", result.cost.startup_s),
                 ("warm-up", result.cost.warm_up_s),
                 ("measuring", result.cost.measuring_s),
+                ("comparing samples", result.cost.samples_s),
                 ("other", result.cost.other_s),
                 ("before that waiting", result.cost.waiting_s),
             )

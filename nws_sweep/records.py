@@ -736,6 +736,7 @@ class SearchCost:
         startup_s: Starting processes, making the dataset in them, and the first batch of each epoch.
         warm_up_s: Batches that were thrown away.
         measuring_s: Windows and epochs that count.
+        samples_s: Comparing samples of workers with those of loading without workers.
         waiting_s: Waiting for another measurement on this machine to end.
         other_s: The rest: ending processes, reading ahead for the page cache, deciding, saving.
     """
@@ -744,13 +745,14 @@ class SearchCost:
     startup_s: float = 0.0
     warm_up_s: float = 0.0
     measuring_s: float = 0.0
+    samples_s: float = 0.0
     waiting_s: float = 0.0
     other_s: float = 0.0
 
     @property
     def total_s(self) -> float:
         """The time of the search, s."""
-        return self.profile_s + self.startup_s + self.warm_up_s + self.measuring_s + self.other_s
+        return float(sum(asdict(self).values()) - self.waiting_s)
 
     def plus(self, more: SearchCost) -> SearchCost:
         """Both together."""

@@ -52,6 +52,7 @@ class Rounds:
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
         candidates: All that were begun or skipped.
+        samples_s: Seconds that comparing samples took.
         unshared: Why no candidate with workers can be right; empty while that was not found.
     """
 
@@ -80,6 +81,7 @@ class Rounds:
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
         self.unshared = ""
+        self.samples_s = 0.0
         self.candidates: list[Candidate] = []
 
     def __enter__(self) -> Rounds:
@@ -257,6 +259,7 @@ class Rounds:
         if self._configuration.check_samples is False:
             return
         self._checked.add(candidate.settings)
+        began = self._surroundings.clock()
         try:
             ask = self._ask_new if facts.iterable else self._ask_without_workers
             candidate.warn(self._samples.check(logged, candidate.settings, facts, candidate.cost_s, ask))
@@ -265,6 +268,8 @@ class Rounds:
             for one in self.candidates if facts.iterable else [candidate]:
                 if one.num_workers:
                     one.fail(error)
+        finally:
+            self.samples_s += self._surroundings.clock() - began
 
     def _ask_without_workers(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
         """What a process that holds the dataset, and has no workers, answers; None if it cannot."""

@@ -212,6 +212,7 @@ class _Progress:
             startup_s=sum(part.startup_s for part in parts),
             warm_up_s=sum(part.warm_up_s for part in parts),
             measuring_s=sum(part.measuring_s for part in parts),
+            samples_s=self.rounds.samples_s if self.rounds else 0.0,
         )
 
     def _cost(self, total_s: float) -> SearchCost:
@@ -224,6 +225,7 @@ class _Progress:
             startup_s=parts.startup_s - profile.startup_s,
             warm_up_s=parts.warm_up_s - profile.warm_up_s,
             measuring_s=parts.measuring_s - profile.measuring_s,
+            samples_s=parts.samples_s - profile.samples_s,
         )
         before = self._start.cost or SearchCost()  # of earlier calls, and of waiting for this one
         known = replace(before.plus(spent), other_s=0.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from nws_sweep.errors import TrialError
-from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchRecord, TrialState, Verdict
+from nws_sweep.records import LoaderSettings, SampleCheck, SamplesSeen, SearchCost, SearchRecord, TrialState, Verdict
 from nws_sweep.sample_watch import HOW_TO_SHARD
 from nws_sweep.surroundings import ArmFactory
 
@@ -26,6 +27,7 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
     """
     if result.facts is None or not result.facts.iterable or result.verdict is None:
         return result
+    began = time.perf_counter()
     best = result.verdict.recommended
     several = best if best.num_workers else replace(result.configuration.loader, num_workers=_TRIED)
     try:
@@ -34,7 +36,10 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
     except TrialError as error:
         return replace(result, sample_check=SampleCheck(num_workers=several.num_workers, error=str(error)))
     check = judged(alone, shared, several)
-    return _without_wrong(replace(result, sample_check=check), fault(check, drop_last=several.drop_last))
+    took = SearchCost(samples_s=time.perf_counter() - began)
+    cost, cost_s = took.plus(result.cost or SearchCost()), result.cost_s + took.samples_s
+    told = replace(result, sample_check=check, cost=cost, cost_s=cost_s)
+    return _without_wrong(told, fault(check, drop_last=several.drop_last))
 
 
 def _without_wrong(result: SearchRecord, reason: str) -> SearchRecord:

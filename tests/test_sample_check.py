@@ -184,6 +184,8 @@ def test_workers_that_share_an_open_file_are_no_choice(
 def test_random_transforms_are_no_wrong_samples(measured: Callable[..., nws_sweep.SearchResult]) -> None:
     result = measured(Augmented(), candidates=[0, 2, 4], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
+    assert result.record.cost is not None
+    assert 0 < result.record.cost.samples_s < result.cost_s
 
 
 @pytest.mark.parametrize(("shards", "remark"), [(3, "1 of 4 workers get no samples"), (4, "")])

@@ -80,7 +80,7 @@ def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst
     ended = burst(batches=2, startup_s=0.25, end_s=0.5)
     result = search_result(trial(1, 8.0, bursts=(ended,)))
     data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
-    assert data["schema_version"] == 3
+    assert data["schema_version"] == 4
     assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
     assert data["trials"][0]["bursts"] == [
         {
@@ -235,8 +235,8 @@ def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None
 
 def test_a_result_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    edit_result(folder, schema_version=4)
-    with pytest.raises(NotARunError, match="schema version 4, this program reads up to 3"):
+    edit_result(folder, schema_version=5)
+    with pytest.raises(NotARunError, match="schema version 5, this program reads up to 4"):
         storage.find(folder)
 
 
