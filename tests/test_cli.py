@@ -176,7 +176,7 @@ def _check_folders(grid: Path) -> None:
             "settings",
         ]
         assert set(batches["num_workers"]) == {0, 1}
-        assert result["schema_version"] == 3
+        assert result["schema_version"] == 4
         assert result["host"]["torch"]
         assert result["facts"]["samples"] == 64
         assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}
