@@ -307,7 +307,8 @@ def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers()
     machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
     unending = SamplesSeen(digests=(), workers=frozenset(), complete=False)
     machine.epochs = dict.fromkeys(range(33), unending)
-    result, recorder = run_search(configuration(), machine)
+    chosen = configuration()  # the reference would be started in the same round
+    result, recorder = run_search(replace(chosen, search=replace(chosen.search, reference=2)), machine)
     assert recommended(result).num_workers == 0
     assert result.stop_reason.startswith("no candidate with workers is right: ")
     workers = [trial for trial in result.trials if trial.num_workers]

@@ -230,3 +230,16 @@ def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> Non
         reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
         "beyond noise"
     )
+
+
+@pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
+def test_the_start_of_workers_counts_before_any_was_started(start_method: str, most: int) -> None:
+    rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
+    seen = Observation(
+        settings=with_workers(BASE, 0), cost_s=1.7, by_round={0: 1.7}, batch_s=0.067, startup_s=0.07, cpu_s=0.001,
+        batches=25, open=True,
+    )  # fmt: skip
+    decision = make(rules, BASE, MeasureRules(), 2.0, start_method=start_method).decide([seen])
+    assert isinstance(decision, Race)
+    started = [settings.num_workers for settings in decision.candidates if settings.num_workers]
+    assert (max(started) <= most, max(started) >= most / 2) == (True, True)
