@@ -31,6 +31,7 @@ from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.progress import teller
 from nws_sweep.project_keys import SETTINGS
 from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
 from nws_sweep.timeline import Timeline
@@ -190,7 +191,7 @@ class _Job:
 def _alone(what: str) -> Iterator[None]:
     """Holds the machine's lock. A search that the program itself makes meanwhile does not wait for it."""
     given = os.environ.get(_LOCK_FILE)
-    with hostlock.held(hostlock.DEFAULT if given is None else given, what, _say):
+    with hostlock.held(hostlock.DEFAULT if given is None else given, what, teller(True)):
         os.environ[_LOCK_FILE] = ""
         try:
             yield
@@ -198,11 +199,6 @@ def _alone(what: str) -> Iterator[None]:
             os.environ.pop(_LOCK_FILE, None)
             if given is not None:
                 os.environ[_LOCK_FILE] = given
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"nws_sweep: {line}\n")
-    sys.stderr.flush()
 
 
 def _report_after_all(folder: Path, process: int) -> None:
