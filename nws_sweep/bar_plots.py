@@ -1,4 +1,4 @@
-"""Tables with bars: the best setting of each configuration, and what its search cost; each from a pure value."""
+"""Bars: the best setting of each configuration, and where the time of the searches went; each from a pure value."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import drawing, facets, units
-from nws_sweep.analysis import ConfigurationSummary, Gain, Summary
-from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box
-from nws_sweep.vector import BAND, INK, MUTED
+from nws_sweep.analysis import Gain, Summary
+from nws_sweep.drawing import COLOURS, WIDTH
+from nws_sweep.vector import BAND, INK, MUTED, PAPER
 
 Row = TypeVar("Row")
 
+PARTS = ("profile", "start-up", "warm-up", "measuring", "other")
+_PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
 _MOST_BARS = 24
-MOST_COLUMNS = 6  # of such a table
-_ROW = 0.27  # inches
+_MOST_COLUMNS = 6  # that name a row
+_NAME = 3.4  # inches of a row's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,43 +54,38 @@ class Bars:
 
 def bars(summary: Summary) -> Bars:
     """The best setting of every configuration that has one."""
-    columns = facets.columns(summary, MOST_COLUMNS)
-    found = [bar for c in summary.configurations if (bar := _bar(c, columns)) is not None]
+    columns = facets.columns(summary, _MOST_COLUMNS)
+    found = []
+    for c in summary.configurations:
+        rate = c.best.measurement.rate if c.best and c.best.measurement else None
+        if c.best and rate:
+            low, high = rate.ends
+            bar = Bar(
+                cells=tuple(facets.cell(c, name) for name in columns),
+                samples_per_s=rate.value,
+                low=low,
+                high=high,
+                num_workers=c.best.num_workers,
+                gain=c.gain_over_zero if c.best.num_workers else None,
+            )
+            found.append(bar)
     return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
 
 
-def _bar(c: ConfigurationSummary, columns: Sequence[str]) -> Bar | None:
-    found = c.best.measurement if c.best else None
-    rate = found.rate if found else None
-    if c.best is None or rate is None:
-        return None
-    low, high = rate.ends
-    return Bar(
-        cells=tuple(facets.cell(c, name) for name in columns),
-        samples_per_s=rate.value,
-        low=low,
-        high=high,
-        num_workers=c.best.num_workers,
-        gain=c.gain_over_zero if c.best.num_workers else None,
-    )
-
-
+@drawing.styled
 def draw_bars(chart: Bars, title: str) -> Figure:
     """A row per configuration; only the fastest ones if there are many, and how far the others reach."""
     shown, others = split(chart.bars)
-    rows = [[*bar.cells] for bar in shown] + ([[f"{len(others)} more"]] if others else [])
-    right = [_texts(bar) for bar in shown]
+    names = [_name(bar.cells) for bar in shown] + [f"{len(others)} more"] * bool(others)
+    figure, axes = _rows(chart.columns, names, "samples/s (num_workers), of 0 workers", title)
+    rates = [bar.samples_per_s for bar in shown]
+    ends = [[bar.samples_per_s - bar.low for bar in shown], [bar.high - bar.samples_per_s for bar in shown]]
+    drawn = axes.barh(range(len(shown)), rates, 0.62, xerr=ends, color=COLOURS[0], ecolor=INK)
+    axes.bar_label(drawn, [_about(bar) for bar in shown], padding=4)
     if others:
-        right.append([f"{told(others[-1])} to {told(others[0])}", "", ""])
-    header = ["samples/s", "num_workers", "of 0 workers"]
-    figure, axes = table(chart.columns, rows, header, right, title)
-    drawing.row_bars(axes, [0.0] * len(shown), [bar.samples_per_s for bar in shown], COLOURS[0])
-    axes.hlines(range(len(shown)), [b.low for b in shown], [b.high for b in shown], color=INK, linewidth=1.1)
-    if others:
-        reach = others[0].samples_per_s - others[-1].samples_per_s
-        nothing = [0.0] * len(shown)
-        drawing.row_bars(axes, [*nothing, others[-1].samples_per_s], [*nothing, reach], BAND, MUTED)
-    axes.set_xlim(0, 1.02 * max(max(bar.samples_per_s, bar.high) for bar in shown))
+        least, most = others[-1].samples_per_s, others[0].samples_per_s
+        rest = axes.barh(len(shown), most - least, 0.62, left=least, color=BAND, edgecolor=MUTED)
+        axes.bar_label(rest, [f"{told(others[-1])} to {told(others[0])}"], padding=4)
     axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
     return figure
 
@@ -99,8 +96,8 @@ def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
     return chosen[:most], chosen[most:]
 
 
-def _texts(bar: Bar) -> list[str]:
-    return [told(bar), str(bar.num_workers), str(bar.gain or units.NOTHING)]
+def _about(bar: Bar) -> str:
+    return f"{told(bar)} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "")
 
 
 def told(bar: Bar) -> str:
@@ -108,63 +105,84 @@ def told(bar: Bar) -> str:
     return units.rate(bar.samples_per_s, bar.low, bar.high)
 
 
-def table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], header: Sequence[str], right: Sequence[Sequence[str]],
-    title: str, above: float = 0.0,
-) -> tuple[Figure, Axes]:  # fmt: skip
-    """A figure with a table, and axes between its columns whose row ``i`` is at ``y = i``.
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the search of one configuration took: its values of the columns that vary, and the seconds of ``PARTS``."""
 
-    Args:
-        columns: The names of the left columns.
-        rows: Their cells; a row may have fewer than there are columns.
-        header: The names of the right columns.
-        right: Their cells.
-        title: Of the figure.
-        above: Inches left free below the title.
-    """
-    most = max(10, 54 // max(1, len(columns)))
-    left_cells = [[drawing.shortened(text, 20) for text in columns]]
-    # A row with one cell says what the others have in common, across all columns.
-    left_cells += [
-        [drawing.shortened(text, most) for text in row] if len(row) == len(columns) else [*row] for row in rows
-    ]
-    left_widths = _widths(left_cells[:1] + [row for row in left_cells[1:] if len(row) == len(columns)])
-    right_widths = _widths([header, *right])
-    beside = EDGE + sum(left_widths) + sum(right_widths) + 0.1
-    width = max(WIDTH, beside + 2.6)
-    top = drawing.head(title) + above + drawing.lines(1, SMALL) + 0.06
-    figure = drawing.sheet(top + _ROW * len(rows) + 0.55, title, width)
-    box = Box(EDGE + sum(left_widths), top, width - beside, _ROW * len(rows))
-    for number, (cells, others) in enumerate(zip(left_cells, (header, *right), strict=True)):
-        middle = top + (number - 0.5) * _ROW if number else top - drawing.lines(1, SMALL) / 2 - 0.02
-        weight = "normal" if number else "bold"
-        _write_row(figure, cells, left_widths, EDGE, middle, weight)
-        _write_right(figure, others, right_widths, box.left + box.width + 0.1, middle, weight)
-    return figure, _row_axes(figure, box, len(rows))
+    cells: tuple[str, ...]
+    parts_s: tuple[float, ...]
+
+    @property
+    def total_s(self) -> float:
+        """All parts."""
+        return sum(self.parts_s)
 
 
-def _widths(rows: Sequence[Sequence[str]]) -> list[float]:
-    return [max(1.08 * drawing.text_width(row[i]) for row in rows if i < len(row)) + 0.16 for i in range(len(rows[0]))]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What all searches took: the names of what varies, and a value per configuration, the dearest first."""
+
+    columns: tuple[str, ...]
+    costs: tuple[Cost, ...]
+
+    @property
+    def parts_s(self) -> tuple[float, ...]:
+        """The parts of all together."""
+        return _summed(self.costs)
 
 
-def _write_row(
-    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, weight: str
-) -> None:
-    for index, text in enumerate(cells):
-        drawing.write(figure, drawing.plain(text), left + sum(widths[:index]), middle, weight=weight)
+def _summed(costs: Sequence[Cost]) -> tuple[float, ...]:
+    return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
 
 
-def _write_right(
-    figure: Figure, cells: Sequence[str], widths: Sequence[float], left: float, middle: float, weight: str
-) -> None:
-    for index, text in enumerate(cells):
-        drawing.write(figure, text, left + sum(widths[: index + 1]) - 0.08, middle, ha="right", weight=weight)
+def costs(summary: Summary) -> Costs:
+    """What the search of each configuration cost, so far if it goes on; without those taken from an earlier search."""
+    columns = facets.columns(summary, _MOST_COLUMNS)
+    found = []
+    for c in summary.configurations:
+        if cost := c.run.result.cost:
+            parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s + cost.samples_s)
+            found.append(Cost(tuple(facets.cell(c, name) for name in columns), parts_s))
+    known = [cost for cost in found if cost.total_s > 0]
+    return Costs(columns=columns, costs=tuple(sorted(known, key=lambda cost: -cost.total_s)))
 
 
-def _row_axes(figure: Figure, box: Box, count: int) -> Axes:
-    axes = drawing.axes_at(figure, box)
-    axes.set_ylim(count - 0.5, -0.5)
-    axes.set_yticks([])
-    axes.xaxis.set_major_locator(drawing.few(4))
-    drawing.grid_lines(axes, "x")
-    return axes
+def cost_rows(chart: Costs) -> tuple[Cost, ...]:
+    """The rows, of which the last one is the mean of those that have none of their own."""
+    own, others = split(chart.costs)
+    if not others:
+        return chart.costs
+    mean_s = tuple(part_s / len(others) for part_s in _summed(others))
+    return (*own, Cost((f"mean of {len(others)} more",), mean_s))
+
+
+@drawing.styled
+def draw_costs(chart: Costs, title: str) -> Figure:
+    """A row per configuration, in the parts of its search."""
+    rows = cost_rows(chart)
+    scale, unit = (60.0, "min") if rows[0].total_s > 600 else (1.0, "s")
+    figure, axes = _rows(chart.columns, [_name(row.cells) for row in rows], "in all", title)
+    left = [0.0] * len(rows)
+    for index, (part, colour) in enumerate(zip(PARTS, _PART_COLOURS, strict=True)):
+        widths = [row.parts_s[index] / scale for row in rows]
+        drawn = axes.barh(range(len(rows)), widths, 0.62, left=left, color=colour, edgecolor=PAPER, label=part)
+        left = [begin + width for begin, width in zip(left, widths, strict=True)]
+    axes.bar_label(drawn, [units.seconds(row.total_s) for row in rows], padding=4)
+    axes.set_xlabel(f"time of the search, {unit}")
+    drawing.legend(figure, axes.containers)
+    return figure
+
+
+def _name(cells: Sequence[str]) -> str:
+    return facets.BETWEEN.join(drawing.fitting(cell, max(0.8, _NAME / len(cells))) for cell in cells)
+
+
+def _rows(columns: Sequence[str], names: Sequence[str], what: str, title: str) -> tuple[Figure, Axes]:
+    """Axes for horizontal bars with their names, the first one on top; above them what names and texts mean."""
+    figure, (axes,) = drawing.panels(title, 1, 1, 0.8 + 0.25 * len(names))
+    axes.set_title(drawing.fitting(f"{facets.BETWEEN.join(columns)}: {what}", WIDTH - 1))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    return figure, axes

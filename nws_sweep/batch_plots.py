@@ -8,16 +8,16 @@ from itertools import groupby
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from nws_sweep import drawing
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.drawing import COLOURS, EDGE, SMALL, WIDTH, Box, Key
+from nws_sweep.drawing import COLOURS
 from nws_sweep.vector import BAND
 
 _MOST_PANELS = 6
 _MOST_STEPS = 1600  # of all panels together: more are a blur, and a large file
-_ROW = 1.05  # inches
-_LEFT = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
     return [line for index, line in enumerate(lines) if index in chosen or line.num_workers == best]
 
 
+@drawing.styled
 def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
     """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded.
 
@@ -83,56 +84,45 @@ def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = Non
     """
     shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]
     left_out = f" ({len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
-    top = drawing.head(title + left_out)
-    below = top + drawing.lines(1, SMALL) + 0.12
-    figure = drawing.sheet(below + _ROW * len(shown) + 0.35, title + left_out)
-    drawing.legend(figure, _keys(shown), EDGE, top, WIDTH - 2 * EDGE)
-    highest = _highest(shown)
-    for index, line in enumerate(shown):
-        axes = drawing.axes_at(figure, Box(_LEFT, below + index * _ROW, WIDTH - _LEFT - 0.2, _ROW - 0.28))
-        _draw_timeline(axes, line, highest)
-        who = f"{line.num_workers} worker{'' if line.num_workers == 1 else 's'}"
-        drawing.write(figure, who, EDGE, below + (index + 0.36) * _ROW, weight="bold")
-        if line.num_workers == best:
-            drawing.write(figure, "(best)", EDGE, below + (index + 0.36) * _ROW + 0.17)
-        if line is shown[-1]:
-            axes.set_xlabel("batch, in the order of arrival")
+    figure, panels = drawing.panels(title + left_out, len(shown), 1, 1.05, sharey=True)
+    for axes, line in zip(panels, shown, strict=True):
+        workers = f"{line.num_workers} worker{'' if line.num_workers == 1 else 's'}"
+        axes.set_title(f"{workers} (best)" if line.num_workers == best else workers, weight="bold")
+        _draw_timeline(axes, line, highest(shown))
+    panels[-1].set_xlabel("batch, in the order of arrival")
+    drawing.legend(figure, _entries(shown))
     return figure
 
 
-def _keys(lines: Sequence[Timeline]) -> list[Key]:
+def _entries(lines: Sequence[Timeline]) -> list[Patch]:
     most = max(line.together for line in lines)
     means = f" (means of up to {most} batches)" if most > 1 else ""
-    keys = [
-        Key(text=f"waiting for the loader, s{means}", colour=COLOURS[0], patch=True),
-        Key(text="consumer, s", colour=COLOURS[1], patch=True),
-    ]
+    entries = [(f"waiting for the loader, s{means}", COLOURS[0]), ("consumer, s", COLOURS[1])]
     if any(any(line.warm_up) for line in lines):
-        keys.append(Key(text="warm-up, not counted", colour=BAND, patch=True))
-    return keys
+        entries.append(("warm-up, not counted", BAND))
+    return [Patch(color=colour, label=text) for text, colour in entries]
 
 
-def _highest(lines: Sequence[Timeline]) -> float:
-    """Where the axes end: at the largest batch that counts, for the first one of an epoch holds its start-up."""
+def highest(lines: Sequence[Timeline]) -> float:
+    """The largest batch that counts, s, if any does: the first one of an epoch holds its start-up."""
     counted, everything = [], [0.0]
     for line in lines:
         for wait, consume, warm_up in zip(line.wait_s, line.consume_s, line.warm_up, strict=True):
             everything.append(wait + consume)
             if not warm_up:
                 counted.append(wait + consume)
-    return 1.05 * max(counted or everything) or 1.0
+    return max(counted or everything) or 1.0
 
 
 def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
     edges = [(index - 0.5) * line.together for index in range(len(line.wait_s) + 1)]
-    total = [min(1.5 * top, w + c) for w, c in zip(line.wait_s, line.consume_s, strict=True)]
     for is_warm_up, steps in groupby(enumerate(line.warm_up), key=lambda step: step[1]):
         numbers = [number for number, _ in steps]
         if is_warm_up:
             axes.axvspan(edges[numbers[0]], edges[numbers[-1] + 1], color=BAND, linewidth=0, zorder=0)
+    total = [wait + consume for wait, consume in zip(line.wait_s, line.consume_s, strict=True)]
     axes.stairs(total, edges, fill=True, color=COLOURS[1])
-    axes.stairs([min(1.5 * top, wait) for wait in line.wait_s], edges, fill=True, color=COLOURS[0])
+    axes.stairs(line.wait_s, edges, fill=True, color=COLOURS[0])
     axes.set_xlim(edges[0], max(edges[-1], edges[0] + 1))
-    axes.set_ylim(0, top)
-    axes.yaxis.set_major_locator(drawing.few(2))
-    axes.xaxis.set_major_locator(drawing.few(6, whole=True))
+    axes.set_ylim(0, 1.05 * top)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))

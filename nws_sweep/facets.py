@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep.analysis import ConfigurationSummary, Summary
@@ -78,13 +78,20 @@ def facets(summary: Summary) -> Facets:
     axes = values(summary)
     across = _across(summary.configurations, axes)
     within = tuple(name for name in axes if name not in across)
-    members: dict[tuple[str, ...], list[Member]] = {key: [] for key in _sorted_keys(summary, axes, across)}
-    for c in summary.configurations:
-        if trials := _measured(c):
-            cells = tuple(cell(c, name) for name in within)
-            members[_key(c, across)].append(Member(summary=c, cells=cells, trials=trials))
-    panels = tuple(Panel(title=_title(across, key), members=tuple(found)) for key, found in members.items() if found)
-    return Facets(across=across, within=within, panels=panels)
+    panels = []
+    for key, group in sorted(
+        _groups(summary.configurations, across).items(),
+        key=lambda item: [axes[name].index(text) for name, text in zip(across, item[0], strict=True)],
+    ):
+        members = tuple(
+            Member(summary=c, cells=tuple(cell(c, name) for name in within), trials=trials)
+            for c in group
+            if (trials := tuple(t for t in c.worker_trials if t.measurement and t.state is TrialState.OK))
+        )
+        if members:
+            titles = (text if name == DATASET else f"{name}={text}" for name, text in zip(across, key, strict=True))
+            panels.append(Panel(title=BETWEEN.join(titles), members=members))
+    return Facets(across=across, within=within, panels=tuple(panels))
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:
@@ -109,44 +116,29 @@ def _ascending(text: str) -> tuple[bool, float]:
 
 def _across(configurations: Sequence[ConfigurationSummary], axes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     names = (DATASET,) if 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS else ()
-    _, largest = _sizes(configurations, names)
-    if largest <= _MOST_CURVES:
+    if _largest(_groups(configurations, names)) <= _MOST_CURVES:
         return names
     options = []
     for name in axes:
-        panels, rest = _sizes(configurations, (*names, name))
-        if name not in names and panels <= _MOST_PANELS and rest > 1:
-            options.append((max(rest, _MOST_CURVES), panels, name))
+        groups = _groups(configurations, (*names, name))
+        if name not in names and len(groups) <= _MOST_PANELS and _largest(groups) > 1:
+            options.append((max(_largest(groups), _MOST_CURVES), len(groups), name))
     return (*names, min(options)[2]) if options else names
 
 
-def _sizes(configurations: Sequence[ConfigurationSummary], across: Sequence[str]) -> tuple[int, int]:
-    """How many panels there would be, and configurations in the largest of them."""
-    counts: dict[tuple[str, ...], int] = {}
+_Groups = dict[tuple[str, ...], list[ConfigurationSummary]]
+
+
+def _groups(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> _Groups:
+    """The configurations by their values of some columns."""
+    groups: _Groups = {}
     for c in configurations:
-        key = _key(c, across)
-        counts[key] = counts.get(key, 0) + 1
-    return len(counts), max(counts.values(), default=0)
+        groups.setdefault(tuple(cell(c, name) for name in names), []).append(c)
+    return groups
 
 
-def _key(configuration: ConfigurationSummary, across: Sequence[str]) -> tuple[str, ...]:
-    return tuple(cell(configuration, name) for name in across)
-
-
-def _sorted_keys(
-    summary: Summary, axes: Mapping[str, Sequence[str]], across: Sequence[str]
-) -> Iterable[tuple[str, ...]]:
-    keys = dict.fromkeys(_key(c, across) for c in summary.configurations)
-    return sorted(keys, key=lambda key: [axes[name].index(text) for name, text in zip(across, key, strict=True)])
-
-
-def _title(across: Sequence[str], key: Sequence[str]) -> str:
-    """A dataset is known by its name alone."""
-    return BETWEEN.join(t if name == DATASET else f"{name}={t}" for name, t in zip(across, key, strict=True))
-
-
-def _measured(configuration: ConfigurationSummary) -> tuple[Trial, ...]:
-    return tuple(t for t in configuration.worker_trials if t.measurement and t.state is TrialState.OK)
+def _largest(groups: _Groups) -> int:
+    return max(map(len, groups.values()), default=0)
 
 
 def columns(summary: Summary, most: int) -> tuple[str, ...]:

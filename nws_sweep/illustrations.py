@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nws_sweep import (
     bar_plots,
     batch_plots,
-    cost_plots,
     curve_plots,
+    drawing,
     heat_plots,
     memory_plots,
     scaling_plots,
@@ -22,9 +24,7 @@ from nws_sweep import (
 )
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.drawing import shortened
 from nws_sweep.facets import Facets, facets
-from nws_sweep.scaling_plots import Prices, Rate, Scaling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +48,14 @@ class Illustration:
     alt: str
     draw: Callable[[], Figure]
 
+    def save(self, folder: Path) -> tuple[Path, Path]:
+        """Draws it, and gives its PNG and its SVG."""
+        return drawing.save(self.draw(), folder / self.name)
+
+
+def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str, alt: str) -> Illustration:
+    return Illustration(name=name, title=title, alt=alt, draw=partial(draw, chart, title))
+
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     """All pictures that make sense for this run or grid, the most important first.
@@ -56,8 +64,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
         summary: What was found.
         batches: Gives the per-batch times of a configuration.
     """
-    shared = facets(summary)
-    return tuple(_of_grid(summary, shared, batches) if summary.stored.is_grid else _of_run(summary, shared, batches))
+    return tuple(_of_grid(summary, batches) if summary.stored.is_grid else _of_run(summary, batches))
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
@@ -70,8 +77,8 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
     return (*_scaling(summary), *_batches(summary, batches))
 
 
-def _of_run(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Illustration]:
-    (only,) = summary.configurations
+def _of_run(summary: Summary, batches: Batches) -> Iterator[Illustration]:
+    (only,), shared = summary.configurations, facets(summary)
     yield from _scaling(only)
     yield from _times(shared)
     yield from _waiting(shared)
@@ -79,7 +86,8 @@ def _of_run(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Illu
     yield from _costs(summary)
 
 
-def _of_grid(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Illustration]:
+def _of_grid(summary: Summary, batches: Batches) -> Iterator[Illustration]:
+    shared = facets(summary)
     yield from _throughput(shared)
     yield from _best(summary)
     yield from _heat(summary)
@@ -92,154 +100,106 @@ def _of_grid(summary: Summary, shared: Facets, batches: Batches) -> Iterator[Ill
 
 def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
     scaled, paid = scaling_plots.scaling(c), scaling_plots.prices(c)
-    if scaled is None and paid is None:
-        return
-    title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
-    yield Illustration(
-        name=storage.SCALING_PLOT, title=title, alt=_about_scaling(scaled, paid),
-        draw=lambda: scaling_plots.draw(scaled, paid, title),
-    )  # fmt: skip
-
-
-def _about_scaling(scaled: Scaling | None, paid: Prices | None) -> str:
-    parts = []
+    alt = []
     if scaled:
-        first = scaled.measured[0]
-        best = [rate for rate in scaled.measured if rate.num_workers == scaled.best]
-        recommended = f", {_rate(best[0])} with the recommended {scaled.best}" if best else ""
-        parts.append(f"Samples per second against num_workers: {_rate(first)} with {first.num_workers:g}{recommended}.")
+        rates = {rate.num_workers: units.rate(rate.value, rate.low, rate.high) for rate in scaled.measured}
+        first = scaled.measured[0].num_workers
+        best = f", {rates[scaled.best]} with the recommended {scaled.best}" if scaled.best in rates else ""
+        alt.append(f"Samples per second against num_workers: {rates[first]} with {first:g}{best}.")
     if paid:
-        held = next((price for price in paid.candidates if price.num_workers == paid.best), None)
-        parts.append(
-            f"Seconds per {paid.unit} against memory"
-            + (f": the recommended candidate holds {units.memory(held.memory_bytes)}." if held else ".")
+        held = [units.memory(price.memory_bytes) for price in paid.candidates if price.num_workers == paid.best]
+        alt.append(
+            f"Seconds per {paid.unit} against memory{f': the recommended candidate holds {held[0]}' if held else ''}."
         )
-    return " ".join(parts)
+    if alt:
+        title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
+        yield _illustration(storage.SCALING_PLOT, partial(scaling_plots.draw, scaled), paid, title, " ".join(alt))
 
 
 def _times(shared: Facets) -> Iterator[Illustration]:
-    chart = curve_plots.times(shared)
-    if chart is None:
-        return
-    title = "Time against num_workers"
-    alt = f"{chart.quantity.capitalize()} against num_workers."
-    for panel in chart.panels:
-        for curve in panel.curves:
-            alt += "".join(
-                f" With the recommended {point.num_workers} it is {units.three_digits(point.value)}."
-                for point in curve.points
-                if point.num_workers == curve.best
-            )
-    yield Illustration(name=storage.TIME_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
+    if chart := curve_plots.times(shared):
+        alt = f"{chart.quantity.capitalize()} against num_workers."
+        for _, _, point in chart.recommended:
+            alt += f" With the recommended {point.num_workers} it is {units.three_digits(point.value)}."
+        yield _illustration(storage.TIME_PLOT, curve_plots.draw, chart, "Time against num_workers", alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
-    lines = batch_plots.timelines(batches(c))
-    if not lines:
-        return
-    best = c.best.num_workers if c.best else None
-    title = _titled("Time of each batch", c)
-    alt = f"Waiting and consumer of each batch, {_count(len(lines), 'candidate')}, in the order of arrival."
-    if c.best and c.best.measurement and c.best.measurement.wait_s is not None:
-        waiting, consumer = c.best.measurement.wait_s, c.best.measurement.consume_s
-        alt += f" A batch of the best waits {units.seconds(waiting)} and is consumed in {units.seconds(consumer)}."
-    yield Illustration(
-        name=storage.BATCHES_PLOT, title=title, alt=alt, draw=lambda: batch_plots.draw_timelines(lines, title, best)
-    )
-
-
-def _rate(rate: Rate) -> str:
-    return units.rate(rate.value, rate.low, rate.high)
+    if lines := batch_plots.timelines(batches(c)):
+        alt = f"Waiting and consumer of each batch, {_count(len(lines), 'candidate')}, in the order of arrival."
+        if c.best and (found := c.best.measurement) and found.wait_s is not None:
+            waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
+            alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
+        draw = partial(batch_plots.draw_timelines, best=c.best.num_workers if c.best else None)
+        yield _illustration(storage.BATCHES_PLOT, draw, lines, _titled("Time of each batch", c), alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
-    chart = heat_plots.heat_map(summary)
-    if chart is None:
-        return
-    title = f"Best throughput by {chart.down} and {chart.across}"
-    cells = [heat for sheet in chart.sheets for row in sheet.rows for heat in row if heat]
-    most, least = (choose(cells, key=lambda heat: heat.samples_per_s) for choose in (max, min))
-    alt = (
-        f"A map of the best throughput over {chart.across} and {chart.down}"
-        f"{f', of each {chart.third}' if chart.third else ''}: "
-        f"{heat_plots.told(least)} to {heat_plots.told(most)} samples per second."
-    )
-    yield Illustration(
-        name=storage.HEAT_PLOT, title=title, alt=alt, draw=lambda: heat_plots.draw_heat_map(chart, title)
-    )
+    if chart := heat_plots.heat_map(summary):
+        least, most = (choose(chart.heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
+        each = f", of each {chart.third}" if chart.third else ""
+        alt = (
+            f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
+            f"{heat_plots.told(least)} to {heat_plots.told(most)} samples per second."
+        )
+        title = f"Best throughput by {chart.down} and {chart.across}"
+        yield _illustration(storage.HEAT_PLOT, heat_plots.draw_heat_map, chart, title, alt)
 
 
 def _memory(summary: Summary) -> Iterator[Illustration]:
-    chart = memory_plots.fields(summary)
-    if not chart:
-        return
-    title = "Time against memory, best setting of each configuration"
-    spots = [spot for field in chart for spot in field.front]
-    least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
-    alt = (
-        "Seconds per 1000 samples against memory at the best setting of each configuration. The leanest holds "
-        f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the quickest holds "
-        f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
-    )
-    yield Illustration(
-        name=storage.MEMORY_PLOT, title=title, alt=alt, draw=lambda: memory_plots.draw_fields(chart, title)
-    )
+    if chart := memory_plots.fields(summary):
+        spots = [spot for field in chart for spot in field.front]
+        least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
+        alt = (
+            "Seconds per 1000 samples against memory at the best setting of each configuration. The leanest holds "
+            f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the quickest holds "
+            f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
+        )
+        title = "Time against memory, best setting of each configuration"
+        yield _illustration(storage.MEMORY_PLOT, memory_plots.draw_fields, chart, title, alt)
 
 
 def _costs(summary: Summary) -> Iterator[Illustration]:
-    chart = cost_plots.costs(summary)
-    if not chart.costs:
-        return
-    title = "Where the time of the search went"
-    total_s = sum(chart.parts_s)
-    parts = ", ".join(
-        f"{part} {units.share(seconds / total_s)}"
-        for part, seconds in zip(cost_plots.PARTS, chart.parts_s, strict=True)
-    )
-    alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
-    yield Illustration(name=storage.COST_PLOT, title=title, alt=alt, draw=lambda: cost_plots.draw_costs(chart, title))
+    chart = bar_plots.costs(summary)
+    if chart.costs:
+        total_s = sum(chart.parts_s)
+        shares = [units.share(part_s / total_s) for part_s in chart.parts_s]
+        parts = ", ".join(f"{part} {share}" for part, share in zip(bar_plots.PARTS, shares, strict=True))
+        alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
+        yield _illustration(storage.COST_PLOT, bar_plots.draw_costs, chart, "Where the time of the search went", alt)
 
 
 def _throughput(shared: Facets) -> Iterator[Illustration]:
-    chart = curve_plots.throughput(shared)
-    if chart is None:
-        return
-    title = "Throughput against num_workers"
-    alt = f"Samples per second against num_workers, {_count(len(shared.members), 'configuration')}."
-    if best := curve_plots.best_of(chart):
-        where, curve, point = best
-        alt += f" The best: {curve_plots.about(point)}{_named(where, curve.label)}."
-    yield Illustration(name=storage.THROUGHPUT_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
+    if chart := curve_plots.throughput(shared):
+        alt = f"Samples per second against num_workers, {_count(len(shared.members), 'configuration')}."
+        if chart.recommended:
+            panel, curve, best = max(chart.recommended, key=lambda found: found[2].value)
+            rate = units.rate(best.value, best.low, best.high)
+            where = _named(panel.title, curve.label)
+            alt += f" The best: {rate} samples per second with num_workers={best.num_workers}{where}."
+        yield _illustration(storage.THROUGHPUT_PLOT, curve_plots.draw, chart, "Throughput against num_workers", alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
     chart = bar_plots.bars(summary)
-    if not chart.bars:
-        return
-    first, last = chart.bars[0], chart.bars[-1]
-    title = "Best setting per configuration"
-    alt = (
-        f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
-        f"{bar_plots.told(last)} to {bar_plots.told(first)} samples per second; the "
-        f"fastest has num_workers={first.num_workers}{_named(*_settings(chart.columns, first.cells))}."
-    )
-    yield Illustration(name=storage.BEST_PLOT, title=title, alt=alt, draw=lambda: bar_plots.draw_bars(chart, title))
+    if chart.bars:
+        first, last = chart.bars[0], chart.bars[-1]
+        settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
+        alt = (
+            f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
+            f"{bar_plots.told(last)} to {bar_plots.told(first)} samples per second; the "
+            f"fastest has num_workers={first.num_workers}{_named(*settings)}."
+        )
+        yield _illustration(storage.BEST_PLOT, bar_plots.draw_bars, chart, "Best setting per configuration", alt)
 
 
 def _waiting(shared: Facets) -> Iterator[Illustration]:
-    chart = curve_plots.waiting(shared)
-    if chart is None:
-        return
-    title = "Time spent waiting for data"
-    shares = [
-        point.value for panel in chart.panels for curve in panel.curves for point in curve.points
-        if point.num_workers == curve.best
-    ]  # fmt: skip
-    alt = "The share of the time in which the consumer waits for the loader, against num_workers."
-    if shares:
-        least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
-        alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
-    yield Illustration(name=storage.WAITING_PLOT, title=title, alt=alt, draw=lambda: curve_plots.draw(chart, title))
+    if chart := curve_plots.waiting(shared):
+        alt = "The share of the time in which the consumer waits for the loader, against num_workers."
+        if shares := [f"{point.value:.0f}" for _, _, point in chart.recommended]:
+            least, most = min(shares, key=float), max(shares, key=float)
+            alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
+        yield _illustration(storage.WAITING_PLOT, curve_plots.draw, chart, "Time spent waiting for data", alt)
 
 
 def _titled(text: str, c: ConfigurationSummary) -> str:
@@ -250,11 +210,7 @@ def _count(number: int, what: str, ending: str = "s") -> str:
     return f"{number} {what}{'' if number == 1 else ending}"
 
 
-def _settings(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
-    return [f"{name}={value}" for name, value in zip(columns, cells, strict=True)]
-
-
 def _named(*names: str) -> str:
     """What it is of, in brackets."""
-    known = [shortened(name, 60) for name in names if name]
+    known = [drawing.shortened(name, 60) for name in names if name]
     return f" ({', '.join(known)})" if known else ""

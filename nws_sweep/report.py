@@ -76,11 +76,11 @@ def write_pictures(run_folder: Path) -> list[Path]:
     Raises:
         NotARunError: If there is no result in the folder.
     """
-    from nws_sweep import easels, illustrations
+    from nws_sweep import illustrations
 
     (configuration,) = summarise(storage.find(run_folder)).configurations
     chosen = illustrations.of_configuration(configuration, _batches)
-    return [path for paths in easels.save(chosen, run_folder) for path in paths]
+    return [path for one in chosen for path in one.save(run_folder)]
 
 
 def try_pictures(run_folder: Path) -> None:
@@ -92,12 +92,12 @@ def try_pictures(run_folder: Path) -> None:
 
 
 def _write_pictures(summary: Summary) -> Iterator[tuple[Picture, tuple[Path, Path]]]:
-    from nws_sweep import easels, illustrations
+    from nws_sweep import illustrations
 
     folder = summary.stored.folder / storage.PLOTS if summary.stored.is_grid else summary.stored.folder
     folder.mkdir(exist_ok=True)
-    chosen = illustrations.of(summary, _batches)
-    for one, paths in zip(chosen, easels.save(chosen, folder), strict=True):
+    for one in illustrations.of(summary, _batches):
+        paths = one.save(folder)
         yield Picture(path=paths[0].relative_to(summary.stored.folder), title=one.title, alt=one.alt), paths
 
 

@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 from nws_sweep import curve_plots, drawing, units
 from nws_sweep.analysis import ConfigurationSummary
 from nws_sweep.diagnosis import Diagnosis
-from nws_sweep.drawing import COLOURS, EDGE, SMALL, Box, Key
+from nws_sweep.drawing import COLOURS
 from nws_sweep.memory_plots import memory_scale
 from nws_sweep.records import Trial
-from nws_sweep.vector import INK, MUTED
+from nws_sweep.vector import MUTED
 
 _STEPS = 120  # of the curve
 _FEWEST = 2  # candidates without which there is nothing to compare
-_PANEL = 4.4  # inches, with what is beside the axes
 _QUICK = 0.95  # of the best's speed
 
 
@@ -136,6 +135,7 @@ def prices(summary: ConfigurationSummary) -> Prices | None:
     )
 
 
+@drawing.styled
 def draw(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
     """The figure, a panel for each value that there is.
 
@@ -145,99 +145,58 @@ def draw(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
         title: Of the whole.
     """
     count = (scaled is not None) + (paid is not None)
-    top = drawing.head(title)
-    figure = drawing.sheet(top + 3.9, title, 2 * EDGE + _PANEL * count + 2.2 * (count == 1))
-    width = _PANEL if count > 1 else 6.4
-    boxes = [Box(EDGE + 0.65 + index * width, top + 0.55, width - 0.85, 2.8) for index in range(count)]
+    figure, panels = drawing.panels(title, count, count, 3.4)
     if scaled is not None:
-        drawing.legend(figure, _keys(scaled), EDGE, top + 0.02, width - 0.1)
-        draw_scaling(drawing.axes_at(figure, boxes[0]), scaled, boxes[0])
+        _draw_scaling(panels[0], scaled)
+        drawing.legend(figure, panels[0].get_legend_handles_labels()[0])
     if paid is not None:
-        about = "blue: at least 95 % of the best's speed; named by num_workers"
-        drawing.write(figure, about, boxes[-1].left, top + 0.02 + drawing.lines(1, SMALL) / 2)
-        draw_prices(drawing.axes_at(figure, boxes[-1]), paid)
+        _draw_prices(panels[-1], paid)
     return figure
 
 
-def draw_scaling(axes: Axes, scaled: Scaling, box: Box) -> None:
+def _draw_scaling(axes: Axes, scaled: Scaling) -> None:
     """Throughput of the candidates with their intervals, the curve through them with its own, and the ceiling."""
-    numbers = [rate.num_workers for rate in scaled.measured]
-    if scaled.law:
-        x, low, high = zip(*((rate.num_workers, rate.low, rate.high) for rate in scaled.law), strict=True)
-        axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
-        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], linewidth=1.5)
-    if scaled.ceiling is not None and _is_near(scaled):
-        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2)
-    axes.vlines(
-        numbers,
-        [rate.low for rate in scaled.measured],
-        [rate.high for rate in scaled.measured],
-        color=COLOURS[0],
-        linewidth=1.2,
-    )
-    axes.plot(numbers, [rate.value for rate in scaled.measured], "o", color=COLOURS[0], markersize=5)
-    for rate in scaled.measured:
-        if rate.num_workers == scaled.best:
-            axes.plot(rate.num_workers, rate.value, "o", markersize=12, mfc="none", mec=COLOURS[0], mew=1.3)
-    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second")
-    axes.set_xticks(curve_plots.ticks([int(number) for number in numbers], box.width))
-    axes.set_ylim(0, 1.06 * _highest(scaled))
-    drawing.grid_lines(axes)
-
-
-def _highest(scaled: Scaling) -> float:
-    """What must be seen: all points, the curve, and the ceiling if it is near."""
-    ceiling = scaled.ceiling if scaled.ceiling is not None and _is_near(scaled) else 0.0
+    numbers, values = zip(*((rate.num_workers, rate.value) for rate in scaled.measured), strict=True)
+    ends = [[rate.value - rate.low for rate in scaled.measured], [rate.high - rate.value for rate in scaled.measured]]
+    axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
     highest = max(rate.high for rate in scaled.measured)
-    return max(highest, ceiling, *(min(rate.high, 1.5 * highest) for rate in scaled.law))
-
-
-def _keys(scaled: Scaling) -> list[Key]:
-    keys = [Key(text="measured, 95 %", colour=COLOURS[0], marker="o")]
+    top = highest
     if scaled.law:
-        keys.append(Key(text="law of scaling, 95 %", colour=COLOURS[4]))
-    if scaled.ceiling is not None and _is_near(scaled):
-        keys.append(Key(text=_about_ceiling(scaled), colour=COLOURS[1], dash=(0, (3, 1.5))))
-    return keys
+        x = [rate.num_workers for rate in scaled.law]
+        axes.plot(x, [rate.value for rate in scaled.law], color=COLOURS[4], label="law of scaling, 95 %")
+        low, high = [rate.low for rate in scaled.law], [rate.high for rate in scaled.law]
+        axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
+        top = max(top, min(max(high), 1.5 * highest))
+    # A ceiling far above all points would press them to the ground, and says nothing.
+    if scaled.ceiling is not None and scaled.ceiling <= 2 * max(values):
+        about = f"the {scaled.ceiling_of} allow{'s' if scaled.ceiling_of == 'consumer' else ''} no more"
+        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=about)
+        top = max(top, scaled.ceiling)
+    if scaled.best in numbers:
+        curve_plots.ring(axes, scaled.best, values[numbers.index(scaled.best)])
+    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * top))
+    curve_plots.label_workers(axes, numbers)
+    axes.grid(axis="y")
 
 
-def _is_near(scaled: Scaling) -> bool:
-    """Whether the ceiling says something: one far above all points would press them to the ground."""
-    return scaled.ceiling is not None and scaled.ceiling <= 2 * max(rate.value for rate in scaled.measured)
-
-
-def _about_ceiling(scaled: Scaling) -> str:
-    return f"the {scaled.ceiling_of} allow{'s' if scaled.ceiling_of == 'consumer' else ''} no more"
-
-
-def draw_prices(axes: Axes, paid: Prices) -> None:
+def _draw_prices(axes: Axes, paid: Prices) -> None:
     """Each candidate at its memory and its time, named by its workers; below 95 % of the best's speed it is faint."""
     best = next((price for price in paid.candidates if price.num_workers == paid.best), paid.candidates[0])
     scale, unit = memory_scale(max(price.memory_bytes for price in paid.candidates))
     for price in paid.candidates:
-        quick = price.seconds <= best.seconds / _QUICK
-        axes.plot(price.memory_bytes / scale, price.seconds, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
-        axes.annotate(
-            _name_of(price, paid), (price.memory_bytes / scale, price.seconds), xytext=_beside(price, paid),
-            textcoords="offset points", fontsize=SMALL, color=INK,
-        )  # fmt: skip
-    axes.plot(best.memory_bytes / scale, best.seconds, "o", markersize=12, mfc="none", mec=COLOURS[0], mew=1.3)
+        quick, place = price.seconds <= best.seconds / _QUICK, (price.memory_bytes / scale, price.seconds)
+        axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
+        if price.num_workers == paid.leaner:  # the long name stands below, or it would cover its neighbour's
+            name = f"{price.num_workers}: {units.memory(best.memory_bytes - price.memory_bytes)} less"
+            axes.annotate(name, place, xytext=(-40, -16), textcoords="offset points")
+        else:
+            axes.annotate(str(price.num_workers), place, xytext=(6, 4), textcoords="offset points")
+    curve_plots.ring(axes, best.memory_bytes / scale, best.seconds)
+    axes.set_title("blue: at least 95 % of the best's speed,\nnamed by num_workers")
     axes.set(xlabel=f"memory of all processes, {unit}", ylabel=f"seconds per {paid.unit}")
     axes.set_xlim(left=0, right=1.2 * max(price.memory_bytes for price in paid.candidates) / scale)
     if max(p.seconds for p in paid.candidates) > 20 * min(p.seconds for p in paid.candidates):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    drawing.grid_lines(axes)
-
-
-def _beside(price: Price, paid: Prices) -> tuple[float, float]:
-    """Where its name stands, in points: the long one below, or it would cover its neighbour's."""
-    return (-40, -16) if price.num_workers == paid.leaner else (6, 4)
-
-
-def _name_of(price: Price, paid: Prices) -> str:
-    if price.num_workers != paid.leaner:
-        return str(price.num_workers)
-    best = next(one for one in paid.candidates if one.num_workers == paid.best)
-    return f"{price.num_workers}: {units.memory(best.memory_bytes - price.memory_bytes)} less"
+    axes.grid(axis="y")

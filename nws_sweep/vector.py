@@ -1,4 +1,4 @@
-"""SVG documents become small, and parts of HTML pages. Pure: text in, text out.
+"""SVG documents become parts of HTML pages. Pure: text in, text out.
 
 Colours of the figures that stand for a role (ink, grid, a series) have one value here, and a name in CSS there: a dark
 page gives the names other values.
@@ -7,9 +7,7 @@ page gives the names other values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from html import escape
 
 # Okabe and Ito's colours, which colour-blind people can tell apart; those that white or dark paper (#14161a) swallows
 # are left out or darker: each has a contrast of 3 at least to both, as WCAG asks of graphics. The last one is the ink.
@@ -29,91 +27,33 @@ _CSS = {
     PAPER: "var(--paper, #fff)",
     **{colour: f"var(--series-{number}, {colour})" for number, colour in enumerate(SERIES[:-1], 1)},
 }
-_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-
-
-def compact(document: str) -> str:
-    """The document with coordinates in hundredths of a point, which nobody can see."""
-    return re.sub(r"<(?:path|use|image)\b[^>]*>", _rounded, document)
-
-
-def _rounded(tag: re.Match[str]) -> str:
-    return re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0])
+# The style sheet would reach the whole page, and the page has a background of its own.
+_LEFT_OUT = re.compile(rf'<g id="{BACKGROUND}">.*?</g>|<style.*?</style>|<metadata.*?</metadata>|<!--.*?-->', re.S)
 
 
 def inline(document: str, prefix: str, title: str, description: str) -> str:
     """An element for an HTML page, which is as wide as it may be, and has the ink of the text around it.
 
     Args:
-        document: The SVG.
+        document: The SVG, as matplotlib writes it.
         prefix: Of its identifiers.
         title: For those who do not see it.
         description: Likewise.
     """
-    root = ElementTree.fromstring(document)
-    _strip(root)
-    _colour(root)
-    _identify(root, prefix)
-    _introduce(root, prefix, title, description)
-    return _serialised(root)
+    found = re.search(r'<svg[^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(.*)', document, re.S)
+    if found is None:
+        raise ValueError("no SVG")
+    content = re.sub(r"<[^/!?][^>]*>", lambda tag: _adapted(tag[0], prefix), _LEFT_OUT.sub("", found[3]))
+    width_px = float(found[1]) * 4 / 3
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
+        f'viewBox="0 0 {found[1]} {found[2]}" aria-labelledby="{prefix}-title {prefix}-desc" stroke-linejoin="round" '
+        f'fill="currentColor" style="--wide:{width_px:.0f}px;width:100%;max-width:var(--wide);height:auto">'
+        f'<title id="{prefix}-title">{escape(title)}</title><desc id="{prefix}-desc">{escape(description)}</desc>'
+    ) + re.sub(r">\s+<", "><", content).strip()
 
 
-def _strip(root: Element) -> None:
-    """Without its background, and without its style sheet, which would reach the whole page."""
-    for parent in root.iter():
-        for child in list(parent):
-            if child.tag in (f"{{{_SVG}}}style", f"{{{_SVG}}}metadata") or child.get("id") == BACKGROUND:
-                parent.remove(child)
-
-
-def _colour(root: Element) -> None:
-    for element in root.iter():
-        if style := element.get("style"):
-            element.set("style", re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), style))
-
-
-def _identify(root: Element, prefix: str) -> None:
-    """Identifiers with the prefix, and only those that something refers to."""
-    used = set(_references(root))
-    for element in root.iter():
-        for name, value in list(element.attrib.items()):
-            if name == "id":
-                if value in used:
-                    element.set(name, f"{prefix}-{value}")
-                else:
-                    del element.attrib[name]
-            elif "#" in value:
-                element.set(name, re.sub(r"(?<=^#)|(?<=url\(#)", f"{prefix}-", value))
-
-
-def _references(root: Element) -> Iterator[str]:
-    for element in root.iter():
-        for name, value in element.attrib.items():
-            if name != "id":
-                yield from re.findall(r"(?:^#|url\(#)([^)]+)", value)
-
-
-def _introduce(root: Element, prefix: str, title: str, description: str) -> None:
-    """What it is, how wide it may be, and the style of its lines, which stood in its style sheet."""
-    width = float(str(root.get("viewBox")).split()[2]) * 4 / 3  # a point in px
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.set("role", "img")
-    root.set("aria-labelledby", f"{prefix}-title {prefix}-desc")
-    root.set("style", f"--wide:{width:.0f}px;width:100%;max-width:var(--wide);height:auto")
-    root.set("stroke-linejoin", "round")
-    root.set("fill", _CSS[INK])  # of black text, whose colour matplotlib leaves out
-    for index, (name, text) in enumerate((("title", title), ("desc", description))):
-        element = Element(f"{{{_SVG}}}{name}", {"id": f"{prefix}-{name}"})
-        element.text = text
-        root.insert(index, element)
-
-
-def _serialised(root: Element) -> str:
-    """Without the prefixes of names, which HTML does not know."""
-    for element in root.iter():
-        element.tag = element.tag.replace(f"{{{_SVG}}}", "")
-        if reference := element.attrib.pop(f"{{{_XLINK}}}href", None):
-            element.set("href", reference)
-    root.set("xmlns", _SVG)
-    return re.sub(r">\s+<", "><", ElementTree.tostring(root, encoding="unicode"))
+def _adapted(tag: str, prefix: str) -> str:
+    """Its identifiers with the prefix, its colours with their names in CSS."""
+    tag = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", tag)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), tag)

@@ -17,7 +17,7 @@ from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep import arms, cli, drawing, easels
+from nws_sweep import arms, cli, drawing
 from nws_sweep.illustrations import Illustration
 
 
@@ -79,7 +79,10 @@ def _status(order: Mapping[str, Any]) -> int:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = ["nws_sweep", *order["arguments"]]
-    with _into_files(), contextlib.nullcontext() if order["draw"] else mock.patch.object(easels, "_save", _undrawn):
+    with (
+        _into_files(),
+        contextlib.nullcontext() if order["draw"] else mock.patch.object(Illustration, "save", _undrawn),
+    ):
         try:
             return cli.run(sys.argv[1:])
         except SystemExit as stop:

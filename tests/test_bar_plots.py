@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from nws_sweep import bar_plots, cost_plots
-from nws_sweep.bar_plots import Bar, Bars
-from nws_sweep.cost_plots import Cost, Costs
+import pytest
+
+from nws_sweep import bar_plots, units
+from nws_sweep.bar_plots import Bar, Bars, Cost, Costs
 from nws_sweep.records import SearchCost
 from tests.factories import failed_trial, search_result, summary_of_grid, trial
 
@@ -34,9 +35,11 @@ def test_of_many_the_fastest_are_shown_and_others_only_if_they_are_several() -> 
 
 def test_a_table_says_what_is_left_out() -> None:
     chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
-    texts = [text.get_text() for text in bar_plots.draw_bars(chart, "Best").texts]
-    assert texts[:5] == ["Best", "seed", "samples/s", "num_workers", "of 0 workers"]
-    assert {"176 more", "5.00 to 40.0"} <= set(texts)
+    (axes,) = bar_plots.draw_bars(chart, "Best").axes
+    texts = [text.get_text() for text in axes.texts]
+    assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
+    assert texts[0] == "1000 (1)"
+    assert (axes.get_yticklabels()[-1].get_text(), texts[-1]) == ("176 more", "5.00 to 40.0")
 
 
 def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
@@ -48,13 +51,25 @@ def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
         search_result(trial(0, 8.0), columns={"seed": 4}, cost=SearchCost()),  # measured before
     )
     dear, cheap = Cost(("2",), (1.0, 2.0, 3.0, 4.0, 5.0)), Cost(("1",), (1.0, 0.0, 0.0, 0.0, 0.0))
-    chart = cost_plots.costs(found)
+    chart = bar_plots.costs(found)
     assert chart == Costs(columns=("seed",), costs=(dear, cheap))
     assert chart.parts_s == (2.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def test_of_many_costs_the_last_row_is_the_mean_of_the_others() -> None:
     chart = Costs(columns=("seed",), costs=tuple(Cost((str(n),), (100.0 - n, 0.0, 0.0, 0.0, 1.0)) for n in range(30)))
-    rows, others = cost_plots.shown(chart)
-    assert (len(rows), others) == (25, 6)
+    rows = bar_plots.cost_rows(chart)
+    assert len(rows) == 25
+    assert bar_plots.cost_rows(Costs(columns=("seed",), costs=rows)) == rows
     assert rows[-1] == Cost(("mean of 6 more",), (73.5, 0.0, 0.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize(("total_s", "unit", "reach"), [(600.0, "s", 600.0), (1200.0, "min", 20.0)])
+def test_a_bar_has_the_parts_of_a_cost_and_its_sum(total_s: float, unit: str, reach: float) -> None:
+    chart = Costs(columns=("seed",), costs=(Cost(("1",), (total_s / 2, 0.0, 0.0, 0.0, total_s / 2)),))
+    figure = bar_plots.draw_costs(chart, "Costs")
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == f"time of the search, {unit}"
+    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) == reach  # type: ignore[attr-defined]
+    assert [text.get_text() for text in axes.texts] == [units.seconds(total_s)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bar_plots.PARTS)

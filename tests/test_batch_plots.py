@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
     lines = [timeline(n) for n in range(30)]
     assert [line.num_workers for line in batch_plots.picked(lines, 3)] == [0, 3, 7, 14, 22, 29]
     figure = batch_plots.draw_timelines(lines, "Times", 3)
-    assert (len(figure.axes), figure.texts[0].get_text()) == (6, "Times (6 of 30 candidates)")
+    assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
 
 
 @pytest.mark.parametrize("batches", [2, 10_000])
@@ -46,5 +47,18 @@ def test_any_number_of_batches_is_a_small_file(batches: int) -> None:
 
 def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
     line = Timeline(0, (9.0, 0.5), (0.0, 0.5), (True, False))
+    assert batch_plots.highest([line]) == 1.0
+    assert batch_plots.highest([replace(line, warm_up=(True, True))]) == 9.0
     (axes,) = batch_plots.draw_timelines([line], "Times").axes
     assert axes.get_ylim() == (0.0, 1.05)
+
+
+def test_what_is_shown_says_what_it_is() -> None:
+    lines = [timeline(n, 10_000) for n in (1, 2)]
+    figure = batch_plots.draw_timelines(lines, "Times", 2)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["1 worker", "2 workers (best)"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "waiting for the loader, s (means of up to 13 batches)",
+        "consumer, s",
+        "warm-up, not counted",
+    ]
