@@ -144,13 +144,15 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument("--fail-if", choices=ALARMS, help=_FAIL_IF_HELP)
     parser.add_argument("--html", metavar="FILE", type=Path, help="writes the comparison as a page, too")
     options = parser.parse_args(arguments)
-    from nws_sweep import comparing, comparison_page, comparison_text
+    from nws_sweep import comparing, comparison_text
 
     a, b = (_summary(folder, options.where) for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
     if options.html:
-        comparison_page.write(comparison, options.html)
+        from nws_sweep import disk, html
+
+        disk.write_text(options.html, html.comparison(comparison))
         print(f"wrote {options.html}")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 

@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nws_sweep.comparing import RunComparison
-from nws_sweep.data_table import Table
-from nws_sweep.page import Page
+from nws_sweep import comparison_text
+from nws_sweep.comparing import Difference, RunComparison
+from nws_sweep.page import Page, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +32,31 @@ def report(page: Page, pictures: Sequence[Drawn]) -> str:
     return _render("report.html", title=page.title, page=page, pictures=shown)
 
 
-def comparison(value: RunComparison, origins: tuple[str, str], pairs: Table, summary: Sequence[str]) -> str:
-    """The comparison of two runs or grids as one HTML file.
+def comparison(value: RunComparison) -> str:
+    """The comparison of two runs or grids as one HTML file."""
+    header = ("configuration", *comparison_text.HEADER[1:], "note")
+    rows = [(*comparison_text.row(pair), "; ".join(pair.notes)) for pair in value.pairs]
+    return _render(
+        "comparison.html",
+        title=f"Comparison of {value.a.stored.folder.name} and {value.b.stored.folder.name}",
+        origins=(comparison_text.origin(value.a), comparison_text.origin(value.b)),
+        pairs=Table(header, rows),
+        summary=list(comparison_text.about_all(value)),
+        differences=(
+            ("settings", "What else differs in what was measured", _differences(value.settings)),
+            ("hosts", "What differs between the hosts", _differences(value.hosts)),
+        ),
+        only=[*(f"A: {label}" for label in value.only_a), *(f"B: {label}" for label in value.only_b)],
+    )
 
-    Args:
-        value: What is compared.
-        origins: Where A and B come from, a line each.
-        pairs: The configurations that are in both.
-        summary: What is to be said of all of them, a line each.
-    """
-    title = f"Comparison of {value.a.stored.folder.name} and {value.b.stored.folder.name}"
-    return _render("comparison.html", title=title, value=value, origins=origins, pairs=pairs, summary=summary)
+
+def _differences(found: Sequence[Difference]) -> Table:
+    return Table(("what", "A", "B"), [(each.name, each.a, each.b) for each in found])
 
 
 def _render(template: str, **values: Any) -> str:
-    style, behaviour = (Markup(_resource(name)) for name in ("style.css", "behaviour.js"))
+    folder = files("nws_sweep") / "templates"
+    style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
     return _environment().get_template(template).render(style=style, behaviour=behaviour, **values)
 
 
@@ -60,11 +70,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _resource(name: str) -> str:
-    return (files("nws_sweep") / "templates" / name).read_text("utf-8")
-
-
-def as_data(table: Table) -> Markup:
-    """A table as JSON that may stand in a script element, whatever its cells hold."""
-    text = json.dumps({"numeric": table.numeric, "rows": table.rows, "keys": table.keys}, separators=(",", ":"))
+def as_data(rows: Sequence[Sequence[str]]) -> Markup:
+    """Rows as JSON that may stand in a script element, whatever they hold."""
+    text = json.dumps(rows, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

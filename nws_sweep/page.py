@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nws_sweep import cells, formats, per_rank, units
+from nws_sweep import cells, contrast, formats, per_rank, remarks, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
-from nws_sweep.certainty import certainty
-from nws_sweep.data_table import Table, rounded
-from nws_sweep.effects import Effect, effects
+from nws_sweep.effects import effects
 from nws_sweep.records import Trial
 
 # Each with its sentences and snippets; of more configurations these are told, and the table has them all.
 MOST_ANSWERS = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snippet:
-    """Text to be pasted, and where."""
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under their titles; numbers with their units are sorted as such by the page."""
 
-    name: str
-    text: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +33,10 @@ class Answer:
         gains: What it gains, a phrase each.
         why: What limits it, the most important sentence first.
         certainty: How sure the answer is.
-        snippets: The settings, ready to paste.
+        snippets: The settings, ready to paste: where to, and the text.
         warnings: What puts it into question.
         error: Why there is none; empty if there is one.
         ranks: A row for each rank; none for one alone.
-        rank_header: The titles of its columns.
     """
 
     label: str
@@ -48,11 +45,10 @@ class Answer:
     gains: tuple[str, ...]
     why: tuple[str, ...]
     certainty: str
-    snippets: tuple[Snippet, ...]
+    snippets: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     error: str
-    ranks: tuple[tuple[str, ...], ...] = ()
-    rank_header: tuple[str, ...] = per_rank.HEADER
+    ranks: Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +77,7 @@ class Page:
     configurations: int
     answers: tuple[Answer, ...]
     best: Table
-    effects: tuple[Effect, ...]
+    effects: Table
     trials: Table
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -92,15 +88,20 @@ class Page:
 def page(summary: Summary) -> Page:
     """All that is said of a run or a grid."""
     best = summary.fastest
-    chosen = _chosen(summary)
+    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
+    told = set(map(id, fastest))
+    began = min((run.result.started_at for run in summary.stored.runs), default="")
     return Page(
         title=summary.title,
-        measured=_measured(summary),
+        measured=f"{began[:16].replace('T', ' ')} on {summary.host.hostname}".strip(),
         answer=_answer(best) if best else None,
         configurations=len(summary.configurations),
-        answers=tuple(_answer(configuration) for configuration in chosen),
-        best=_best_table(summary),
-        effects=effects(summary),
+        answers=tuple(_answer(c) for c in summary.configurations if id(c) in told),
+        best=Table(formats.best_header(summary), [formats.best_cells(summary, c) for c in summary.configurations]),
+        effects=Table(
+            ("setting", "from", "to", "change of time", "pairs"),
+            [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)],
+        ),
         trials=_trials(summary),
         failures=summary.failures,
         warnings=summary.warnings,
@@ -109,43 +110,26 @@ def page(summary: Summary) -> Page:
     )
 
 
-def _chosen(summary: Summary) -> list[ConfigurationSummary]:
-    """All configurations, or of many the fastest, in the order of measuring."""
-    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
-    kept = set(map(id, fastest))
-    return [configuration for configuration in summary.configurations if id(configuration) in kept]
-
-
 def _answer(configuration: ConfigurationSummary) -> Answer:
-    result, best = configuration.run.result, configuration.best
-    settings = best_settings(configuration)
+    best, of_each = configuration.best, configuration.configuration.of_each
     return Answer(
         label=configuration.label,
-        setting=_setting(best, configuration) if best else "",
+        setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         why=configuration.explanation,
         certainty=certainty(configuration),
-        snippets=tuple(_snippets(configuration)) if settings else (),
+        snippets=tuple(_snippets(configuration)),
         warnings=(*configuration.warnings, *formats.left_out(configuration)),
-        error=result.error or ("" if best else "no candidate could be measured"),
-        ranks=tuple(per_rank.rows(best.measurement.ranks)) if best and best.measurement else (),
+        error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
+        ranks=Table(per_rank.HEADER, [*per_rank.rows(best.measurement.ranks)] if best and best.measurement else []),
     )
-
-
-def _setting(best: Trial, configuration: ConfigurationSummary) -> str:
-    besides, each = configuration.found_besides, configuration.configuration.of_each
-    return f"num_workers={best.num_workers} {besides}".rstrip() + each
 
 
 def _pace(best: Trial, configuration: ConfigurationSummary) -> str:
     shown = cells.of_trial(best, configuration.configuration)
-    parts = (
-        f"{shown.rate} samples/s" if shown.rate != units.NOTHING else "",
-        f"{shown.batch} a batch" if shown.batch != units.NOTHING else "",
-        f"{shown.epoch} an epoch" if shown.epoch != units.NOTHING else "",
-    )
-    return ", ".join(part for part in parts if part)
+    parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
+    return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
 
 
 def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
@@ -159,43 +143,60 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
         yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
-def _snippets(configuration: ConfigurationSummary) -> Iterator[Snippet]:
-    settings = best_settings(configuration) or {}
-    yield Snippet(name="DataLoader", text=formats.kwargs(settings))
-    yield Snippet(name="Hydra overrides", text=formats.overrides_in_place(settings, configuration))
+def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
+    if settings := best_settings(configuration):
+        yield "DataLoader", formats.kwargs(settings)
+        yield "Hydra overrides", formats.overrides_in_place(settings, configuration)
 
 
-def _best_table(summary: Summary) -> Table:
-    rows = tuple(tuple(formats.best_cells(summary, c)) for c in summary.configurations)
-    keys = tuple(_best_keys(summary, c) for c in summary.configurations)
-    header = tuple(formats.best_header(summary))
-    return Table(header=header, rows=rows, keys=keys)
+def certainty(configuration: ConfigurationSummary) -> str:
+    """What speaks for the recommended candidate against the others; empty if there is none."""
+    best, result = configuration.best, configuration.run.result
+    if best is None or not best.objective_s:
+        return ""
+    if result.verdict is not None and result.verdict.provisional:
+        return "Not sure: the search was ended by its time budget, and this is the best so far."
+    if result.verdict is not None and result.verdict.tied:
+        return f"Not sure: {remarks.about_tie(result.verdict)}."
+    if not result.complete:
+        return "Not sure: the search did not finish."
+    return _against_others(configuration, best, best.objective_s)
 
 
-def _best_keys(summary: Summary, configuration: ConfigurationSummary) -> tuple[float | None, ...]:
-    columns, best = configuration.configuration.columns, configuration.best
-    identity = [_number(columns.get(name)) for name in summary.varying]
-    found = best.measurement if best else None
-    figures = [
-        float(best.num_workers) if best else None,
-        *([None] if summary.searched_besides else []),
-        found.samples_per_s if found else None,
-        found.batch_s.value if found and found.batch_s else None,
-        found.epoch_s if found else None,
-        *(gain.value if gain else None for gain in (configuration.gain_over_zero, configuration.gain_over_reference)),
-    ]
-    return (*identity, *map(rounded, figures))
+def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: float) -> str:
+    others = [(t.objective_s, t) for t in configuration.worker_trials if t.num_workers != best.num_workers]
+    measured = [(seconds, trial) for seconds, trial in others if seconds is not None]
+    if not measured:
+        return "Nothing to compare it with: no other number of workers was measured."
+    nearest_s, nearest = min(measured, key=lambda other: other[0])
+    name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
+    if ratio < 1:
+        tolerance = units.share(configuration.configuration.search.tolerance)
+        return f"{name} takes {units.percent(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
+    return f"{_how_sure(best, nearest)}: the nearest other, {name}, takes {units.percent(ratio - 1)} longer."
+
+
+def _how_sure(best: Trial, other: Trial) -> str:
+    """By the intervals of both; start-up, which counts for an epoch, has none."""
+    times = contrast.times_of(best, other)
+    if times is None or times.ratio.half_width is None:
+        return "Probably (without an interval: too few bursts)"
+    return "Sure" if abs(times.ratio.log) > times.ratio.half_width else "Probably (the intervals overlap)"
 
 
 def _trials(summary: Summary) -> Table:
     """Of a single configuration without its name, which the page has told."""
     first = 0 if len(summary.configurations) > 1 else 1
-    rows, keys = [], []
+    rows = []
     for configuration in summary.configurations:
         for trial in configuration.trials:
-            rows.append((configuration.label, *_trial_row(trial, configuration))[first:])
-            keys.append((None, *map(rounded, _trial_keys(trial)))[first:])
-    return Table(header=_TRIALS[first:], rows=tuple(rows), keys=tuple(keys))
+            shown = cells.of_trial(trial, configuration.configuration)
+            row = (
+                configuration.label, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch,
+                shown.waiting, shown.memory, shown.bursts, shown.state,
+            )  # fmt: skip
+            rows.append(row[first:])
+    return Table(_TRIALS[first:], rows)
 
 
 _TRIALS = (
@@ -204,66 +205,29 @@ _TRIALS = (
 )  # fmt: skip
 
 
-def _trial_row(trial: Trial, configuration: ConfigurationSummary) -> tuple[str, ...]:
-    shown = cells.of_trial(trial, configuration.configuration)
-    return (
-        shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.waiting, shown.memory, shown.bursts,
-        shown.state,
-    )  # fmt: skip
-
-
-def _trial_keys(trial: Trial) -> tuple[float | None, ...]:
-    found = trial.measurement
-    if found is None:
-        return (trial.num_workers, *[None] * (len(_TRIALS) - 2))
-    return (
-        trial.num_workers, found.batch_s.value if found.batch_s else None, found.samples_per_s, found.startup_s,
-        found.epoch_s, found.stall_fraction, found.memory_bytes, found.batch_s.n if found.batch_s else 0, None,
-    )  # fmt: skip
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _measured(summary: Summary) -> str:
-    began = min((run.result.started_at for run in summary.stored.runs), default="")
-    return f"{began[:16].replace('T', ' ')} on {summary.host.hostname}".strip()
-
-
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
     host = summary.host
     yield "host", host.hostname
     yield "CPUs", f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count}"
     yield "memory", units.memory(host.memory_bytes)
     yield "system", host.platform
-    yield (
-        "versions",
-        (f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"),
-    )
+    packages = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
+    yield "versions", f"Python {host.python}, {packages}"
     for other in summary.hosts[1:]:
-        yield (
-            "another host",
-            f"{other.hostname}: {other.cpu_model}, {other.usable_cpus} usable of {other.cpu_count} CPUs",
-        )
+        cpus = f"{other.usable_cpus} usable of {other.cpu_count} CPUs"
+        yield "another host", f"{other.hostname}: {other.cpu_model}, {cpus}"
     yield from (("fastest on", line) for line in formats.fastest_lines(summary))
-    yield from _disturbances(summary)
+    if noises := [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]:
+        steal, throttled = (
+            units.share(max(getattr(noise, name) for noise in noises)) for name in ("steal", "throttled")
+        )
+        yield (
+            "noise",
+            f"while a candidate was measured, other programs used up to {max(n.other_cpus for n in noises):.1f} CPUs, "
+            f"the hypervisor took up to {steal} of the CPU time, and the CPU quota throttled up to {throttled} of it",
+        )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"searching took {units.seconds(cost_s)} in all"
-
-
-def _disturbances(summary: Summary) -> Iterator[tuple[str, str]]:
-    noises = [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]
-    if not noises:
-        return
-    other, steal, throttled = (max(getattr(n, name) for n in noises) for name in ("other_cpus", "steal", "throttled"))
-    yield (
-        "noise",
-        (
-            f"while a candidate was measured, other programs used up to {other:.1f} CPUs, the hypervisor took up to "
-            f"{units.share(steal)} of the CPU time, and the CPU quota throttled up to {units.share(throttled)} of it"
-        ),
-    )
 
 
 LIMITS = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep import comparison_page, report, storage
+from nws_sweep import disk, html, report, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.comparing import compare
 from nws_sweep.records import Estimate, SearchRecord, Trial
@@ -110,7 +110,7 @@ def comparison(parent: Path) -> Path:
         search_result(failed_trial(0), columns={"batch_size": 16, "dataset": EVIL}, host=other),
     )
     found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
-    comparison_page.write(found, parent / "comparison.html")
+    disk.write_text(parent / "comparison.html", html.comparison(found))
     return parent / "comparison.html"
 
 

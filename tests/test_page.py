@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from nws_sweep import cells, formats, html, page
-from nws_sweep.data_table import Table
-from nws_sweep.page import Page
-from tests.factories import COLUMNS, failed_trial, search_result, summary_of_grid, summary_of_run, trial
+from nws_sweep.page import Page, Table
+from nws_sweep.records import SearchRecord, Trial, Verdict
+from tests.factories import (
+    COLUMNS,
+    estimate,
+    failed_trial,
+    measurement,
+    search_result,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
 
 EVIL = "</script><script>alert('&')</script>"
 
@@ -41,25 +51,14 @@ def test_the_figures_are_those_of_the_other_reports() -> None:
     summary = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0)))
     found = page.page(summary)
     (configuration,) = summary.configurations
-    assert found.best.header == tuple(formats.best_header(summary))
-    assert found.best.rows == (tuple(formats.best_cells(summary, configuration)),)
+    assert found.best == Table(formats.best_header(summary), [formats.best_cells(summary, configuration)])
     shown = [cells.of_trial(each, configuration.configuration) for each in configuration.trials]
     assert [(row[0], row[1], row[4]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
     assert found.answer is not None
-    assert [one.text for one in found.answer.snippets] == [
+    assert [text for _, text in found.answer.snippets] == [
         formats.render(summary, "kwargs").text.strip(),
         formats.render(summary, "overrides").text.strip(),
     ]
-
-
-def test_numbers_are_sorted_as_numbers_and_what_failed_has_none() -> None:
-    found = grid().trials
-    assert found.numeric == (False, True, True, True, True, True, True, True, True, False)
-    assert [row[1] for row in found.keys] == [0, 2, 4, 0, 2, 0]
-    assert found.keys[2][2:] == (None,) * 8
-    best = grid().best
-    assert dict(zip(best.header, best.numeric, strict=True))["batch_size"]
-    assert [len(row) for row in best.keys] == [len(best.header)] * 3
 
 
 def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
@@ -127,7 +126,54 @@ def test_references_lead_to_elements_of_the_page() -> None:
 
 @pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
 def test_a_table_is_data_that_ends_no_script(text: str) -> None:
-    table = Table(header=("a",), rows=((text,),), keys=((None,),))
-    data = html.as_data(table)
+    data = html.as_data([[text]])
     assert not {"<", ">", "&"} & set(data)
-    assert json.loads(data)["rows"] == [[text]]
+    assert json.loads(data) == [[text]]
+
+
+def sure(record: SearchRecord) -> str:
+    (configuration,) = summary_of_run(record).configurations
+    return page.certainty(configuration)
+
+
+def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Trial:
+    batch_s = epoch_s / 65
+    batch = share and replace(estimate(batch_s), low=batch_s / (1 + share), high=batch_s * (1 + share))
+    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, batch_s=batch))
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        (
+            [precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)],
+            "Sure: the nearest other, num_workers=4, takes 25 % longer.",
+        ),
+        (
+            [precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)],
+            "Probably (the intervals overlap): the nearest other, num_workers=0, takes 14 % longer.",
+        ),
+        (
+            [precise(0, 4.0, None), precise(2, 2.0, None)],
+            "Probably (without an interval: too few bursts): the nearest other, num_workers=0, takes 100 % longer.",
+        ),
+        (
+            [precise(2, 2.02), precise(4, 2.0)],
+            "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are preferred.",
+        ),
+        ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
+        ([failed_trial(0)], ""),
+    ],
+)  # fmt: skip
+def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
+    assert sure(search_result(*trials)) == expected
+
+
+def test_what_makes_an_answer_unsure_comes_first() -> None:
+    trials = (precise(0, 4.0), precise(2, 2.0))
+    verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
+    provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
+    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, settle_s=3.0)))
+    assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
+    assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."

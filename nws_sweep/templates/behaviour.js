@@ -9,6 +9,14 @@
     window.addEventListener("afterprint", () => undo());
   };
 
+  /* What a cell is sorted by: the number that it begins with, in the unit it has. */
+  const UNITS = { "µs": 1e-6, ms: 1e-3, min: 60, kB: 1e3, MB: 1e6, GB: 1e9 };
+  const MISSING = ["-", "null", "failed"];
+  const valueOf = (text) => {
+    const found = /^(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?:x?(?: (\S+).*)?)$/.exec(text);
+    return found ? found[1] * (UNITS[found[2]] ?? 1) : NaN;
+  };
+
   /* Tables: rows come from data, since thousands of them as HTML would make the page slow and large. */
   for (const live of document.querySelectorAll(".live")) {
     const data = JSON.parse(live.querySelector("script").textContent);
@@ -18,8 +26,10 @@
     const count = live.querySelector(".count");
     const heads = [...live.querySelectorAll("th")];
     const portion = Number(live.dataset.shown);
-    const words = data.rows.map((row) => row.join(" ").toLowerCase());
-    let order = data.rows.map((_, index) => index);
+    const words = data.map((row) => row.join(" ").toLowerCase());
+    const numeric = heads.map((_, column) => data.some((row) => !isNaN(valueOf(row[column]))) &&
+      data.every((row) => !isNaN(valueOf(row[column])) || MISSING.includes(row[column])));
+    let order = data.map((_, index) => index);
     let limit = portion;
 
     const matching = () => {
@@ -32,9 +42,9 @@
       const rows = document.createDocumentFragment();
       for (const index of found.slice(0, limit)) {
         const row = document.createElement("tr");
-        data.rows[index].forEach((text, column) => {
+        data[index].forEach((text, column) => {
           const cell = document.createElement("td");
-          cell.className = data.numeric[column] ? "number" : text.length > 60 ? "long" : "";
+          cell.className = numeric[column] ? "number" : text.length > 60 ? "long" : "";
           cell.textContent = text;
           row.append(cell);
         });
@@ -42,21 +52,18 @@
       }
       body.replaceChildren(rows);
       const shown = Math.min(limit, found.length);
-      const all = number.format(data.rows.length);
+      const all = number.format(data.length);
       count.textContent = !found.length ? `none of ${all} rows has all these words` :
         `${number.format(shown)} of ${number.format(found.length)} rows` +
-        (found.length < data.rows.length ? `, filtered from ${all}` : "");
+        (found.length < data.length ? `, filtered from ${all}` : "");
       more.hidden = shown === found.length;
     };
 
     const compare = (column, up) => (one, other) => {
-      const [a, b] = [data.keys[one][column], data.keys[other][column]];
-      if (data.numeric[column]) {
-        if (a === null || b === null) return (a === null) - (b === null) || one - other;
-        return (up ? a - b : b - a) || one - other;
-      }
-      const [x, y] = [data.rows[one][column], data.rows[other][column]];
-      return (up ? 1 : -1) * x.localeCompare(y, "en", { numeric: true }) || one - other;
+      const [a, b] = [data[one][column], data[other][column]];
+      if (!numeric[column]) return (up ? 1 : -1) * a.localeCompare(b, "en", { numeric: true }) || one - other;
+      const [x, y] = [valueOf(a), valueOf(b)];
+      return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : up ? x - y : y - x) || one - other;
     };
 
     heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
@@ -66,9 +73,10 @@
       order.sort(compare(column, up));
       show();
     }));
+    heads.forEach((head, column) => { head.className = numeric[column] ? "number" : ""; });
     filter.addEventListener("input", () => { limit = portion; show(); });
     more.addEventListener("click", () => { limit += 10 * portion; show(); });
-    live.querySelector(".tools").hidden = data.rows.length < 2;
+    live.querySelector(".tools").hidden = data.length < 2;
     aroundPrint(() => {
       const before = limit;
       limit = Math.max(limit, 500);
