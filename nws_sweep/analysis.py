@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nws_sweep import advice, contrast, memory, nodes, per_rank, remarks, units
-from nws_sweep.diagnosis import Diagnosis, diagnose
+from nws_sweep import advice, contrast, nodes, per_rank, remarks, units
+from nws_sweep.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.records import (
     Configuration,
     Host,
@@ -83,17 +83,12 @@ class ConfigurationSummary:
     @property
     def explanation(self) -> tuple[str, ...]:
         """Why the best is the best: what limits it first, then what follows from that."""
-        if self.diagnosis is None:
+        if self.diagnosis is None or self.best is None:
             return ()
-        leaner = (memory.about_leaner(self.best, self.leaner),) if self.best and self.leaner else ()
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
-        ranks = (line,) if self.best and (line := per_rank.sentence(self.best, alone)) else ()
-        return (advice.sentence(self.diagnosis), *ranks, *advice.further(self.diagnosis), *leaner)
-
-    @property
-    def rule(self) -> str:
-        """The rule of the sleeping dataset, fitted to what was measured; empty if it does not apply."""
-        return advice.rule(self.diagnosis) if self.diagnosis else ""
+        lines = (advice.sentence(self.diagnosis), per_rank.sentence(self.best, alone), *advice.further(self.diagnosis))
+        leaner = remarks.about_leaner(self.best, self.leaner) if self.leaner else ""
+        return tuple(line for line in (*lines, leaner) if line)
 
     @property
     def best_rate(self) -> float:
@@ -109,7 +104,7 @@ class ConfigurationSummary:
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
         """Those of the search of num_workers, without the settings that were searched after it."""
-        return tuple(trial for trial in self.trials if not self.configuration.differing(trial.settings))
+        return worker_trials(self.run.result)
 
     @property
     def found_besides(self) -> str:
@@ -150,9 +145,9 @@ class Summary:
     @property
     def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
         """For each kind of node what ``fastest`` is for all; empty if there is one kind."""
-        kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
         if nodes.COLUMN not in self.varying:
             return {}
+        kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
         # Of equal keys the last one stays.
         return {str(kind): c for kind, c in sorted(kinds, key=lambda pair: pair[1].best_rate) if kind is not None}
 
@@ -208,9 +203,8 @@ def summarise(stored: Stored) -> Summary:
 def told_apart(stored: Stored) -> Stored:
     """The same, with the kind of node among the columns of each configuration if there are several kinds."""
     results = nodes.named([run.result for run in stored.runs])
-    return replace(
-        stored, runs=tuple(replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
-    )
+    runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
+    return replace(stored, runs=tuple(runs))
 
 
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
@@ -238,6 +232,7 @@ def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
 def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) -> ConfigurationSummary:
     result = run.result
     best, fastest = best_and_fastest(result)
+    columns = [name.removeprefix("loader.") for name in (*varying, *axes)]
     return ConfigurationSummary(
         run=run,
         label=result.configuration.label_of(varying),
@@ -246,28 +241,19 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         diagnosis=diagnose(result, best),
-        leaner=memory.leaner(result, best),
+        leaner=remarks.leaner(result, best),
         warnings=tuple(remarks.on(result, best)),
-        searched=tuple(
-            dict.fromkeys(
-                [*result.configuration.search.also, *(name.removeprefix("loader.") for name in (*varying, *axes))]
-            )
-        ),
+        searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
     )
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
-    same = (t for t in result.trials if t.num_workers == num_workers and not result.configuration.differing(t.settings))
-    other = next(same, None)
+    """Of the best over a number of workers; what is uncertain of their epochs is their steady times."""
+    other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
-    return Gain(value=other.objective_s / best.objective_s, uncertainty=_uncertainty(best, other))
-
-
-def _uncertainty(best: Trial, other: Trial) -> float | None:
-    """That of the ratio of their steady times, if that is what is uncertain of their epochs."""
     times = contrast.times_of(best, other)
-    return times.ratio.half_width if times else None
+    return Gain(value=other.objective_s / best.objective_s, uncertainty=times.ratio.half_width if times else None)
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

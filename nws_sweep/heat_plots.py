@@ -220,7 +220,7 @@ def _texts(chart: HeatMap, sheet: Sheet, scale: Normalize, box: Box) -> Iterator
 
 def told(heat: Heat) -> str:
     """Its samples per second."""
-    return units.per_second(heat.samples_per_s, heat.uncertainty)
+    return units.number(heat.samples_per_s, heat.uncertainty)
 
 
 def _full(heat: Heat) -> str:

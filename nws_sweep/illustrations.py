@@ -126,7 +126,7 @@ def _times(shared: Facets) -> Iterator[Illustration]:
     for panel in chart.panels:
         for curve in panel.curves:
             alt += "".join(
-                f" With the recommended {point.num_workers} it is {units.three_digits(point.value)}."
+                f" With the recommended {point.num_workers} it is {units.number(point.value)}."
                 for point in curve.points
                 if point.num_workers == curve.best
             )

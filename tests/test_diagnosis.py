@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from nws_sweep import remarks
-from nws_sweep.advice import further, rule, rule_of, sentence
+from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
 from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
-from nws_sweep.scaling import Law
 from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
 from tests.factories import search_result as result_of
 
@@ -212,12 +211,7 @@ def test_the_rule_stands_beside_the_measurement() -> None:
     assert "y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the measured best is 4" in line
 
 
-def test_the_rule_tells_what_workers_add_to_each_other_and_says_nothing_from_one_point() -> None:
-    law = Law(n_s=0.016, m_s=0.0, crowding_s=0.0002, floor_s=0.005)
-    assert rule_of(law, 4) == (
-        "rule t = max(m + n/x + c (x - 1), y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms, c = 200 µs: "
-        "x = 3.57 workers suffice; the measured best is 4"
-    )
+def test_one_point_has_no_rule() -> None:
     single = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
     assert rule(single.diagnosis) == ""
 
@@ -232,12 +226,10 @@ def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers(
 
 def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
-    fewest = found.evidence.fewest
+    candidates = found.evidence.candidates
     assert found.limits[0] is Limit.TRANSFER
-    assert fewest is not None
-    assert fewest.measurement is not None
-    looked_at = replace(fewest, measurement=replace(fewest.measurement, loading_s=0.0085))
-    told = sentence(replace(found, evidence=replace(found.evidence, fewest=looked_at)))
+    looked_at = {**candidates, 1: replace(candidates[1], loading_s=0.0085)}
+    told = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
     assert told.startswith(
         "transfer-bound: a batch takes 1.00 ms to make, and 8.50 ms to get from 1 worker: load without"
     )

@@ -31,14 +31,14 @@ def test_a_setting_that_helps_is_told_with_its_interval() -> None:
     pinned = found["pin_memory false true"]
     assert pinned.pairs == 2
     assert pinned.ratio.value == pytest.approx(0.8)
-    assert pinned.measurable
+    assert pinned.ratio.is_certain
     assert pinned.text.startswith("20 % less time (")
     assert found["batch_size 64 128"].ratio.value == pytest.approx(2.0)  # per sample: the factory's batches have 64
 
 
 def test_a_setting_that_makes_no_difference_is_told_as_such() -> None:
     (effect,) = of(one(1.0, 0.05, pin_memory=True), one(1.01, 0.05, pin_memory=False)).values()
-    assert not effect.measurable
+    assert not effect.ratio.is_certain
     assert effect.text.startswith("no measurable difference (")
     assert "less time to " in effect.text
     assert effect.text.endswith("more time)")

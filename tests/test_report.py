@@ -176,7 +176,8 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_tex
 def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
     folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
     first, second = (run.folder for run in storage.find(folder).runs)
-    assert report.write_pictures(first) == [first / "batch_times.png", first / "batch_times.svg"]
+    report.try_pictures(first)
+    assert {"batch_times.png", "batch_times.svg"} <= {*files_in(first)}
     (first / "batch_times.png").write_bytes(b"as it was")
     text = write(folder)
     assert (first / "batch_times.png").read_bytes() == b"as it was"

@@ -37,7 +37,7 @@ def test_seconds_that_round_up_to_the_next_unit_are_shown_in_it(value: float, te
      (12345.6, "12346")],
 )  # fmt: skip
 def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(value: float, text: str) -> None:
-    assert units.three_digits(value) == text
+    assert units.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate 
      (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00")],
 )  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_supports(value: float, uncertainty: float, text: str) -> None:
-    assert units.per_second(value, uncertainty) == text
+    assert units.number(value, uncertainty) == text
     assert units.ratio(value, uncertainty) == f"{text}x"
 
 
 def test_rates_gains_and_shares_have_their_signs_and_a_dash_for_nothing() -> None:
-    assert (units.per_second(512.4), units.ratio(1.944), units.share(0.754)) == ("512", "1.94x", "75 %")
-    assert (units.per_second(None), units.ratio(None), units.share(None)) == ("-", "-", "-")
+    assert (units.number(512.4), units.ratio(1.944), units.share(0.754)) == ("512", "1.94x", "75 %")
+    assert (units.number(None), units.ratio(None), units.share(None)) == ("-", "-", "-")
 
 
 @pytest.mark.parametrize(

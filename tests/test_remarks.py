@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nws_sweep.memory import about_leaner, about_objects, leaner
 from nws_sweep.records import ObjectStore, Trial
+from nws_sweep.remarks import about_leaner, leaner, on
 from tests.factories import FACTS, loader_settings, measurement, search_result, trial
 
 GB = 1_000_000_000
@@ -56,7 +56,7 @@ STORE = ObjectStore(attribute="samples", type="list of tuple", count=1_281_167, 
 
 def test_what_workers_come_to_copy_is_named_with_the_remedy() -> None:
     result = search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,)))
-    assert list(about_objects(result)) == [
+    assert list(on(result, trial(2, 1.5))) == [
         "the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): each forked worker comes "
         "to hold its own copy as it reads them, up to 1.60 GB with 8; NumPy arrays of fixed-width strings or numbers, "
         "or pyarrow, are shared"
@@ -67,5 +67,4 @@ def test_without_forked_workers_nothing_is_copied() -> None:
     facts = replace(FACTS, objects=(STORE,))
     spawned = trial(2, 1.0, settings=loader_settings(2, multiprocessing_context="spawn"))
     for trials in ((trial(0, 1.0),), (trial(0, 1.0), spawned)):
-        assert not list(about_objects(search_result(*trials, facts=facts)))
-    assert not list(about_objects(search_result(trial(2, 1.0), facts=None)))
+        assert not [line for line in on(search_result(*trials, facts=facts), trials[0]) if "objects" in line]
