@@ -28,21 +28,24 @@ def sentence(diagnosis: Diagnosis) -> str:
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """What follows from the figures: the room above the loader, and more workers."""
-    if diagnosis.headspace is not None:
-        much = f"{ratio(diagnosis.headspace)} as fast" if diagnosis.headspace - 1 > _NOTHING else "no faster"
+    evidence, law = diagnosis.evidence, diagnosis.law
+    if evidence.has_consumer:  # at the steady pace: the start of an epoch is not counted
+        headspace = evidence.batch_s / evidence.consume_s
+        much = f"{ratio(headspace)} as fast" if headspace - 1 > _NOTHING else "no faster"
         yield f"with a loader that takes no time training would be {much}"
-    double = 2 * diagnosis.evidence.best.num_workers
-    told = diagnosis.evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
-    most_gain = None if told else diagnosis.most_gain(double)
-    if most_gain is not None:
-        much = f"at most {share(most_gain)} more" if most_gain > _NOTHING else "next to nothing more"
+    double = 2 * evidence.best.num_workers
+    told = evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
+    if double and law and not told:
+        quickest_s, _ = law.interval_s(double)
+        gain = min(1.0, evidence.batch_s / quickest_s - 1)  # no more than their share of workers
+        much = f"at most {share(gain)} more" if gain > _NOTHING else "next to nothing more"
         yield f"{double} workers would give {much}, by the curve through the points"
 
 
 def rule(diagnosis: Diagnosis) -> str:
     """The rule of the sleeping dataset with its fitted values, beside what was measured; empty if it does not apply."""
     law = diagnosis.law
-    if law is None or law.points <= 1 or diagnosis.headspace is None:
+    if law is None or law.points <= 1 or not diagnosis.evidence.has_consumer:
         return ""
     says = "y is never reached" if law.enough is None else f"x = n / (y - m) = {number(law.enough)} workers suffice"
     return (

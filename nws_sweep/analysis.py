@@ -27,11 +27,9 @@ from nws_sweep.storage import Stored, StoredRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many times as fast the best is as another candidate.
+    """How many times as fast the best is as another candidate: time of the other / time of the best.
 
-    Attributes:
-        value: Time of the other / time of the best.
-        uncertainty: Half the width of its interval as a share of it; None if one of the two has none.
+    ``uncertainty`` is half the width of its interval as a share of it; None if one of the two has none.
     """
 
     value: float
@@ -43,17 +41,16 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
-    """What was found for one configuration.
+    """What was found for one configuration; what could not be measured is None.
 
     Attributes:
         run: The stored result and its folder.
         label: What tells it from the others of its grid, such as ``batch_size=64 pin_memory=true``.
-        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance; None
-            if no candidate could be measured.
+        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
         fastest: The trial with the least time.
-        gain_over_zero: Over num_workers=0; None if it was not measured.
-        gain_over_reference: Over num_workers = usable CPUs (search.reference); likewise.
-        diagnosis: What limits it at the best setting; None if no candidate could be measured.
+        gain_over_zero: Over num_workers=0.
+        gain_over_reference: Over num_workers = usable CPUs (search.reference).
+        diagnosis: What limits it at the best setting.
         leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
         searched: Names of the DataLoader settings that were searched, or that vary in the grid.
@@ -148,8 +145,8 @@ class Summary:
         if nodes.COLUMN not in self.varying:
             return {}
         kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
-        # Of equal keys the last one stays.
-        return {str(kind): c for kind, c in sorted(kinds, key=lambda pair: pair[1].best_rate) if kind is not None}
+        by_rate = sorted(kinds, key=lambda pair: pair[1].best_rate)  # of equal keys the last one stays
+        return {str(kind): configuration for kind, configuration in by_rate if kind is not None}
 
     @property
     def fastest(self) -> ConfigurationSummary | None:

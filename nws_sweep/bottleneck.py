@@ -157,11 +157,6 @@ class Law:
         time_s, factor = self.n_s / num_workers + self.m_s, 1 + self.half_width
         return max(time_s / factor, self.floor_s), max(time_s * factor, self.floor_s)
 
-    def most_gain(self, fewer: int, more: int) -> float:
-        """By which share of the throughput that many workers could beat fewer: no more than their share of workers."""
-        gain = self.batch_s(fewer) / self.batch_s(more) * (1 + self.half_width)
-        return min(more / fewer, gain) - 1
-
     @property
     def enough(self) -> float | None:
         """Workers with which the floor is reached, x = n / (y - m); None if it never is, or there is no floor."""
@@ -188,9 +183,10 @@ def law_of(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Law | None
     shares, times_s, widths = np.array(rows).T
     weights = 1 / (times_s * widths)
     n_s, m_s = np.polyfit(shares, times_s, 1, w=weights) if len(points) > 1 else (0.0, 0.0)
-    if m_s <= 0:
+    nothing_s = 1e-6 * np.min(times_s)  # what rounding leaves
+    if m_s <= nothing_s:
         n_s, m_s = np.average(times_s / shares, weights=(weights * shares) ** 2), 0.0
-    elif n_s < 0:
+    elif n_s <= nothing_s:
         n_s, m_s = 0.0, np.average(times_s, weights=weights**2)
     misfit = 4 * np.sum(np.log(times_s / (n_s * shares + m_s)) ** 2) / max(1, len(points) - 2)
     half_width = math.sqrt(max(np.mean(widths**2), misfit) * min(1.0, 2 / len(points)))

@@ -10,22 +10,10 @@ from nws_sweep.records import Configuration, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text; a dash where there is none.
+    """The figures of a trial as text; a dash where there is none. ``bursts`` is how many the interval rests on."""
 
-    Attributes:
-        candidate: The number of workers, and what else it has otherwise than its configuration.
-        state: How it ended, with the reason if that was no good end.
-        batch: Seconds per batch with half the width of the interval.
-        rate: Samples per second.
-        startup: Seconds from ``iter(loader)`` to the first batch.
-        epoch: Seconds of an epoch.
-        waiting: Share of the time that the consumer waits.
-        memory: Memory of all processes.
-        bursts: How many bursts the interval rests on.
-    """
-
-    candidate: str
-    state: str
+    candidate: str  # the number of workers, and what else it has otherwise than its configuration
+    state: str  # how it ended, with the reason if that was no good end
     batch: str = units.NOTHING
     rate: str = units.NOTHING
     startup: str = units.NOTHING

@@ -38,13 +38,7 @@ _HOST_FACTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What is not the same in A and in B.
-
-    Attributes:
-        name: What it is: ``batch_size``, ``dataset.count``, ``CPU``.
-        a: Its values in A as people read them, each once; ``-`` where there is none.
-        b: Its values in B, likewise.
-    """
+    """What is not the same in A and in B, as ``batch_size``, ``dataset.count`` or ``CPU``: its values, each once."""
 
     name: str
     a: str
@@ -55,13 +49,8 @@ class Difference:
 class Pair:
     """One configuration in A and in B.
 
-    Attributes:
-        label: What tells it from the others.
-        a: What was found for it in A.
-        b: What was found for it in B.
-        times: Of the best setting in A (``base``) and of that in B (``other``); None if they have none in common.
-        change: What has become of the time; None if one of them has no best setting.
-        notes: Lines on what a reader should know of it.
+    ``times`` are those of the best setting in A (``base``) and of that in B (``other``), None if they have none in
+    common; ``change`` is what has become of the time, None if one of them has no best setting.
     """
 
     label: str
@@ -81,15 +70,9 @@ class Pair:
 class RunComparison:
     """Two runs or grids side by side.
 
-    Attributes:
-        a: What was found in A.
-        b: What was found in B.
-        within: The share by which times may differ and still count as the same.
-        pairs: The configurations that are in both, in the order of A; at least one.
-        only_a: Labels of those that are in A alone.
-        only_b: Labels of those that are in B alone.
-        settings: What else differs in what was measured, over all pairs.
-        hosts: What differs between where it was measured, over all pairs.
+    ``pairs`` are the configurations that are in both, in the order of A, at least one; ``only_a`` and ``only_b`` the
+    labels of the others. ``settings`` and ``hosts`` are what else differs in what was measured and where, over all
+    pairs. Times that differ by no more than the share ``within`` count as the same.
     """
 
     a: Summary
@@ -112,12 +95,7 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
 
     Configurations are the same if they have the same values of the columns that vary in A or in B. What all of A have
     in common, and all of B, need not be the same: that is what was changed, and it is told. So two single runs are
-    always compared.
-
-    Args:
-        a: What the other is compared with.
-        b: What is compared.
-        within: The share by which times may differ and still count as the same, 0.03 for 3 %.
+    always compared. Times may differ by the share ``within`` (0.03 for 3 %) and still count as the same.
 
     Raises:
         ConfigurationError: If no configuration is in both.

@@ -36,9 +36,7 @@ class Quantity(str, Enum):
 class Ratio:
     """How many times as long one thing takes as another, on the log scale, where its interval is symmetrical.
 
-    Attributes:
-        log: The natural logarithm of the ratio; above 0 if the one above takes longer than the one below.
-        half_width: Half the width of the 95 % interval of that logarithm; None if there is no interval.
+    ``half_width`` is half the width of the 95 % interval of the natural logarithm; None if there is no interval.
     """
 
     log: float
@@ -67,13 +65,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The times of two trials, of the same thing.
-
-    Attributes:
-        quantity: What they are the times of.
-        base: That of the trial which the other is compared with, s.
-        other: That of the other, s.
-    """
+    """The times of two trials, of the same thing, s: of the one that is compared with (base), and of the other."""
 
     quantity: Quantity
     base: Estimate
@@ -92,9 +84,7 @@ class Times:
 def change_of(ratio: Ratio, within: float) -> Change:
     """What the whole interval says: beyond a limit or within both; what has no interval says nothing.
 
-    Args:
-        ratio: Of two times.
-        within: The share by which they may differ and still count as the same: 0.03 sets limits at 1.03 and 1 / 1.03.
+    A share of 0.03 within which times count as the same sets the limits at 1.03 and 1 / 1.03.
     """
     margin = math.log1p(within)
     if ratio.half_width is None:
@@ -109,12 +99,7 @@ def change_of(ratio: Ratio, within: float) -> Change:
 def times_of(base: Trial, other: Trial) -> Times | None:
     """What of two trials can be compared: steady batches if they are of one size, else samples; else epochs.
 
-    Args:
-        base: The trial that the other is compared with.
-        other: The trial that is compared.
-
-    Returns:
-        None if there is nothing that both have a time of.
+    None if there is nothing that both have a time of.
     """
     same_size = base.settings.batch_size == other.settings.batch_size
     for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):

@@ -6,7 +6,6 @@ seen. The thresholds are where a tenth or a fifth of the time is at stake; nothi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -120,13 +119,14 @@ class Evidence:
     @property
     def waiting(self) -> float | None:
         """Share of the loading that is waiting, not computing; None if it is unknown."""
-        cpu_s, process_s = None, 0.0  # of a batch: CPU time, and time of all processes that load
-        if self.alone is not None and self.loading_s and self.alone.cpu_s is not None:
-            cpu_s, process_s = self.alone.cpu_s, self.loading_s
-        elif self.fewest is not None and self.fewest[1].batch_s is not None:
-            number, found = self.fewest
-            cpu_s, process_s = found.cpu_s, number * self.fewest[1].batch_s.value
-        return None if cpu_s is None else max(0.0, 1 - cpu_s / (self.configuration.ranks * process_s))
+        found = self.alone
+        process_s = self.loading_s  # of a batch: time of all processes that load
+        if found is None or found.cpu_s is None or not process_s:
+            number, found = self.fewest or (0, None)
+            process_s = number * found.batch_s.value if found and found.batch_s else None
+        if found is None or found.cpu_s is None or not process_s:
+            return None
+        return max(0.0, 1 - found.cpu_s / (self.configuration.ranks * process_s))
 
     def starting_s(self, found: Measurement) -> float | None:
         """Seconds of a candidate's epoch that its start takes beyond the steady pace; None if its length is unknown.
@@ -173,46 +173,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What limits one configuration at its best setting.
+    """What limits one configuration at its best setting, the first being what to change; nothing may be used up.
 
-    Attributes:
-        limits: What does, the first being the one to change; empty if nothing is used up.
-        evidence: The figures behind it.
-        law: How time falls with workers; None if nothing shows it.
+    ``law`` is how time falls with workers; None if nothing shows it.
     """
 
     limits: tuple[Limit, ...]
     evidence: Evidence
     law: Law | None
 
-    @property
-    def headspace(self) -> float | None:
-        """How many times faster the best setting would train with a loader that takes no time; None without a consumer.
-
-        Steady pace only: the start of an epoch is not counted.
-        """
-        return self.evidence.batch_s / self.evidence.consume_s if self.evidence.has_consumer else None
-
-    def most_gain(self, num_workers: int) -> float | None:
-        """By which share of its throughput the best could gain at most with so many workers; None if nothing tells.
-
-        The law's optimistic end; of a single point that each worker brings as much as the others. Never in place of a
-        measurement.
-        """
-        best, floor_s = self.evidence.best.num_workers, self.evidence.floor_s
-        if self.law is None or best == 0:
-            return None
-        to_floor = self.evidence.batch_s / floor_s - 1 if floor_s > 0 else math.inf
-        return max(0.0, min(self.law.most_gain(best, num_workers), to_floor))
-
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
-    """What limits a configuration; None if nothing was measured.
-
-    Args:
-        result: Its trials.
-        best: The recommended one.
-    """
+    """What limits a configuration, whose best trial is given; None if nothing was measured."""
     evidence = evidence_of(result, best)
     if evidence is None:
         return None
@@ -263,16 +235,12 @@ def _is_too_noisy(evidence: Evidence) -> bool:
 
 def _is_startup_bound(evidence: Evidence) -> bool:
     """Whether starting workers takes a large share of the epochs, or keeps workers from paying off."""
-    epoch_s = evidence.measured.epoch_s
-    _, found = evidence.quicker_pace or (0, None)
-    if evidence.best.num_workers:
-        found = evidence.measured
+    has_workers, epoch_s = evidence.best.num_workers > 0, evidence.measured.epoch_s
+    _, found = (0, evidence.measured) if has_workers else evidence.quicker_pace or (0, None)
     starting_s = evidence.starting_s(found) if found else None
     if found is None or found.epoch_s is None or starting_s is None or epoch_s is None:
         return False
-    if evidence.best.num_workers:
-        return starting_s > _MUCH_START * epoch_s
-    return found.epoch_s - starting_s < epoch_s
+    return starting_s > _MUCH_START * epoch_s if has_workers else found.epoch_s - starting_s < epoch_s
 
 
 def _is_competition_bound(evidence: Evidence) -> bool:
@@ -301,10 +269,9 @@ def _is_transfer_bound(evidence: Evidence) -> bool:
         return evidence.handover_s is not None and evidence.handover_s > _HARDLY_WAITS * evidence.batch_s
     if evidence.best.num_workers == 0:
         return _workers_disappoint(evidence)
-    alone, with_workers_s = evidence.alone, evidence.measured.cpu_s
-    if alone is None or alone.cpu_s is None or with_workers_s is None or not _is_cpu_bound(evidence):
-        return False
-    return with_workers_s > _MOVING_CPU * alone.cpu_s
+    alone_s = evidence.alone.cpu_s if evidence.alone else None
+    is_used_up = (evidence.busy or 0.0) >= _SATURATED
+    return is_used_up and alone_s is not None and (evidence.measured.cpu_s or 0.0) > _MOVING_CPU * alone_s
 
 
 def _workers_disappoint(evidence: Evidence) -> bool:
@@ -320,18 +287,9 @@ def _workers_disappoint(evidence: Evidence) -> bool:
     return number == 1 and got_s > _LOST_IN_MOVING * hoped_s
 
 
-def _is_cpu_bound(evidence: Evidence) -> bool:
-    return evidence.busy is not None and evidence.busy >= _SATURATED
-
-
 def _is_memory_bound(evidence: Evidence) -> bool:
     """Whether more workers might help, and had no room."""
     return bool(evidence.refused) and not evidence.larger and not is_consumer_bound(evidence)
-
-
-def _is_latency_bound(evidence: Evidence) -> bool:
-    """Whether loading is mostly waiting: for storage, a network, a lock."""
-    return evidence.waiting is not None and evidence.waiting >= _MOSTLY_WAITING
 
 
 _QUESTIONS: dict[Limit, Callable[[Evidence], bool]] = {
@@ -339,7 +297,7 @@ _QUESTIONS: dict[Limit, Callable[[Evidence], bool]] = {
     Limit.COMPETITION: _is_competition_bound,
     Limit.CONSUMER: is_consumer_bound,
     Limit.TRANSFER: _is_transfer_bound,
-    Limit.CPU: _is_cpu_bound,
+    Limit.CPU: lambda evidence: (evidence.busy or 0.0) >= _SATURATED,
     Limit.MEMORY: _is_memory_bound,
-    Limit.LATENCY: _is_latency_bound,
+    Limit.LATENCY: lambda evidence: (evidence.waiting or 0.0) >= _MOSTLY_WAITING,
 }

@@ -16,14 +16,9 @@ _MOST_VALUES = 20  # of one axis; more would be a table that nobody reads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What changes from one value of a setting to another.
+    """What changes from one value of a setting to another, by so many pairs of configurations.
 
-    Attributes:
-        axis: The setting.
-        baseline: The value that the other is compared with.
-        value: The other.
-        ratio: Time per sample (at the best num_workers of each) with the other / with the baseline.
-        pairs: How many pairs of configurations it rests on.
+    ``ratio`` is time per sample, at the best num_workers of each, with the value / with the baseline.
     """
 
     axis: str

@@ -21,12 +21,7 @@ _MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
 def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
-    """Lines that put the answer of a search into question, or help to a better one.
-
-    Args:
-        result: The search.
-        best: The recommended trial; None if nothing could be measured.
-    """
+    """Lines that put the answer of a search (the best trial, if any) into question, or help to a better one."""
     if result.provisional:
         yield result.provisional
     if best is not None:
@@ -72,10 +67,8 @@ def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         return
     number = evidence.best.num_workers
     if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
-        yield (
-            f"the best stands at the edge of what was tried (num_workers={number}); {search.wider} may find a better "
-            "one"
-        )
+        edge = f"the best stands at the edge of what was tried (num_workers={number})"
+        yield f"{edge}; {search.wider} may find a better one"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:
@@ -129,24 +122,14 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def leaner(result: SearchRecord, best: Trial | None) -> Trial | None:
-    """The candidate with the least memory that has 95 % of the best's speed and saves a tenth; None if there is none.
-
-    Args:
-        result: The search.
-        best: The recommended trial.
-    """
+    """The candidate with the least memory that has 95 % of the best's speed and saves a tenth, if there is one."""
     held = _held_bytes(best)
     if best is None or not held or best.objective_s is None:
         return None
-    able = [
-        trial
-        for trial in result.trials
-        # More workers with less memory is how memory was sampled: when theirs had ended already, mostly.
-        if trial.objective_s is not None
-        and trial.num_workers <= best.num_workers
-        and trial.objective_s <= best.objective_s / (1 - _MOST_LOST)
-        and 0 < _held_bytes(trial) <= (1 - _LEAST_SAVED) * held
-    ]
+    slowest_s, most = best.objective_s / (1 - _MOST_LOST), (1 - _LEAST_SAVED) * held
+    quick = [trial for trial in result.trials if trial.objective_s is not None and trial.objective_s <= slowest_s]
+    # More workers with less memory is how memory was sampled: when theirs had ended already, mostly.
+    able = [trial for trial in quick if trial.num_workers <= best.num_workers and 0 < _held_bytes(trial) <= most]
     return min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers), default=None)
 
 
