@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nws_sweep import advice, contrast, memory, nodes, per_rank, remarks, units
-from nws_sweep.diagnosis import Diagnosis, diagnose
+from nws_sweep import advice, contrast, nodes, per_rank, remarks, units
+from nws_sweep.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.records import (
     Configuration,
     Host,
@@ -27,11 +27,9 @@ from nws_sweep.storage import Stored, StoredRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many times as fast the best is as another candidate.
+    """How many times as fast the best is as another candidate: time of the other / time of the best.
 
-    Attributes:
-        value: Time of the other / time of the best.
-        uncertainty: Half the width of its interval as a share of it; None if one of the two has none.
+    ``uncertainty`` is half the width of its interval as a share of it; None if one of the two has none.
     """
 
     value: float
@@ -43,17 +41,16 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
-    """What was found for one configuration.
+    """What was found for one configuration; what could not be measured is None.
 
     Attributes:
         run: The stored result and its folder.
         label: What tells it from the others of its grid, such as ``batch_size=64 pin_memory=true``.
-        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance; None
-            if no candidate could be measured.
+        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
         fastest: The trial with the least time.
-        gain_over_zero: Over num_workers=0; None if it was not measured.
-        gain_over_reference: Over num_workers = usable CPUs (search.reference); likewise.
-        diagnosis: What limits it at the best setting; None if no candidate could be measured.
+        gain_over_zero: Over num_workers=0.
+        gain_over_reference: Over num_workers = usable CPUs (search.reference).
+        diagnosis: What limits it at the best setting.
         leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
         searched: Names of the DataLoader settings that were searched, or that vary in the grid.
@@ -83,17 +80,12 @@ class ConfigurationSummary:
     @property
     def explanation(self) -> tuple[str, ...]:
         """Why the best is the best: what limits it first, then what follows from that."""
-        if self.diagnosis is None:
+        if self.diagnosis is None or self.best is None:
             return ()
-        leaner = (memory.about_leaner(self.best, self.leaner),) if self.best and self.leaner else ()
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
-        ranks = (line,) if self.best and (line := per_rank.sentence(self.best, alone)) else ()
-        return (advice.sentence(self.diagnosis), *ranks, *advice.further(self.diagnosis), *leaner)
-
-    @property
-    def rule(self) -> str:
-        """The rule of the sleeping dataset, fitted to what was measured; empty if it does not apply."""
-        return advice.rule(self.diagnosis) if self.diagnosis else ""
+        lines = (advice.sentence(self.diagnosis), per_rank.sentence(self.best, alone), *advice.further(self.diagnosis))
+        leaner = remarks.about_leaner(self.best, self.leaner) if self.leaner else ""
+        return tuple(line for line in (*lines, leaner) if line)
 
     @property
     def best_rate(self) -> float:
@@ -109,7 +101,7 @@ class ConfigurationSummary:
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
         """Those of the search of num_workers, without the settings that were searched after it."""
-        return tuple(trial for trial in self.trials if not self.configuration.differing(trial.settings))
+        return worker_trials(self.run.result)
 
     @property
     def found_besides(self) -> str:
@@ -150,11 +142,11 @@ class Summary:
     @property
     def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
         """For each kind of node what ``fastest`` is for all; empty if there is one kind."""
-        kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
         if nodes.COLUMN not in self.varying:
             return {}
-        # Of equal keys the last one stays.
-        return {str(kind): c for kind, c in sorted(kinds, key=lambda pair: pair[1].best_rate) if kind is not None}
+        kinds = [(c.configuration.columns.get(nodes.COLUMN), c) for c in self.configurations if c.best]
+        by_rate = sorted(kinds, key=lambda pair: pair[1].best_rate)  # of equal keys the last one stays
+        return {str(kind): configuration for kind, configuration in by_rate if kind is not None}
 
     @property
     def fastest(self) -> ConfigurationSummary | None:
@@ -208,9 +200,8 @@ def summarise(stored: Stored) -> Summary:
 def told_apart(stored: Stored) -> Stored:
     """The same, with the kind of node among the columns of each configuration if there are several kinds."""
     results = nodes.named([run.result for run in stored.runs])
-    return replace(
-        stored, runs=tuple(replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
-    )
+    runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
+    return replace(stored, runs=tuple(runs))
 
 
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
@@ -238,6 +229,7 @@ def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
 def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) -> ConfigurationSummary:
     result = run.result
     best, fastest = best_and_fastest(result)
+    columns = [name.removeprefix("loader.") for name in (*varying, *axes)]
     return ConfigurationSummary(
         run=run,
         label=result.configuration.label_of(varying),
@@ -246,28 +238,19 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         diagnosis=diagnose(result, best),
-        leaner=memory.leaner(result, best),
+        leaner=remarks.leaner(result, best),
         warnings=tuple(remarks.on(result, best)),
-        searched=tuple(
-            dict.fromkeys(
-                [*result.configuration.search.also, *(name.removeprefix("loader.") for name in (*varying, *axes))]
-            )
-        ),
+        searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
     )
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
-    same = (t for t in result.trials if t.num_workers == num_workers and not result.configuration.differing(t.settings))
-    other = next(same, None)
+    """Of the best over a number of workers; what is uncertain of their epochs is their steady times."""
+    other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
-    return Gain(value=other.objective_s / best.objective_s, uncertainty=_uncertainty(best, other))
-
-
-def _uncertainty(best: Trial, other: Trial) -> float | None:
-    """That of the ratio of their steady times, if that is what is uncertain of their epochs."""
     times = contrast.times_of(best, other)
-    return times.ratio.half_width if times else None
+    return Gain(value=other.objective_s / best.objective_s, uncertainty=times.ratio.half_width if times else None)
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

@@ -115,7 +115,8 @@ def _run_and_conclude(current: Invocation) -> int:
 
 def conclude(folder: Path, view: View) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
-    from nws_sweep import report
+    from nws_sweep import report, storage
+    from nws_sweep.analysis import summarise
 
     view.status("writing the report")
     try:
@@ -124,7 +125,7 @@ def conclude(folder: Path, view: View) -> int:
         view.note(f"the report is not finished: nws-sweep report {folder}")
         raise
     except OSError as error:  # a full disk, say
-        summary, written = report.summary_of(folder), []
+        summary, written = summarise(storage.find(folder)), []
         view.note(f"the report could not be written ({error}); what was measured is there: nws-sweep report {folder}")
     view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1

@@ -10,63 +10,35 @@ from nws_sweep.records import Configuration, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text; a dash where there is none.
+    """The figures of a trial as text; a dash where there is none. ``bursts`` is how many the interval rests on."""
 
-    Attributes:
-        candidate: The number of workers, and what else it has otherwise than its configuration.
-        batch: Seconds per batch with half the width of the interval.
-        rate: Samples per second.
-        startup: Seconds from ``iter(loader)`` to the first batch.
-        epoch: Seconds of an epoch.
-        waiting: Share of the time that the consumer waits.
-        memory: Memory of all processes.
-        bursts: How many bursts the interval rests on.
-        state: How it ended, with the reason if that was no good end.
-    """
-
-    candidate: str
-    batch: str
-    rate: str
-    startup: str
-    epoch: str
-    waiting: str
-    memory: str
-    bursts: str
-    state: str
+    candidate: str  # the number of workers, and what else it has otherwise than its configuration
+    state: str  # how it ended, with the reason if that was no good end
+    batch: str = units.NOTHING
+    rate: str = units.NOTHING
+    startup: str = units.NOTHING
+    epoch: str = units.NOTHING
+    waiting: str = units.NOTHING
+    memory: str = units.NOTHING
+    bursts: str = units.NOTHING
 
 
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
-    """What is shown of a trial.
-
-    Args:
-        trial: What was measured.
-        configuration: What was held fixed.
-    """
+    """What is shown of a trial, beside what was held fixed."""
+    candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
+    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
     found = trial.measurement
     if found is None:
-        return TrialCells(
-            candidate=_candidate(trial, configuration), **dict.fromkeys(_FIGURES, units.NOTHING), state=_state(trial)
-        )
+        return TrialCells(candidate=candidate, state=state)
     uncertainty = units.uncertainty(found.batch_s)
     return TrialCells(
-        candidate=_candidate(trial, configuration),
+        candidate=candidate,
+        state=state,
         batch=units.interval(found.batch_s),
-        rate=units.per_second(found.samples_per_s, uncertainty),
+        rate=units.number(found.samples_per_s, uncertainty),
         startup=units.seconds(found.startup_s),
         epoch=units.seconds(found.epoch_s, uncertainty),
         waiting=units.share(found.stall_fraction),
         memory=units.memory(found.memory_bytes),
         bursts=str(found.batch_s.n if found.batch_s else 0),
-        state=_state(trial),
     )
-
-
-_FIGURES = ("batch", "rate", "startup", "epoch", "waiting", "memory", "bursts")
-
-
-def _candidate(trial: Trial, configuration: Configuration) -> str:
-    return f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
-
-
-def _state(trial: Trial) -> str:
-    return trial.state.value + (f": {trial.reason}" if trial.reason else "")

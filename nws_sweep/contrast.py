@@ -36,9 +36,7 @@ class Quantity(str, Enum):
 class Ratio:
     """How many times as long one thing takes as another, on the log scale, where its interval is symmetrical.
 
-    Attributes:
-        log: The natural logarithm of the ratio; above 0 if the one above takes longer than the one below.
-        half_width: Half the width of the 95 % interval of that logarithm; None if there is no interval.
+    ``half_width`` is half the width of the 95 % interval of the natural logarithm; None if there is no interval.
     """
 
     log: float
@@ -50,25 +48,24 @@ class Ratio:
         return math.exp(self.log)
 
     @property
-    def low(self) -> float | None:
-        """Lower end of its interval; None if there is none."""
-        return None if self.half_width is None else math.exp(self.log - self.half_width)
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of its interval; None if there is none."""
+        if self.half_width is None:
+            return None
+        return math.exp(self.log - self.half_width), math.exp(self.log + self.half_width)
 
     @property
-    def high(self) -> float | None:
-        """Upper end of its interval, likewise."""
-        return None if self.half_width is None else math.exp(self.log + self.half_width)
+    def is_certain(self) -> bool:
+        """Whether the interval leaves no change out."""
+        return self.half_width is not None and abs(self.log) > self.half_width
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + (" ({:.2f} to {:.2f})".format(*self.ends) if self.ends else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The times of two trials, of the same thing.
-
-    Attributes:
-        quantity: What they are the times of.
-        base: That of the trial which the other is compared with, s.
-        other: That of the other, s.
-    """
+    """The times of two trials, of the same thing, s: of the one that is compared with (base), and of the other."""
 
     quantity: Quantity
     base: Estimate
@@ -76,39 +73,18 @@ class Times:
 
     @property
     def ratio(self) -> Ratio:
-        """Time of the other / time of the base."""
-        return ratio_of(self.base, self.other)
-
-
-def ratio_of(base: Estimate, other: Estimate) -> Ratio:
-    """The ratio ``other / base`` of two times that were measured independently.
-
-    Their variances add on the log scale, so the half-widths of the logarithms' intervals are combined in quadrature:
-    sqrt(a^2 + b^2) (Zou and Donner, Statistics in Medicine 27, 2008, 1693: the interval of a difference from those of
-    its terms). To divide the ends by one another would make it up to sqrt(2) times too wide.
-
-    Args:
-        base: What is compared with, s, above 0.
-        other: What is compared, s, above 0.
-    """
-    widths = [_log_half_width(estimate) for estimate in (base, other)]
-    known = [width for width in widths if width is not None]
-    half_width = math.hypot(*known) if len(known) == len(widths) else None
-    return Ratio(log=math.log(other.value / base.value), half_width=half_width)
-
-
-def _log_half_width(estimate: Estimate) -> float | None:
-    if not estimate.low or not estimate.high:
-        return None
-    return math.log(estimate.high / estimate.low) / 2
+        """Time of the other / time of the base; it has an interval if both have one: half-widths add in quadrature."""
+        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
+        return Ratio(
+            log=math.log(self.other.value / self.base.value),
+            half_width=math.hypot(*widths) if len(widths) == 2 else None,
+        )
 
 
 def change_of(ratio: Ratio, within: float) -> Change:
     """What the whole interval says: beyond a limit or within both; what has no interval says nothing.
 
-    Args:
-        ratio: Of two times.
-        within: The share by which they may differ and still count as the same: 0.03 sets limits at 1.03 and 1 / 1.03.
+    A share of 0.03 within which times count as the same sets the limits at 1.03 and 1 / 1.03.
     """
     margin = math.log1p(within)
     if ratio.half_width is None:
@@ -123,12 +99,7 @@ def change_of(ratio: Ratio, within: float) -> Change:
 def times_of(base: Trial, other: Trial) -> Times | None:
     """What of two trials can be compared: steady batches if they are of one size, else samples; else epochs.
 
-    Args:
-        base: The trial that the other is compared with.
-        other: The trial that is compared.
-
-    Returns:
-        None if there is nothing that both have a time of.
+    None if there is nothing that both have a time of.
     """
     same_size = base.settings.batch_size == other.settings.batch_size
     for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
@@ -147,13 +118,11 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
         return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s is not None else None
     if quantity is Quantity.BATCH or found.batch_s is None:
         return found.batch_s
-    return _scaled(found.batch_s, 1 / found.samples_per_s) if found.samples_per_s else None
-
-
-def _scaled(estimate: Estimate, value: float) -> Estimate:
-    """The same estimate in a unit in which its value is this one."""
-    low, high = (None if end is None else end * value / estimate.value for end in (estimate.low, estimate.high))
-    return replace(estimate, value=value, low=low, high=high)
+    if not found.samples_per_s:
+        return None
+    value = 1 / found.samples_per_s
+    low, high = (end and end * value / found.batch_s.value for end in (found.batch_s.low, found.batch_s.high))
+    return replace(found.batch_s, value=value, low=low, high=high)
 
 
 def combined(ratios: Sequence[Ratio]) -> Ratio:
@@ -171,25 +140,12 @@ def combined(ratios: Sequence[Ratio]) -> Ratio:
     Returns:
         The mean; without an interval where neither half-width is known.
     """
-    if not ratios:
-        raise ValueError("ratios: at least one is needed")
-    return Ratio(log=statistics.fmean(ratio.log for ratio in ratios), half_width=_half_width(ratios))
-
-
-def _half_width(ratios: Sequence[Ratio]) -> float | None:
-    own, spread = _own_half_width(ratios), _half_width_by_spread([ratio.log for ratio in ratios])
-    if own is not None:
-        return max(own, spread)
-    return spread if len(ratios) >= _FEWEST_FOR_SPREAD else None
-
-
-def _own_half_width(ratios: Sequence[Ratio]) -> float | None:
-    known = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
-    return math.hypot(*known) / len(known) if len(known) == len(ratios) else None
-
-
-def _half_width_by_spread(logs: Sequence[float]) -> float:
-    if len(logs) == 1:
-        return 0.0
-    quantile = student_t_975(len(logs) - 1) if len(logs) >= _FEWEST_FOR_SPREAD else _NORMAL_975
-    return quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    logs, count = [ratio.log for ratio in ratios], len(ratios)
+    own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
+    spread = statistics.stdev(logs) / math.sqrt(count) if count > 1 else 0.0
+    half_width: float | None = spread * (student_t_975(count - 1) if count >= _FEWEST_FOR_SPREAD else _NORMAL_975)
+    if len(own) == count:
+        half_width = max(half_width or 0.0, math.hypot(*own) / count)
+    elif count < _FEWEST_FOR_SPREAD:
+        half_width = None
+    return Ratio(log=statistics.fmean(logs), half_width=half_width)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nws_sweep import contrast, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
@@ -15,14 +16,9 @@ _MOST_VALUES = 20  # of one axis; more would be a table that nobody reads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What changes from one value of a setting to another.
+    """What changes from one value of a setting to another, by so many pairs of configurations.
 
-    Attributes:
-        axis: The setting.
-        baseline: The value that the other is compared with.
-        value: The other.
-        ratio: Time per sample (at the best num_workers of each) with the other / with the baseline.
-        pairs: How many pairs of configurations it rests on.
+    ``ratio`` is time per sample, at the best num_workers of each, with the value / with the baseline.
     """
 
     axis: str
@@ -32,19 +28,13 @@ class Effect:
     pairs: int
 
     @property
-    def measurable(self) -> bool:
-        """Whether its interval leaves no change out."""
-        return self.ratio.half_width is not None and abs(self.ratio.log) > self.ratio.half_width
-
-    @property
     def text(self) -> str:
         """The change in words with its interval."""
-        low, high = self.ratio.low, self.ratio.high
-        if low is None or high is None:
+        if self.ratio.ends is None:
             return f"{_change(self.ratio.value)}, without an interval: too few bursts or pairs to tell"
-        if not self.measurable:
-            return f"no measurable difference ({_change(low)} to {_change(high)})"
-        ends = sorted((low, high), key=lambda end: abs(end - 1))
+        if not self.ratio.is_certain:
+            return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
+        ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))
         return f"{_change(self.ratio.value)} ({_change(ends[0])} to {_change(ends[1])})"
 
 
@@ -59,11 +49,21 @@ def effects(summary: Summary) -> tuple[Effect, ...]:
 
 
 def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
-    values = {shown(c.configuration.columns.get(axis)): c.configuration.columns.get(axis) for c in configurations}
+    values: dict[str, Any] = {}
+    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # that are equal but for the axis, by their value of it
+    for one in configurations:
+        rest = {name: shown(value) for name, value in one.configuration.columns.items()}
+        value = one.configuration.columns.get(axis)
+        rest.pop(axis, None)
+        values[shown(value)] = value
+        groups.setdefault(frozenset(rest.items()), {}).setdefault(shown(value), one)
     baseline, *others = sorted(values, key=lambda name: _order(values[name]))[:_MOST_VALUES]
-    groups = _alike(axis, configurations)
     for value in others:
-        if ratios := [ratio for group in groups if (ratio := _ratio(group, baseline, value)) is not None]:
+        pairs = [
+            (group[baseline].best, group[value].best) for group in groups.values() if {baseline, value} <= {*group}
+        ]
+        times = [contrast.times_of(base, other) for base, other in pairs if base and other]
+        if ratios := [one.ratio for one in times if one]:
             yield Effect(axis=axis, baseline=baseline, value=value, ratio=contrast.combined(ratios), pairs=len(ratios))
 
 
@@ -74,21 +74,3 @@ def _order(value: object) -> tuple[int, float]:
     if isinstance(value, bool):
         return 1, float(value)
     return (2, float(value)) if isinstance(value, int | float) else (3, 0.0)
-
-
-def _alike(axis: str, configurations: Sequence[ConfigurationSummary]) -> list[Mapping[str, ConfigurationSummary]]:
-    """Configurations that are equal but for the axis, by their value of it."""
-    groups: dict[Hashable, dict[str, ConfigurationSummary]] = {}
-    for configuration in configurations:
-        columns = configuration.configuration.columns
-        rest = tuple(sorted((name, shown(value)) for name, value in columns.items() if name != axis))
-        groups.setdefault(rest, {}).setdefault(shown(columns.get(axis)), configuration)
-    return list(groups.values())
-
-
-def _ratio(group: Mapping[str, ConfigurationSummary], baseline: str, value: str) -> Ratio | None:
-    if baseline not in group or value not in group:
-        return None
-    base, other = group[baseline].best, group[value].best
-    times = contrast.times_of(base, other) if base and other else None
-    return times.ratio if times else None

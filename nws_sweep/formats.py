@@ -278,7 +278,7 @@ def fastest_lines(summary: Summary) -> list[str]:
     """Which configuration is the fastest on each kind of node; none where there is one kind."""
     return [
         f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != nodes.COLUMN)} "
-        f"with num_workers={one.best.num_workers}, {units.three_digits(one.best_rate)} samples/s"
+        f"with num_workers={one.best.num_workers}, {units.number(one.best_rate)} samples/s"
         for node, one in summary.fastest_per_node.items()
         if one.best
     ]
@@ -288,7 +288,7 @@ def cost_line(result: SearchRecord) -> str:
     """What the search cost, and on what: ``search took 6.80 s, 1.5 epochs at the best setting (profile ...)``."""
     best, _ = best_and_fastest(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
-    epochs = f", {units.three_digits(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
+    epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
     parts = (
         []
         if result.cost is None

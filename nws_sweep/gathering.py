@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from nws_sweep import contrast, storage
+from nws_sweep import contrast, storage, units
 from nws_sweep.analysis import recommend
 from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import summarise
@@ -148,7 +148,7 @@ def _alike(runs: Sequence[HostedRun]) -> str:
 
 def _stop_reason(count: int, missing: Sequence[int]) -> str:
     without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
-    return f"the program ran with {count} candidate{'' if count == 1 else 's'}{without}"
+    return f"the program ran with {units.counted(count, 'candidate')}{without}"
 
 
 def _configuration(runs: Sequence[HostedRun]) -> Configuration:

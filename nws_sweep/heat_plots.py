@@ -189,4 +189,4 @@ def _write_rates(axes: Axes, sheet: Sheet, scale: Normalize, room: float) -> Non
 
 def told(heat: Heat) -> str:
     """Its samples per second."""
-    return units.per_second(heat.samples_per_s, heat.uncertainty)
+    return units.number(heat.samples_per_s, heat.uncertainty)

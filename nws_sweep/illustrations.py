@@ -120,7 +120,7 @@ def _times(shared: Facets) -> Iterator[Illustration]:
     if chart := curve_plots.times(shared):
         alt = f"{chart.quantity.capitalize()} against num_workers."
         for _, _, point in chart.recommended:
-            alt += f" With the recommended {point.num_workers} it is {units.three_digits(point.value)}."
+            alt += f" With the recommended {point.num_workers} it is {units.number(point.value)}."
         yield _illustration(storage.TIME_PLOT, curve_plots.draw, chart, "Time against num_workers", alt)
 
 

@@ -62,28 +62,32 @@ def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -
         room: What is free.
         ranks: How many loaders of these settings there are at once.
     """
-    workers = settings.num_workers
-    batches = (settings.queued_batches + 1) * ranks
+    workers, queued = settings.num_workers, settings.queued_batches + 1
+    batches = queued * ranks
     in_flight = batches * load.batch_bytes
-    if workers and room.shm_bytes is not None and in_flight > room.shm_bytes:
-        return (
-            f"it needs {units.memory(in_flight)} of shared memory ({batches} batches of "
-            f"{units.memory(load.batch_bytes)} on their way), and {units.memory(room.shm_bytes)} are free in /dev/shm"
-        )
     memory = load.arm_bytes + workers * load.worker_bytes + in_flight
-    if room.memory_bytes is not None and memory > room.memory_bytes:
-        return (
-            f"it needs {units.memory(memory)} of memory ({units.memory(load.arm_bytes)} for the dataset, "
-            f"{workers * ranks} workers of {units.memory(load.worker_bytes / ranks)}, {batches} batches of "
-            f"{units.memory(load.batch_bytes)}), and {units.memory(room.memory_bytes)} are left"
-        )
-    if not workers:
-        return ""
-    batches = settings.queued_batches + 1  # files are counted by process
-    files = batches * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_AN_ARM
-    if room.open_files is not None and files > room.open_files:
-        return f"it needs {files} open files ({batches} batches on their way), and {room.open_files} are allowed"
+    files = queued * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_AN_ARM  # counted by process
     threads = workers * ranks * _THREADS_PER_WORKER
-    if room.threads is not None and threads > room.threads:
-        return f"it needs {threads} threads for its {workers * ranks} workers, and {room.threads} more are allowed"
-    return ""
+    batch = units.memory(load.batch_bytes)
+    needs = (
+        (
+            in_flight if workers else 0, room.shm_bytes,
+            f"{units.memory(in_flight)} of shared memory ({batches} batches of {batch} on their way), and "
+            f"{units.memory(room.shm_bytes)} are free in /dev/shm",
+        ),
+        (
+            memory, room.memory_bytes,
+            f"{units.memory(memory)} of memory ({units.memory(load.arm_bytes)} for the dataset, {workers * ranks} "
+            f"workers of {units.memory(load.worker_bytes / ranks)}, {batches} batches of {batch}), and "
+            f"{units.memory(room.memory_bytes)} are left",
+        ),
+        (
+            files if workers else 0, room.open_files,
+            f"{files} open files ({queued} batches on their way), and {room.open_files} are allowed",
+        ),
+        (
+            threads, room.threads,
+            f"{threads} threads for its {workers * ranks} workers, and {room.threads} more are allowed",
+        ),
+    )  # fmt: skip
+    return next((f"it needs {why}" for needed, free, why in needs if free is not None and needed > free), "")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from nws_sweep.storage import Stored, StoredRun
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+_HEADER = ["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +38,9 @@ class SearchResult:
 
     def __post_init__(self) -> None:
         if self._found.best is None:
-            raise NwsSweepError(f"no candidate could be measured: {_first_reason(self.record)}")
+            reasons = (f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.trials if trial.reason)
+            reason = self.record.error or next(reasons, "nothing was tried")
+            raise NwsSweepError(f"no candidate could be measured: {reason}")
 
     @property
     def num_workers(self) -> int:
@@ -105,7 +109,7 @@ class SearchResult:
 
         return curve_plots.draw(curve_plots.times(facets.facets(self._summary)), "Time against num_workers")
 
-    @property
+    @functools.cached_property
     def _summary(self) -> Summary:
         here = Path()  # results of the API lie in no folder of a run
         run = StoredRun(folder=here, result=self.record)
@@ -121,34 +125,26 @@ class SearchResult:
 
     def __str__(self) -> str:
         keywords = formats.kwargs(self.loader_kwargs)
-        table = formats.markdown_table(*self._table())
-        return "\n".join([f"best: {keywords}", *self._notes(), "", table.rstrip()])
+        return "\n".join(
+            [f"best: {keywords}", *self._notes(), "", formats.markdown_table(_HEADER, self._rows()).rstrip()]
+        )
 
     def _repr_html_(self) -> str:
-        header, rows = self._table()
+        table = [("th", _HEADER), *(("td", row) for row in self._rows())]
+        lines = ("".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in table)
+        rows = "".join(f"<tr>{line}</tr>" for line in lines)
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
         best = html.escape(formats.kwargs(self.loader_kwargs))
-        table = _html_row(header, "th") + "".join(_html_row(row, "td") for row in rows)
-        return f"<p>best: <code>{best}</code></p><ul>{notes}</ul><table>{table}</table>"
+        return f"<p>best: <code>{best}</code></p><ul>{notes}</ul><table>{rows}</table>"
 
     def _notes(self) -> list[str]:
         when = f"measured at {self.measured_at}" if self.reused else formats.cost_line(self.record)
         return [*self.explanation, *(f"warning: {line}" for line in self.warnings), when]
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        header = ["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]
-        return header, [self._row(trial) for trial in self.trials]
-
-    def _row(self, trial: Trial) -> list[str]:
-        shown = cells.of_trial(trial, self.record.configuration)
-        best = "best" if trial.settings == self.settings else ""
-        return [best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state]
-
-
-def _html_row(cells: Sequence[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _first_reason(record: SearchRecord) -> str:
-    reasons = (f"num_workers={trial.num_workers}: {trial.reason}" for trial in record.trials if trial.reason)
-    return record.error or next(reasons, "nothing was tried")
+    def _rows(self) -> list[list[str]]:
+        rows = []
+        for trial in self.trials:
+            shown = cells.of_trial(trial, self.record.configuration)
+            best = "best" if trial.settings == self.settings else ""
+            rows.append([best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state])
+        return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 
 from nws_sweep import units
@@ -37,21 +38,17 @@ def sentence(trial: Trial, alone: Trial | None = None) -> str:
         trial: The candidate.
         alone: The one without workers; None if it was not measured.
     """
-    found, judged = trial.measurement, alone.measurement if alone and trial.num_workers else trial.measurement
+    found = trial.measurement
     if found is None or not found.ranks:
         return ""
-    workers = f"{trial.num_workers or 'no'} worker{'' if trial.num_workers == 1 else 's'} each"
-    in_sum = f", {units.per_second(found.samples_per_s)} samples/s in sum" if found.samples_per_s else ""
-    each = f" and {_each(found.ranks)} each" if in_sum else ""
-    is_known = judged is not None and (alone is not None or not trial.num_workers)
-    told = _about_slowest(found.ranks, judged.ranks if judged is not None and is_known else ())
-    return f"{len(found.ranks)} ranks with {workers}{in_sum}{each}: {told}"
-
-
-def _each(ranks: Sequence[RankMeasurement]) -> str:
-    rates = sorted(rank.samples_per_s or 0.0 for rank in ranks)
-    least, most = units.per_second(rates[0]), units.per_second(rates[-1])
-    return least if least == most else f"{least} to {most}"
+    rates = sorted(rank.samples_per_s or 0.0 for rank in found.ranks)
+    least, most = units.number(rates[0]), units.number(rates[-1])
+    each = least if least == most else f"{least} to {most}"
+    in_sum = f", {units.number(found.samples_per_s)} samples/s in sum and {each} each" if found.samples_per_s else ""
+    judged = trial if trial.num_workers == 0 else alone
+    judged_ranks = judged.measurement.ranks if judged and judged.measurement else ()
+    told = _about_slowest(found.ranks, judged_ranks)
+    return f"{len(found.ranks)} ranks with {units.counted(trial.num_workers, 'worker')} each{in_sum}: {told}"
 
 
 def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasurement]) -> str:
@@ -61,9 +58,8 @@ def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasur
         waits = sum(rank.meet_s for rank in ranks) / len(ranks) / step_s if step_s > 0 else 0.0
         none = "none is slower than the others beyond noise; " if last is None and judged else ""
         return f"{none}each waits for the last one of a step, whoever that is, {units.share(waits)} of the time"
-    others = [rank for rank in judged if rank is not last]
-    own_s = sum(rank.own_s.value for rank in others) / len(others)
-    meet_s = sum(rank.meet_s for rank in ranks if rank.rank != last.rank) / len(others)
+    own_s = statistics.fmean(rank.own_s.value for rank in judged if rank is not last)
+    meet_s = statistics.fmean(rank.meet_s for rank in ranks if rank.rank != last.rank)
     where = "" if judged is ranks else "without workers "
     return (
         f"rank {last.rank} is the slowest, {units.share(last.own_s.value / own_s - 1)} slower than the others: {where}"
@@ -75,8 +71,5 @@ def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasur
 def rows(ranks: Sequence[RankMeasurement]) -> Iterator[tuple[str, ...]]:
     """A row of text for each, below ``HEADER``."""
     for rank in ranks:
-        yield (
-            str(rank.rank), units.per_second(rank.samples_per_s), units.interval(rank.own_s),
-            units.seconds(rank.wait_s), units.seconds(rank.consume_s), units.seconds(rank.meet_s),
-            units.seconds(rank.startup_s),
-        )  # fmt: skip
+        times = map(units.seconds, (rank.wait_s, rank.consume_s, rank.meet_s, rank.startup_s))
+        yield str(rank.rank), units.number(rank.samples_per_s), units.interval(rank.own_s), *times

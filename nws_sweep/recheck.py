@@ -141,6 +141,6 @@ def _row(check: Check) -> list[str]:
         str(then.num_workers) if then else units.NOTHING,
         units.interval(time_of(then, Quantity.BATCH)) if then else units.NOTHING,
         units.interval(time_of(now, Quantity.BATCH)) if now else units.NOTHING,
-        units.ratio_interval(ratio.value, ratio.low, ratio.high) if ratio else units.NOTHING,
+        str(ratio or units.NOTHING),
         check.change.value if check.change else f"failed: {check.reason}",
     ]

@@ -36,7 +36,7 @@ def violation(
     claim = f"{units.seconds(pace_s)} a batch cannot be"
     if cpu_s is not None and pace_s * _MARGIN < cpu_s / conditions.cores:
         least = units.seconds(cpu_s / conditions.cores)
-        cores = f"{conditions.cores:g} usable CPU{'' if conditions.cores == 1 else 's'}"
+        cores = units.counted(conditions.cores, "usable CPU")
         return f"{claim}: it takes {units.seconds(cpu_s)} of CPU time, at least {least} on {cores}"
     if stopwatch_s is None and found.consume_s is not None and pace_s * _MARGIN < found.consume_s:
         return f"{claim}: the consumer alone takes {units.seconds(found.consume_s)}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.storage import TIMING_COLUMNS, timing_row
@@ -12,9 +11,10 @@ from nws_sweep.storage import TIMING_COLUMNS, timing_row
 if TYPE_CHECKING:
     import pandas as pd
 
+_BEST_TIMES = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+
+class Rows(NamedTuple):
     """A table: the names of its columns, and rows that may lack some of them."""
 
     columns: tuple[str, ...]
@@ -29,56 +29,51 @@ class Rows:
 
 
 def trials(summary: Summary) -> Rows:
-    """One row per trial: the identifying columns of its configuration first, then those of timings.csv."""
+    """One row per trial: the identifying columns of its configuration first, then those of timings.csv.
+
+    Where not all were measured on one host there is a column for it in between.
+    """
+    several = len(summary.hosts) > 1
     rows = [
-        {**configuration.configuration.columns, **hosts, **timing_row(trial, configuration.run.result)}
-        for configuration in summary.configurations
-        for hosts in [_host_column(configuration, summary)]
-        for trial in configuration.run.result.trials
+        {
+            **c.configuration.columns,
+            **({"host": c.run.result.host.hostname} if several else {}),
+            **timing_row(trial, c.run.result),
+        }
+        for c in summary.configurations
+        for trial in c.run.result.trials
     ]
-    names = dict.fromkeys([*_configuration_columns(summary), *(["host"] if len(summary.hosts) > 1 else [])])
-    return _rows(rows, [*names, *TIMING_COLUMNS])
-
-
-def _host_column(configuration: ConfigurationSummary, summary: Summary) -> dict[str, str]:
-    """Where it was measured, if not all were measured there."""
-    return {"host": configuration.run.result.host.hostname} if len(summary.hosts) > 1 else {}
+    return _rows(rows, [*_configuration_columns(summary), *(["host"] if several else []), *TIMING_COLUMNS])
 
 
 def best(summary: Summary) -> Rows:
     """One row per configuration: identifying columns, the recommended setting, its times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    first = _configuration_columns(summary)
-    return _rows(rows, first + [name for name in columns if name not in first])
+    return _rows(rows, [*_configuration_columns(summary), *(name for row in rows for name in row)])
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
-    best, fastest = summary.best, summary.fastest
-    timing = timing_row(best, summary.run.result) if best else {}
-    names = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
+    best, fastest, result = summary.best, summary.fastest, summary.run.result
+    timing = timing_row(best, result) if best else {}
     return {
         **summary.configuration.columns,
         "num_workers": best.num_workers if best else None,
         "persistent_workers": best.settings.persistent_workers if best else None,
-        **{name: timing.get(name) for name in names},
+        **{name: timing.get(name) for name in _BEST_TIMES},
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": fastest.num_workers if fastest else None,
         "limits": "+".join(limit.value for limit in summary.diagnosis.limits) if summary.diagnosis else None,
-        "stop_reason": summary.run.result.stop_reason,
-        "error": summary.run.result.error,
+        "stop_reason": result.stop_reason,
+        "error": result.error,
     }
 
 
 def _configuration_columns(summary: Summary) -> list[str]:
-    return list(dict.fromkeys(name for c in summary.configurations for name in c.configuration.columns))
+    return [name for configuration in summary.configurations for name in configuration.configuration.columns]
 
 
-def _rows(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Rows:
-    cells = tuple({name: _cell(value) for name, value in row.items()} for row in rows)
-    return Rows(columns=tuple(columns), rows=cells)
-
-
-def _cell(value: Any) -> Any:
-    return str(value) if isinstance(value, (list, dict)) else value
+def _rows(rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
+    """With each column once, and lists and mappings as text."""
+    texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
+    return Rows(columns=tuple(dict.fromkeys(columns)), rows=tuple(texts))

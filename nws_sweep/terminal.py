@@ -56,7 +56,7 @@ class View:
         among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
         self._print(
-            f"{count} configuration{'s' if count != 1 else ''}, up to {tried}{among} candidates each "
+            f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
             f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
         )
         for note in plan.notes:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from nws_sweep.records import Estimate
 
 NOTHING = "-"
-
-
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 3
 _TWO_COUNT = 3.5  # of a half-width's digits, up to here
 
@@ -37,12 +35,7 @@ def interval(estimate: Estimate | None) -> str:
     if estimate is None:
         return NOTHING
     half_width = uncertainty(estimate)
-    return seconds(estimate.value, half_width) + ("" if half_width is None else f" {plus_minus(half_width)}")
-
-
-def plus_minus(half_width: float) -> str:
-    """Half the width of an interval as a share of the value, such as ``±3.2 %``."""
-    return f"±{percent(half_width)}"
+    return seconds(estimate.value, half_width) + ("" if half_width is None else f" ±{percent(half_width)}")
 
 
 def percent(value: float) -> str:
@@ -60,7 +53,7 @@ def uncertainty(estimate: Estimate | None) -> float | None:
 
 def rate(value: float, low: float, high: float) -> str:
     """A rate between the ends of its interval, which are the value itself if it has none."""
-    return per_second(value, (high - low) / (2 * value) if value else None)
+    return number(value, (high - low) / (2 * value) if value else None)
 
 
 def memory(value: float | None) -> str:
@@ -69,13 +62,8 @@ def memory(value: float | None) -> str:
         return NOTHING
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if float(f"{abs(value):.2e}") >= factor:  # 999.9 kB is 1.00 MB
-            return f"{three_digits(value / factor)} {unit}"
+            return f"{number(value / factor)} {unit}"
     return f"{value:.0f} B"
-
-
-def per_second(value: float | None, uncertainty: float | None = None) -> str:
-    """A rate with two or three significant digits; for the uncertainty see ``seconds``."""
-    return NOTHING if value is None else number(value, uncertainty)
 
 
 def ratio(value: float | None, uncertainty: float | None = None) -> str:
@@ -83,24 +71,20 @@ def ratio(value: float | None, uncertainty: float | None = None) -> str:
     return NOTHING if value is None else f"{number(value, uncertainty)}x"
 
 
-def ratio_interval(value: float, low: float | None, high: float | None) -> str:
-    """A ratio with the ends of its interval, where it has one, such as ``0.82 (0.80 to 0.84)``."""
-    ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-    return f"{value:.2f}{ends}"
-
-
 def share(value: float | None) -> str:
     """A fraction in per cent."""
     return NOTHING if value is None else f"{100 * value:.0f} %"
 
 
-def three_digits(value: float) -> str:
-    """Three significant digits without an exponent."""
-    return number(value, None)
+def counted(count: float, noun: str) -> str:
+    """``1 worker``, ``2 workers``, ``no workers``."""
+    return f"{format(count, 'g') if count else 'no'} {noun}{'' if count == 1 else 's'}"
 
 
-def number(value: float, uncertainty: float | None) -> str:
+def number(value: float | None, uncertainty: float | None = None) -> str:
     """Two or three significant digits without an exponent; for the uncertainty see ``seconds``."""
+    if value is None:
+        return NOTHING
     digits = _digits(value, uncertainty)
     rounded = f"{value:.{digits - 1}e}"
     exponent = int(rounded.partition("e")[2])  # after rounding: 9.999 is 10.0, not 10.00

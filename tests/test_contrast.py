@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from nws_sweep.contrast import Change, Quantity, Ratio, change_of, combined, ratio_of, time_of, times_of
+from nws_sweep.contrast import Change, Quantity, Ratio, Times, change_of, combined, time_of, times_of
 from nws_sweep.records import Estimate, Trial, TrialState
 from nws_sweep.stats import estimate_mean
 from tests.factories import failed_trial, loader_settings, measurement, trial
@@ -21,71 +21,60 @@ def timed(value: float, half_width: float | None = None) -> Estimate:
     return Estimate(value=value, low=value * math.exp(-half_width), high=value * math.exp(half_width), n=5)
 
 
+def ratio_of(base: Estimate, other: Estimate) -> Ratio:
+    return Times(quantity=Quantity.BATCH, base=base, other=other).ratio
+
+
 def ratio(log: float, half_width: float | None = None) -> Ratio:
     return Ratio(log=log, half_width=half_width)
 
 
 def test_half_widths_add_in_quadrature_on_the_log_scale() -> None:
     found = ratio_of(timed(2.0, 0.03), timed(3.0, 0.04))
-    assert found.value == pytest.approx(1.5)
-    assert found.half_width == pytest.approx(0.05)
-    assert found.low == pytest.approx(1.5 * math.exp(-0.05))
-    assert found.high == pytest.approx(1.5 * math.exp(0.05))
+    assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
+    assert found.ends == pytest.approx((1.5 * math.exp(-0.05), 1.5 * math.exp(0.05)))
+    assert str(found) == "1.50 (1.43 to 1.58)"
 
 
 @pytest.mark.parametrize(("base", "other"), [(None, 0.1), (0.1, None), (None, None)])
 def test_a_ratio_has_an_interval_only_if_both_times_have_one(base: float | None, other: float | None) -> None:
     found = ratio_of(timed(2.0, base), timed(1.0, other))
-    assert (found.value, found.half_width, found.low, found.high) == (0.5, None, None, None)
+    assert (found.value, found.half_width, found.ends, str(found)) == (0.5, None, None, "0.50")
 
 
 def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
+    """Of means of ten windows with errors of 5 %."""
     noise, runs, covered, truth = random.Random(3), 2000, 0, math.log(1.25)
+
+    def measured(log: float) -> Estimate:
+        logs = [log + noise.gauss(0, 0.05) for _ in range(10)]
+        return estimate_mean([math.exp(one) for one in logs], overall=math.exp(statistics.fmean(logs)))
+
     for _ in range(runs):
-        found = ratio_of(measured(0.0, noise), measured(truth, noise))
+        found = ratio_of(measured(0.0), measured(truth))
         covered += found.half_width is not None and abs(found.log - truth) <= found.half_width
     assert 0.94 < covered / runs < 0.98
-
-
-def measured(log: float, noise: random.Random) -> Estimate:
-    """The mean of ten windows with errors of 5 %, whose true logarithm is this one."""
-    logs = [log + noise.gauss(0, 0.05) for _ in range(10)]
-    return estimate_mean([math.exp(one) for one in logs], overall=math.exp(statistics.fmean(logs)))
 
 
 @pytest.mark.parametrize(
     ("value", "half_width", "change"),
     [
-        (1.0, 0.02, Change.SAME),
-        (1.02, 0.005, Change.SAME),
-        (0.98, 0.005, Change.SAME),
-        (1.02, 0.02, Change.UNCLEAR),
-        (0.98, 0.02, Change.UNCLEAR),
-        (1.0, 0.05, Change.UNCLEAR),
-        (1.05, 0.01, Change.SLOWER),
-        (1.05, 0.03, Change.UNCLEAR),
-        (0.95, 0.01, Change.FASTER),
-        (0.95, 0.03, Change.UNCLEAR),
-        (1.0, None, Change.UNCLEAR),
-        (9.0, None, Change.UNCLEAR),
+        (1.0, 0.02, Change.SAME), (1.02, 0.005, Change.SAME), (0.98, 0.005, Change.SAME),
+        (1.02, 0.02, Change.UNCLEAR), (0.98, 0.02, Change.UNCLEAR), (1.0, 0.05, Change.UNCLEAR),
+        (1.05, 0.01, Change.SLOWER), (1.05, 0.03, Change.UNCLEAR),
+        (0.95, 0.01, Change.FASTER), (0.95, 0.03, Change.UNCLEAR),
+        (1.0, None, Change.UNCLEAR), (9.0, None, Change.UNCLEAR),
+        (1 / 1.029, 0.0, Change.SAME), (1 / 1.031, 0.0, Change.FASTER),  # as far down as up
     ],
-)
+)  # fmt: skip
 def test_the_whole_interval_decides(value: float, half_width: float | None, change: Change) -> None:
     assert change_of(ratio(math.log(value), half_width), 0.03) is change
-
-
-def test_limits_are_as_far_down_as_up() -> None:
-    up, down = ratio(math.log(1.98), 0.0), ratio(math.log(0.505), 0.0)
-    assert [change_of(one, 1.0) for one in (up, down)] == [Change.SAME, Change.SAME]
-    assert change_of(ratio(math.log(0.49), 0.0), 1.0) is Change.FASTER
 
 
 def test_batches_of_one_size_are_compared_by_their_steady_time() -> None:
     times = times_of(trial(2, 128.0), trial(4, 64.0))
     assert times is not None
-    assert times.quantity is Quantity.BATCH
-    assert (times.base.value, times.other.value) == (1.0, 0.5)
-    assert times.ratio == ratio_of(times.base, times.other)
+    assert (times.quantity, times.base.value, times.other.value) == (Quantity.BATCH, 1.0, 0.5)
 
 
 def test_of_batches_that_differ_in_size_the_time_of_a_sample_is_compared() -> None:
@@ -105,13 +94,13 @@ def test_epochs_are_compared_where_one_has_no_steady_batches_and_have_no_interva
     assert times.ratio.half_width is None
 
 
-def not_to_be_trusted() -> Trial:
-    return trial(2, 2.0, state=TrialState.MISMEASURED)
-
-
 @pytest.mark.parametrize(
     "other",
-    [failed_trial(2), not_to_be_trusted(), trial(2, 2.0, measurement=measurement(2.0, batch_s=None, epoch_s=None))],
+    [
+        failed_trial(2),
+        trial(2, 2.0, state=TrialState.MISMEASURED),
+        trial(2, 2.0, measurement=measurement(2.0, batch_s=None, epoch_s=None)),
+    ],
 )
 def test_what_has_no_time_is_not_compared(other: Trial) -> None:
     assert times_of(trial(2, 2.0), other) is None
@@ -119,37 +108,24 @@ def test_what_has_no_time_is_not_compared(other: Trial) -> None:
     assert time_of(other, Quantity.SAMPLE) is None
 
 
-def test_one_ratio_is_its_own_combination() -> None:
-    assert combined([ratio(0.5, 0.25)]) == ratio(0.5, 0.25)
-    assert combined([ratio(0.5)]) == ratio(0.5)
-
-
-def test_equal_ratios_narrow_each_others_interval() -> None:
-    found = combined([ratio(0.5, 0.2)] * 4)
-    assert found.log == 0.5
-    assert found.half_width == pytest.approx(0.1)
-
-
-def test_ratios_that_differ_by_more_than_their_intervals_widen_the_mean() -> None:
-    found = combined([ratio(0.1, 0.001), ratio(0.2, 0.001), ratio(0.3, 0.001)])
-    assert found.log == pytest.approx(0.2)
-    assert found.half_width == pytest.approx(4.3027 * 0.1 / math.sqrt(3))
-
-
-def test_two_ratios_that_differ_widen_the_mean_too() -> None:
-    found = combined([ratio(0.0, 0.001), ratio(0.2, 0.001)])
-    assert found.half_width == pytest.approx(1.95996 * 0.1, rel=1e-4)
-
-
-def test_without_intervals_of_their_own_three_ratios_have_their_spread_and_two_have_nothing() -> None:
-    found = combined([ratio(0.1), ratio(0.2, 0.001), ratio(0.3, 0.001)])
-    assert found.half_width == pytest.approx(4.3027 * 0.1 / math.sqrt(3))
-    assert combined([ratio(0.1), ratio(0.3, 0.001)]).half_width is None
-
-
-def test_nothing_cannot_be_combined() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        combined([])
+@pytest.mark.parametrize(
+    ("ratios", "log", "half_width"),
+    [
+        ([ratio(0.5, 0.25)], 0.5, 0.25),
+        ([ratio(0.5)], 0.5, None),
+        ([ratio(0.5, 0.2)] * 4, 0.5, 0.1),  # equal ones narrow each other's interval
+        # those that differ by more than their intervals widen the mean, by Student's t or by the normal quantile
+        ([ratio(0.1, 0.001), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
+        ([ratio(0.0, 0.001), ratio(0.2, 0.001)], 0.1, 1.95996 * 0.1),
+        # without intervals of their own three have their spread, and two have nothing
+        ([ratio(0.1), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
+        ([ratio(0.1), ratio(0.3, 0.001)], 0.2, None),
+    ],
+)
+def test_ratios_are_combined(ratios: list[Ratio], log: float, half_width: float | None) -> None:
+    found = combined(ratios)
+    assert found.log == pytest.approx(log)
+    assert found.half_width == (None if half_width is None else pytest.approx(half_width, rel=1e-4))
 
 
 @pytest.mark.parametrize(("pairs", "varies", "most"), [(2, 0.0, 0.995), (4, 0.0, 0.995), (4, 0.1, 0.965)])

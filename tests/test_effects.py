@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from nws_sweep.effects import Effect, effects
-from nws_sweep.records import SearchRecord
-from tests.factories import COLUMNS, estimate, failed_trial, measurement, search_result, summary_of_grid, trial
+from nws_sweep.records import Estimate, SearchRecord
+from tests.factories import failed_trial, measurement, search_result, summary_of_grid, trial
 
 
-def one(seconds: float, precision: float = 0.01, **columns: Any) -> SearchRecord:
+def one(seconds: float, precision: float | None = 0.01, **columns: Any) -> SearchRecord:
     """A configuration whose best takes so many seconds per batch, known so well."""
-    batch = estimate(seconds)
-    narrow = type(batch)(value=seconds, low=seconds / (1 + precision), high=seconds * (1 + precision), n=6)
-    found = measurement(65 * seconds, batch_s=narrow, samples_per_s=64 / seconds)
-    return search_result(trial(0, 65 * seconds, measurement=found), columns={**COLUMNS, **columns})
+    batch_s = None
+    if precision is not None:
+        batch_s = Estimate(value=seconds, low=seconds / (1 + precision), high=seconds * (1 + precision), n=6)
+    found = measurement(65 * seconds, batch_s=batch_s, samples_per_s=64 / seconds)
+    return search_result(trial(0, 65 * seconds, measurement=found), columns=columns)
 
 
 def of(*results: SearchRecord) -> dict[str, Effect]:
@@ -29,46 +30,36 @@ def test_a_setting_that_helps_is_told_with_its_interval() -> None:
         one(2.0, batch_size=128, pin_memory=False), one(1.6, batch_size=128, pin_memory=True),
     )  # fmt: skip
     pinned = found["pin_memory false true"]
-    assert pinned.pairs == 2
-    assert pinned.ratio.value == pytest.approx(0.8)
-    assert pinned.measurable
-    assert pinned.text.startswith("20 % less time (")
+    assert (pinned.pairs, pinned.text) == (2, "20 % less time (19 % less time to 21 % less time)")
     assert found["batch_size 64 128"].ratio.value == pytest.approx(2.0)  # per sample: the factory's batches have 64
 
 
-def test_a_setting_that_makes_no_difference_is_told_as_such() -> None:
-    (effect,) = of(one(1.0, 0.05, pin_memory=True), one(1.01, 0.05, pin_memory=False)).values()
-    assert not effect.measurable
-    assert effect.text.startswith("no measurable difference (")
-    assert "less time to " in effect.text
-    assert effect.text.endswith("more time)")
+@pytest.mark.parametrize(
+    ("precision", "text"),
+    [
+        (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
+        (None, "1.0 % more time, without an interval: too few bursts or pairs to tell"),
+    ],
+)
+def test_a_setting_that_makes_no_difference_is_told_as_such(precision: float | None, text: str) -> None:
+    (effect,) = of(one(1.0, precision, pin_memory=False), one(1.01, precision, pin_memory=True)).values()
+    assert effect.text == text
 
 
-def test_without_intervals_nothing_is_claimed() -> None:
-    first, second = one(1.0, pin_memory=False), search_result(trial(0, 100.0), columns={**COLUMNS, "pin_memory": True})
-    whole = measurement(100.0, batch_s=None, samples_per_s=None)
-    second = search_result(trial(0, 100.0, measurement=whole), columns={**COLUMNS, "pin_memory": True})
-    (effect,) = of(first, second).values()
-    assert effect.text.endswith("without an interval: too few bursts or pairs to tell")
-
-
-def test_only_pairs_that_differ_in_nothing_else_count() -> None:
-    found = of(one(1.0, batch_size=64, pin_memory=False), one(0.5, batch_size=128, pin_memory=True))
-    assert found == {}
-
-
-def test_what_could_not_be_measured_is_in_no_pair() -> None:
-    failed = search_result(failed_trial(0), columns={**COLUMNS, "pin_memory": True})
-    assert of(one(1.0, pin_memory=False), failed) == {}
+@pytest.mark.parametrize(
+    "results",
+    [
+        [one(1.0)],
+        [one(1.0, batch_size=64, pin_memory=False), one(0.5, batch_size=128, pin_memory=True)],
+        [one(1.0, pin_memory=False), search_result(failed_trial(0), columns={"pin_memory": True})],
+        [one(1.0, dataset="a"), one(2.0, dataset="b")],
+    ],
+    ids=["a run", "more than one differs", "one that was not measured", "datasets"],
+)
+def test_only_pairs_that_differ_in_one_setting_have_effects(results: list[SearchRecord]) -> None:
+    assert of(*results) == {}
 
 
 def test_values_are_compared_with_the_plainest_one() -> None:
-    found = of(
-        one(1.0, prefetch_factor=8), one(1.0, prefetch_factor=None), one(1.0, prefetch_factor=2),
-    )  # fmt: skip
+    found = of(*(one(1.0, prefetch_factor=value) for value in (8, None, 2)))
     assert list(found) == ["prefetch_factor null 2", "prefetch_factor null 8"]
-
-
-def test_a_run_and_different_datasets_have_no_effects() -> None:
-    assert of(one(1.0)) == {}
-    assert of(one(1.0, dataset="a"), one(2.0, dataset="b")) == {}

@@ -4,6 +4,8 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from nws_sweep import codec, formats, html, page, per_rank, report, storage
 from nws_sweep.records import Estimate, LoaderSettings, RankMeasurement, SearchRecord, Trial
 from tests import factories
@@ -39,45 +41,47 @@ def result() -> SearchRecord:
     return replace(record, configuration=replace(record.configuration, ranks=3))
 
 
-def test_the_slowest_is_the_one_whose_interval_lies_above_all_others() -> None:
-    assert per_rank.slowest(RANKS) == RANKS[1]
-    assert per_rank.slowest((RANKS[0], rank(1, 0.06, width=0.6))) is None
-    assert per_rank.slowest((rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6))) is None  # not worth a name
-    assert per_rank.slowest(RANKS[:1]) is None
+UNKNOWN = replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))
 
 
-def test_without_an_interval_nobody_is_called_slow() -> None:
-    unknown = replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))
-    assert per_rank.slowest((RANKS[0], unknown)) is None
+@pytest.mark.parametrize(
+    ("ranks", "slowest"),
+    [
+        (RANKS, RANKS[1]),  # its interval lies above all others
+        ((RANKS[0], rank(1, 0.06, width=0.6)), None),
+        ((rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)), None),  # not worth a name
+        ((RANKS[0], UNKNOWN), None),
+        (RANKS[:1], None),
+    ],
+)
+def test_the_slowest(ranks: tuple[RankMeasurement, ...], slowest: RankMeasurement | None) -> None:
+    assert per_rank.slowest(ranks) == slowest
 
 
-def test_who_is_slow_is_told_in_a_sentence() -> None:
-    assert per_rank.sentence(trial()) == (
-        "3 ranks with no workers each, 192 samples/s in sum and 64.0 each: rank 1 is the slowest, 97 % slower than the "
-        "others: it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"
-    )
+SLOWEST = "rank 1 is the slowest, 97 % slower than the others: "
+WAITS = "each waits for the last one of a step, whoever that is, "
 
 
-def test_with_workers_who_is_slow_shows_without_them() -> None:
-    said = per_rank.sentence(trial(AHEAD, 1), trial())
-    assert said.endswith(
-        "rank 1 is the slowest, 97 % slower than the others: without workers it takes 60.0 ms a step and they 30.5 ms, "
-        "and they wait for it 67 % of the time"
-    )
-
-
-def test_nobody_is_called_slow_for_batches_that_others_have_in_store() -> None:
-    assert "none is slower than the others beyond noise" in per_rank.sentence(trial(AHEAD, 1), trial(ALIKE))
-    unknown = per_rank.sentence(trial(AHEAD, 1))
-    assert "slowe" not in unknown
-    assert unknown.endswith("each waits for the last one of a step, whoever that is, 44 % of the time")
-    assert "slowe" not in per_rank.sentence(trial(tuple(reversed(AHEAD[:1] + ALIKE[1:])), 1), trial())
-
-
-def test_that_nobody_is_slow_is_told_too() -> None:
-    said = per_rank.sentence(trial(ALIKE))
-    assert "none is slower than the others beyond noise" in said
-    assert "25 % of the time" in said
+@pytest.mark.parametrize(
+    ("found", "alone", "said"),
+    [
+        (trial(), None, f"{SLOWEST}it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"),
+        # with workers who is slow shows without them
+        (
+            trial(AHEAD, 1), trial(),
+            f"{SLOWEST}without workers it takes 60.0 ms a step and they 30.5 ms, and they wait for it 67 % of the time",
+        ),
+        # nobody is called slow for batches that others have in store
+        (trial(AHEAD, 1), trial(ALIKE), f"none is slower than the others beyond noise; {WAITS}44 % of the time"),
+        (trial(AHEAD, 1), None, f"{WAITS}44 % of the time"),
+        (trial((*reversed(AHEAD[:1] + ALIKE[1:]),), 1), trial(), f"{WAITS}33 % of the time"),
+        (trial(ALIKE), None, f"none is slower than the others beyond noise; {WAITS}25 % of the time"),
+    ],
+)  # fmt: skip
+def test_who_is_slow_is_told_in_a_sentence(found: Trial, alone: Trial | None, said: str) -> None:
+    workers = "1 worker" if found.num_workers else "no workers"
+    sentence = f"3 ranks with {workers} each, 192 samples/s in sum and 64.0 each: {said}"
+    assert per_rank.sentence(found, alone) == sentence
 
 
 def test_of_one_loader_alone_nothing_is_said() -> None:

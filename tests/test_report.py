@@ -2,21 +2,27 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from nws_sweep import report, storage
+from nws_sweep.analysis import Summary
 from nws_sweep.errors import NotARunError
 from nws_sweep.records import TrialState
-from tests.factories import COLUMNS, HOST, failed_trial, search_result, store_grid, store_run, summary_of_run, trial
+from tests.factories import (
+    COLUMNS,
+    failed_trial,
+    search_result,
+    store_grid,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
 
-BEST_OF_4 = {
-    "batch_size": 64,
-    "num_workers": 4,
-}
+BEST_OF_4 = {"batch_size": 64, "num_workers": 4}
 
 
 def write(folder: Path) -> str:
@@ -27,6 +33,10 @@ def write(folder: Path) -> str:
     text = paths[1].read_text()
     assert [name for name in pictures_of(text) if not (folder / name).is_file()] == []
     return text
+
+
+def text_of(summary: Summary) -> str:
+    return report.markdown(summary, [])
 
 
 def pictures_of(text: str) -> list[str]:
@@ -67,49 +77,38 @@ def grid_text(grid: Path) -> str:
     return write(grid)
 
 
-def test_the_fitted_rule_stands_beside_the_measurement() -> None:
-    summary = summary_of_run(search_result(*(trial(n, 32.0 / n) for n in (1, 2, 4))))
-    text = report.markdown(summary, [])
-    assert "\n\nThe rule t = max(m + n/x, y): n = 250 ms, " in text
-    assert not [line for line in summary.explanations if "rule" in line]
-
-
-def test_the_report_of_a_run_is_written_with_all_its_files(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(0, 32.0), trial(4, 8.0)))
+def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_measured_since(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 32.0), stop_reason=""))
+    assert "the search did not finish" in write(folder)
+    picture = (folder / "batch_times.png").read_bytes()
+    storage.save(folder, search_result(trial(0, 32.0), trial(4, 8.0)))
     text = write(folder)
-    assert files_in(folder) == [
-        "batch_times.png",
-        "batch_times.svg",
-        "batches.csv",
-        "best.yaml",
-        "best/run.yaml",
-        "report.html",
-        "report.md",
-        "result.json",
-        "scaling.png",
-        "scaling.svg",
-        "time_vs_num_workers.png",
-        "time_vs_num_workers.svg",
-        "timings.csv",
-        "waiting_vs_num_workers.png",
-        "waiting_vs_num_workers.svg",
-    ]
-    assert pictures_of(text) == [
-        "scaling.png",
-        "time_vs_num_workers.png",
-        "waiting_vs_num_workers.png",
-        "batch_times.png",
-    ]
+    assert "the search did not finish" not in text
+    assert (folder / "batch_times.png").read_bytes() != picture
+    pictures = ["scaling", "time_vs_num_workers", "waiting_vs_num_workers", "batch_times"]
+    assert pictures_of(text) == [f"{name}.png" for name in pictures]
+    assert files_in(folder) == sorted(
+        [
+            *(f"{name}.{suffix}" for name in pictures for suffix in ("png", "svg")),
+            *("batches.csv", "best.yaml", "best/run.yaml", "report.html", "report.md", "result.json", "timings.csv"),
+        ]
+    )
     for name in ("best.yaml", "best/run.yaml"):
         assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
     assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
     assert "\n| photos  | 4           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | -            |\n" in text
 
 
-def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped(tmp_path: Path) -> None:
+def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
     slow = failed_trial(2, "no | for 60 s", TrialState.TIMEOUT)
-    text = write(store_run(tmp_path, search_result(trial(4, 8.0), slow)))
-    _, _, listed = section(text, "dataset=photos").partition("\n\n")
+    text = text_of(summary_of_run(search_result(trial(4, 8.0), slow)))
+    why, _, listed = section(text, "dataset=photos").partition("\n\n")
+    first, *further = why.splitlines()
+    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
+    assert further == [
+        "- with a loader that takes no time training would be 4.00x as fast",
+        "- 8 workers would give at most 100 % more, by the curve through the points",
+    ]
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
@@ -120,53 +119,42 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped(tmp_pa
     ]
 
 
-def test_the_report_of_a_run_says_why_its_best_is_the_best(tmp_path: Path) -> None:
-    text = write(store_run(tmp_path, search_result(trial(4, 8.0))))
-    why, _, _ = section(text, "dataset=photos").partition("\n\n")
-    first, *further = why.splitlines()
-    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
-    assert further == [
-        "- with a loader that takes no time training would be 4.00x as fast",
-        "- 8 workers would give at most 100 % more, by the curve through the points",
-    ]
+def test_the_fitted_rule_stands_beside_the_measurement() -> None:
+    summary = summary_of_run(search_result(*(trial(n, 32.0 / n) for n in (1, 2, 4))))
+    assert "\n\nThe rule t = max(m + n/x, y): n = 250 ms, " in text_of(summary)
+    assert not [line for line in summary.explanations if "rule" in line]
 
 
-def test_the_report_of_a_run_says_where_and_with_which_versions_it_was_measured(tmp_path: Path) -> None:
-    body = section(write(store_run(tmp_path, search_result(trial(0, 8.0)))), "Host and method")
+def test_the_report_says_where_and_with_which_versions_it_was_measured_and_has_no_empty_sections() -> None:
+    text = text_of(summary_of_run(search_result(trial(0, 8.0))))
+    body = section(text, "Host and method")
     assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
-
-
-def test_a_run_without_failures_and_warnings_has_no_such_sections(tmp_path: Path) -> None:
-    text = write(store_run(tmp_path, search_result(trial(0, 8.0))))
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
 
 
 def test_a_run_that_could_not_measure_anything_has_a_report_that_says_why(tmp_path: Path) -> None:
-    text = write(store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None)))
+    folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
+    text = write(folder)
     assert "| photos  | failed " in section(text, "Best settings")
     assert section(text, "Failures").strip() == "- dataset=photos: no such folder: &lt;data>"
     body = section(text, "dataset=photos")
     assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
     assert pictures_of(text) == []
-    assert yaml.safe_load((tmp_path / "run" / "best.yaml").read_text()) is None
+    assert yaml.safe_load((folder / "best.yaml").read_text()) is None
+    assert not (folder / "best").exists()
 
 
 def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
+    own = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
     names = [
         f"batch_size={size},dataset=photos,patience=3,pin_memory=false,prefetch_factor=none" for size in (64, 128, 256)
     ]
-    everywhere = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
     assert files_in(grid) == sorted(
         [
-            "best.csv",
-            "best.yaml",
-            "best/batch_size-128.yaml",
-            "best/batch_size-64.yaml",
-            "report.html",
-            "report.md",
-            "results.csv",
-            *(f"{name}/{file}" for name in names for file in everywhere),
+            *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html"),
+            *("report.md", "results.csv"),
+            *(f"{name}/{file}" for name in names for file in own),
             *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
         ]
     )
@@ -176,12 +164,14 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_tex
 def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
     folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
     first, second = (run.folder for run in storage.find(folder).runs)
-    assert report.write_pictures(first) == [first / "batch_times.png", first / "batch_times.svg"]
+    report.try_pictures(first)
+    assert {"batch_times.png", "batch_times.svg"} <= {*files_in(first)}
     (first / "batch_times.png").write_bytes(b"as it was")
-    text = write(folder)
+    _, paths = report.write(folder)
     assert (first / "batch_times.png").read_bytes() == b"as it was"
-    assert f"{first.name}/batch_times.png" in pictures_of(text)
+    assert f"{first.name}/batch_times.png" in pictures_of((folder / "report.md").read_text())
     assert not (second / "batch_times.png").exists()
+    assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
 
 
 def test_pictures_that_cannot_be_drawn_are_told_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,9 +180,7 @@ def test_pictures_that_cannot_be_drawn_are_told_and_no_more(tmp_path: Path, capl
     assert "NotARunError" in caplog.text
 
 
-def test_the_report_of_a_grid_has_a_row_for_each_configuration_also_for_one_without_a_successful_trial(
-    grid_text: str,
-) -> None:
+def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failures_and_warnings(grid_text: str) -> None:
     rows = section(grid_text, "Best settings").splitlines()
     assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
         ["dataset", "batch_size", "num_workers", "samples/s"],
@@ -200,9 +188,6 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_also_for_one_with
         ["photos", "128", "0", "510"],
         ["photos", "256", "failed", "-"],
     ]
-
-
-def test_the_report_of_a_grid_lists_failures_and_warnings(grid_text: str) -> None:
     assert section(grid_text, "Failures").splitlines()[:3] == [
         "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
         "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
@@ -222,50 +207,27 @@ def test_an_interrupted_configuration_of_a_grid_has_its_section(grid_text: str) 
     assert rest.startswith("Stopped: did not finish.")
 
 
-def test_the_tables_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
+def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
     assert grid_text
     with (grid / "results.csv").open(newline="") as file:
         trials = [(row["batch_size"], row["num_workers"], row["state"]) for row in csv.DictReader(file)]
     with (grid / "best.csv").open(newline="") as file:
         best = [(row["batch_size"], row["num_workers"]) for row in csv.DictReader(file)]
     assert trials == [
-        ("64", "0", "ok"),
-        ("64", "2", "failed"),
-        ("64", "4", "ok"),
-        ("128", "0", "ok"),
-        ("256", "0", "timeout"),
+        ("64", "0", "ok"), ("64", "2", "failed"), ("64", "4", "ok"), ("128", "0", "ok"), ("256", "0", "timeout"),
         ("256", "1", "failed"),
-    ]
+    ]  # fmt: skip
     assert best == [("64", "4"), ("128", "0"), ("256", "")]
-
-
-def test_best_yaml_of_a_grid_names_each_configuration_and_that_of_each_configuration_is_its_own(
-    grid: Path, grid_text: str
-) -> None:
-    assert grid_text
     first, second, third = yaml.safe_load((grid / "best.yaml").read_text())
     assert first == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
     assert second["loader"]["num_workers"] == 0
     assert third == {"configuration": {**COLUMNS, "batch_size": 256}, "loader": None}
-    stored = storage.find(grid)
-    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in stored.runs]
+    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
     assert own == [first["loader"], second["loader"], None]
-
-
-def test_each_configuration_of_a_grid_that_was_measured_has_a_config_to_compose(grid: Path, grid_text: str) -> None:
-    assert grid_text
-    best = grid / "best" / "batch_size-64.yaml"
-    assert yaml.safe_load(best.read_text()) == BEST_OF_4
-    assert "# dataset=photos batch_size=64\n" in best.read_text()
-    assert "@package" not in best.read_text()
-
-
-def test_the_folder_of_configs_is_one_of_the_paths_that_were_written(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"batch_size": size}) for size in (1, 2)))
-    _, paths = report.write(folder)
-    assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
-    nothing = store_run(tmp_path, search_result(failed_trial(0)))
-    assert nothing / "best" not in report.write(nothing)[1]
+    option = (grid / "best" / "batch_size-64.yaml").read_text()
+    assert yaml.safe_load(option) == BEST_OF_4
+    assert "# dataset=photos batch_size=64\n" in option
+    assert "@package" not in option
 
 
 def test_a_report_is_rebuilt_from_the_same_files_to_the_same_text_and_files(grid: Path, grid_text: str) -> None:
@@ -276,21 +238,10 @@ def test_a_report_is_rebuilt_from_the_same_files_to_the_same_text_and_files(grid
     assert [(grid / name).read_bytes() for name in ("results.csv", "best.csv", "best.yaml")] == tables
 
 
-def test_a_report_that_is_rebuilt_shows_what_was_measured_since(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(0, 8.0), stop_reason=""))
-    assert "the search did not finish" in write(folder)
-    picture = (folder / "batch_times.png").read_bytes()
-    storage.save(folder, search_result(trial(0, 8.0), trial(1, 4.0)))
-    text = write(folder)
-    assert "the search did not finish" not in text
-    assert "| photos  | 1  " in text
-    assert (folder / "batch_times.png").read_bytes() != picture
-
-
 def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
     folder = store_grid(
         tmp_path,
-        search_result(trial(0, 8.0), columns={"batch_size": 64}),
+        search_result(failed_trial(0), columns={"batch_size": 64}),
         search_result(columns={"batch_size": 128}, stop_reason=""),
     )
     (folder / "batch_size=256").mkdir()
@@ -298,38 +249,24 @@ def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_r
     (folder / "batch_size=512" / "result.json").write_text("{")
     text = write(folder)
     assert "batch_size=256" not in text
+    assert pictures_of(text) == []
     lines = section(text, "Warnings").split("\n\n")[0].splitlines()
     assert lines[0].startswith(f"- {folder}/batch_size=512/result.json: cannot be read (JSONDecodeError")
     assert lines[1:] == ["- dataset=photos batch_size=128: the search did not finish; 0 candidates were measured"]
 
 
-def test_a_grid_in_which_nothing_was_measured_has_a_report_without_pictures(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(failed_trial(0)), search_result(failed_trial(0), columns={"seed": 1}))
-    text = write(folder)
-    assert pictures_of(text) == []
-    assert len(section(text, "Failures").strip().splitlines()) == 2
-
-
-def test_what_people_called_their_data_is_no_markup(tmp_path: Path) -> None:
-    folder = store_grid(
-        tmp_path,
-        search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
-        search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
+def test_what_people_called_their_data_is_no_markup() -> None:
+    text = text_of(
+        summary_of_grid(
+            search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
+            search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
+        )
     )
-    text = write(folder)
     assert re.findall(r"<[a-z/]+>", text) == []
     assert "## dataset=&lt;script>" in text
     assert "| &lt;script> | 0  " in text
     assert "| a\\|b        | failed " in text
     assert "- dataset=&lt;script>: a &lt;b>" in text
-
-
-def test_a_grid_of_different_hosts_is_warned_about_first(tmp_path: Path) -> None:
-    elsewhere = replace(HOST, hostname="node2", torch="2.5.0")
-    folder = store_grid(
-        tmp_path, search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"seed": 1}, host=elsewhere)
-    )
-    assert section(write(folder), "Warnings").startswith("- the configurations were measured on hosts of one kind")
 
 
 def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -9,35 +9,26 @@ from nws_sweep.records import Estimate
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "-"),
-        (0.0, "0.00 µs"),
-        (0.0000123, "12.3 µs"),
-        (0.00123, "1.23 ms"),
-        (0.0456, "45.6 ms"),
-        (0.789, "789 ms"),
-        (1.0, "1.00 s"),
-        (23.45, "23.4 s"),
-        (119.0, "119 s"),
-        (120.0, "2.00 min"),
+        (None, "-"), (0.0, "0.00 µs"), (0.0000123, "12.3 µs"), (0.00123, "1.23 ms"), (0.0456, "45.6 ms"),
+        (0.789, "789 ms"), (1.0, "1.00 s"), (23.45, "23.4 s"), (119.0, "119 s"), (120.0, "2.00 min"),
         (7200.0, "120 min"),
+        # rounded up to the next unit
+        (0.0009999, "1.00 ms"), (0.9999, "1.00 s"), (119.9, "2.00 min"),
     ],
-)
+)  # fmt: skip
 def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text: str) -> None:
-    assert units.seconds(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.0009999, "1.00 ms"), (0.9999, "1.00 s"), (119.9, "2.00 min")])
-def test_seconds_that_round_up_to_the_next_unit_are_shown_in_it(value: float, text: str) -> None:
     assert units.seconds(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0.00"), (0.00512, "0.00512"), (0.5, "0.500"), (1.234, "1.23"), (9.999, "10.0"), (99.96, "100"),
-     (12345.6, "12346")],
+    [
+        (None, "-"), (0.0, "0.00"), (0.00512, "0.00512"), (0.5, "0.500"), (1.234, "1.23"), (9.999, "10.0"),
+        (99.96, "100"), (12345.6, "12346"),
+    ],
 )  # fmt: skip
-def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(value: float, text: str) -> None:
-    assert units.three_digits(value) == text
+def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(value: float | None, text: str) -> None:
+    assert units.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -59,36 +50,35 @@ def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate 
 
 @pytest.mark.parametrize(
     ("value", "uncertainty", "text"),
-    [(12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"), (1.94, 0.1, "1.94"),
-     (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00")],
+    [
+        (12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"),
+        (1.94, 0.1, "1.94"), (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00"),
+    ],
 )  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_supports(value: float, uncertainty: float, text: str) -> None:
-    assert units.per_second(value, uncertainty) == text
+    assert units.number(value, uncertainty) == text
     assert units.ratio(value, uncertainty) == f"{text}x"
+    assert units.rate(value, value * (1 - uncertainty), value * (1 + uncertainty)) == text
 
 
-def test_rates_gains_and_shares_have_their_signs_and_a_dash_for_nothing() -> None:
-    assert (units.per_second(512.4), units.ratio(1.944), units.share(0.754)) == ("512", "1.94x", "75 %")
-    assert (units.per_second(None), units.ratio(None), units.share(None)) == ("-", "-", "-")
+def test_gains_shares_and_counts_have_their_signs() -> None:
+    assert (units.ratio(1.944), units.share(0.754)) == ("1.94x", "75 %")
+    assert (units.ratio(None), units.share(None)) == ("-", "-")
+    assert [units.counted(n, "worker") for n in (0, 1, 1.5, 2)] == [
+        "no workers",
+        "1 worker",
+        "1.5 workers",
+        "2 workers",
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "-"),
-        (0, "0 B"),
-        (1, "1 B"),
-        (999, "999 B"),
-        (1000, "1.00 kB"),
-        (1024, "1.02 kB"),
-        (999_400, "999 kB"),
-        (999_900, "1.00 MB"),
-        (12_345_678, "12.3 MB"),
-        (999_999_999, "1.00 GB"),
-        (16_000_000_000, "16.0 GB"),
-        (2_500_000_000_000, "2500 GB"),
-        (-1_500_000, "-1.50 MB"),
+        (None, "-"), (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1.00 kB"), (1024, "1.02 kB"), (999_400, "999 kB"),
+        (999_900, "1.00 MB"), (12_345_678, "12.3 MB"), (999_999_999, "1.00 GB"), (16_000_000_000, "16.0 GB"),
+        (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
     ],
-)
+)  # fmt: skip
 def test_memory_is_shown_in_the_unit_that_suits_it(value: float | None, text: str) -> None:
     assert units.memory(value) == text

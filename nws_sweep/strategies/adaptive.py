@@ -109,7 +109,7 @@ class Adaptive:
         """None could be measured so far: the next in order, as long as patience bears it."""
         untried = self._untried(observations)
         if len(observations) > self.rules.maximum_patience or not untried:
-            return Stop(reason=f"{_candidates(len(observations))} could not be measured")
+            return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
         return self._race([self._candidate(untried[0])], None)
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
@@ -317,7 +317,7 @@ def _about_best(contest: Contest, tolerance: float) -> str:
 def _about_floor(profile: Profile) -> str:
     if profile.consume_s >= profile.cpu_s / profile.cores:
         return "it keeps the consumer busy all the time"
-    return f"it keeps {profile.cores:g} CPU{'' if profile.cores == 1 else 's'} busy all the time"
+    return f"it keeps {units.counted(profile.cores, 'CPU')} busy all the time"
 
 
 def _batch_s(observation: Observation) -> float:
@@ -329,7 +329,3 @@ def _batch_s(observation: Observation) -> float:
 
 def _cost_s(observation: Observation) -> float:
     return math.inf if observation.cost_s is None else observation.cost_s
-
-
-def _candidates(count: int) -> str:
-    return f"{count} candidate{'' if count == 1 else 's'}"

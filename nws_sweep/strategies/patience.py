@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nws_sweep import units
 from nws_sweep.records import LoaderSettings, Verdict
 from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, with_workers
 from nws_sweep.strategies.contest import verdict_of
@@ -73,13 +74,7 @@ class Patience:
         )
 
     def _out_of_patience(self, best: int | None, without_improvement: int) -> str:
+        tried = units.counted(without_improvement, "candidate")
         if best is None:
-            return f"{_candidates(without_improvement)} could not be measured (patience {self.maximum_patience})"
-        return (
-            f"{_candidates(without_improvement)} after num_workers={best} did not improve on it "
-            f"(patience {self.maximum_patience})"
-        )
-
-
-def _candidates(count: int) -> str:
-    return f"{count} candidate{'' if count == 1 else 's'}"
+            return f"{tried} could not be measured (patience {self.maximum_patience})"
+        return f"{tried} after num_workers={best} did not improve on it (patience {self.maximum_patience})"
