@@ -41,7 +41,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in processes.ending_signals():
+            for number in processes.ENDING_SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                     self._before[number] = signal.signal(number, self._receive)
         return self

@@ -1,13 +1,12 @@
 """Where arms come from: a dataset is made once, and its arms are forked from the process that made it.
 
-Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py),
-and where the system is not Linux, every arm makes a dataset of its own.
+Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py)
+every arm makes a dataset of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import multiprocessing
 import os
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from nws_sweep import arms, processes, ranks, sharing
+from nws_sweep import arms, processes, ranks
 from nws_sweep.arms import UNLIMITED, Arm, Supervision
 from nws_sweep.records import ArmSpec, Configuration
 from nws_sweep.surroundings import ArmFactory, TrialArm
@@ -46,10 +45,6 @@ class Nursery:
         self._keeper, self._kept = None, ()
         self._stack.close()
 
-    @functools.cached_property
-    def _can_fork(self) -> bool:
-        return arms.HAS_FORK_SERVER and processes.can_have_grandchildren() and sharing.can_be_told()
-
     @contextlib.contextmanager
     def start(self, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
         """Starts an arm with its dataset made, and kills it in the end.
@@ -63,11 +58,10 @@ class Nursery:
             ConfigurationError: If the consumer or the collate_fn cannot be made.
             TrialError: If the process died while making them.
         """
-        if not self._can_fork or _dataset_of(spec) in self._unfit:
+        if _dataset_of(spec) in self._unfit:
             starting = arms.start(spec, supervision)
         elif self._keeps(spec):
-            assert self._keeper is not None
-            starting = arms.fork(self._keeper, spec, supervision)
+            starting = arms.start(spec, supervision, self._keeper)
         else:
             starting = self._first(spec, supervision)
         with starting as arm:
@@ -110,7 +104,7 @@ class Nursery:
                 return
             self._keeper, self._kept = arm, _dataset_of(spec)
             self._stack.push(making.pop_all())
-        with arms.fork(arm, spec, supervision) as forked:
+        with arms.start(spec, supervision, arm) as forked:
             yield forked
 
 
