@@ -67,26 +67,27 @@ _SETTLES_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 class _ArmServer:
     """What an arm answers to ``arms.Commands``; every public method is a command.
 
-    Args:
+    Attributes:
         spec: What the arm is made of.
         folder: For temporary files.
-        keeper: The arm that this one was forked from: its dataset is used. None to make one.
+        listener: Where arms can be asked for that are forked from this one; None unless it is a keeper.
     """
 
-    def __init__(self, spec: ArmSpec, folder: str, keeper: _ArmServer | None) -> None:
-        self._spec = spec
-        self._folder = folder
-        self._source: Source | None = keeper._source if keeper else None
-        self._objects: tuple[ObjectStore, ...] = keeper._objects if keeper else ()
-        self._handles: tuple[str, ...] = keeper._handles if keeper else ()
-        self._warnings: dict[str, None] = dict(keeper._warnings) if keeper else {}
+    spec: ArmSpec
+    folder: str
+    listener: socket.socket | None = None
+
+    def __init__(self) -> None:
+        self._source: Any = None
+        self._objects: tuple[ObjectStore, ...] = ()
+        self._handles: tuple[str, ...] = ()
+        self._warnings: dict[str, None] = {}
         self._files: dict[int, str] = {}
         self._positions: dict[int, int] = {}
-        self._session: LoaderSession | None = None
+        self._session: Any = None
         self._others: Lockstep | None = None
         self._counter: Counter | None = None
         self._log: SampleLog | None = None
-        self.listener: socket.socket | None = None
 
     def keep(self) -> tuple[str, str]:
         """What stands against forking arms from here, and else the address at which they can be asked for."""
@@ -95,50 +96,46 @@ class _ArmServer:
         if obstacle := sharing.obstacle_since(before):
             return obstacle, ""
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(Path(self._folder, "keeper")))
+        self.listener.bind(str(Path(self.folder, "keeper")))
         self.listener.listen()
         return "", self.listener.getsockname()
 
     def prepare(self) -> DatasetFacts:
-        if self._spec.rank is not None:  # datasets may ask which rank they are made in
-            self._others = lockstep.join(self._spec.rank)
-        source = self._source or self._make_source()
-        torch.manual_seed(self._spec.seed)
-        self._consumer = _make_consumer(self._spec.consumer)
-        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
+        if self.spec.rank is not None:  # datasets may ask which rank they are made in
+            self._others = lockstep.join(self.spec.rank)
+        if self._source is None:
+            self._make_source()
+        torch.manual_seed(self.spec.seed)
+        self._consumer = _make_consumer(self.spec.consumer)
+        self._collate_fn = _make("loader.collate_fn", self.spec.collate_fn, ConfigurationError)
+        dataset = self._source.dataset
         return DatasetFacts(
-            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
-            iterable=isinstance(source.dataset, IterableDataset),
-            samples=source.samples,
+            type=f"{type(dataset).__module__}.{type(dataset).__qualname__}",
+            iterable=isinstance(dataset, IterableDataset),
+            samples=self._source.samples,
             accelerator=accelerator.available(),
             objects=self._objects,
             handles=self._handles,
-            loader=source.settings,
-            project=source.project,
+            loader=self._source.settings,
+            project=self._source.project,
         )
 
-    def _make_source(self) -> Source:
-        torch.manual_seed(self._spec.seed)
+    def _make_source(self) -> None:
+        torch.manual_seed(self.spec.seed)
         before = handles.open_files()
-        self._source = source = _make_source(self._spec.dataset, self._spec.seed, self._spec.rank)
-        self._objects = _found_in(source.dataset, python_objects)
+        self._source = _make_source(self.spec.dataset, self.spec.seed, self.spec.rank)
+        dataset = self._source.dataset
+        self._objects = _found_in(dataset, python_objects)
         if multiprocessing.get_start_method() == "fork":
             self._files = {number: path for number, path in handles.open_files().items() if number not in before}
-            self._handles = _found_in(source.dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
-        return source
-
-    @property
-    def _made(self) -> Source:
-        if self._source is None:
-            raise RuntimeError("open or files before prepare")
-        return self._source
+            self._handles = _found_in(dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
 
     def open(self, settings: LoaderSettings) -> int | None:
         counter = Counter(settings.num_workers) if settings.num_workers else None
         self._counter = counter
-        self._log = SampleLog(self._folder) if self._spec.logs_samples else None
+        self._log = SampleLog(self.folder) if self.spec.logs_samples else None
         start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
-        loader = self._made.loader(settings, self._collate_fn, start)
+        loader = self._source.loader(settings, self._collate_fn, start)
         self._session = LoaderSession(
             loader,
             self._consumer,
@@ -153,29 +150,23 @@ class _ArmServer:
         self._positions = handles.positions(self._files)
         return self._batches
 
-    @property
-    def _opened(self) -> LoaderSession:
-        if self._session is None:
-            raise RuntimeError("burst before open")
-        return self._session
-
     def burst(self, request: BurstRequest) -> Burst:
-        burst = self._opened.burst(request)
+        burst: Burst = self._session.burst(request)
         counter = self._counter
-        if burst.ended_epoch and counter and isinstance(self._made.dataset, IterableDataset) and counter.idle:
+        if burst.ended_epoch and counter and isinstance(self._source.dataset, IterableDataset) and counter.idle:
             reason = "fewer shards than workers, or shards that are not shared out"
             self._warnings[f"{counter.idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
         return burst
 
     def settle(self) -> None:
         give_up_at = time.monotonic() + _SETTLES_WITHIN_S
-        while not self._opened.is_settled(self._settings.queued_batches, self._batches):
+        while not self._session.is_settled(self._settings.queued_batches, self._batches):
             if time.monotonic() >= give_up_at:
                 return
             time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
-        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._made.dataset))  # noqa: PTH100 - a million
+        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._source.dataset))  # noqa: PTH100 - a million
 
     def logged(self) -> SamplesLogged:
         moved = dict(handles.positions(self._files).items() - self._positions.items())
@@ -185,16 +176,16 @@ class _ArmServer:
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return sample_loading.alone(self._made.dataset, keys, limit_s)
+        return sample_loading.alone(self._source.dataset, keys, limit_s)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
-        self._made.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return sample_loading.in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
+        self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
+        return sample_loading.in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
-        loader = self._made.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        loader = self._source.loader(settings, Identify(batched=settings.batch_size is not None), start)
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
@@ -218,7 +209,7 @@ class _ArmServer:
             self._warnings["further warnings are left out"] = None
 
 
-_keeper: _ArmServer | None = None  # in what is forked from one: the keeper, with its dataset
+_kept: _ArmServer | None = None  # in what is forked from a keeper: what it was there, with its dataset
 
 
 def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
@@ -242,38 +233,27 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
         warnings.filterwarnings("ignore", message=pattern)
     processes.keep_sockets_in(temporary_folder)
     temporary.note_process(temporary_folder)
-    _lead_group(spec.rank)
-    if _keeper is not None:
-        _offer_to_be_killed()
+    if spec.rank is None:
+        os.setpgid(0, 0)  # to be stopped and killed by
+    else:
+        # torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): its
+        # main process then competes with its own workers, not with those of all ranks.
+        os.setsid()
+    if _kept is not None:  # if memory runs out this process is killed sooner than the keeper
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(_SOONER_KILLED)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     threading.Thread(target=_end_group_with_parent, name="end-group-with-parent", daemon=True).start()
     processes.hear_signals()
     _redirect_output(spec.log_path)
-    server = _ArmServer(spec, temporary_folder, _keeper)
+    server = _kept or _ArmServer()
+    server.spec, server.folder, server.listener = spec, temporary_folder, None
     warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
     with contextlib.suppress(EOFError, BrokenPipeError):
         _serve(connection, server)
-
-
-def _lead_group(rank: Rank | None) -> None:
-    """Makes this process the leader of a group, to be stopped and killed by; a rank of a session too.
-
-    torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): a rank's
-    main process then competes with its own workers, not with those of all ranks.
-    """
-    if rank is not None:
-        os.setsid()
-    else:
-        os.setpgid(0, 0)
-
-
-def _offer_to_be_killed() -> None:
-    """Tells the kernel to kill this process and its children rather than others if memory runs out (oom_score_adj)."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_SOONER_KILLED)
 
 
 def _end_group_with_parent() -> None:
@@ -293,8 +273,8 @@ def _serve(connection: Connection, server: _ArmServer) -> None:
         deaths.mute()
         connection.send(answer)
         if server.listener is not None:
-            global _keeper  # noqa: PLW0603 - what is forked from here finds it there
-            _keeper = server
+            global _kept  # noqa: PLW0603 - what is forked from here finds it there
+            _kept = server
             forkserver.main(server.listener.detach(), connection.fileno(), [])
 
 
@@ -439,21 +419,17 @@ def _redirect_output(log_path: str | None) -> None:
     os.close(nothing)
 
 
-class _ProgressHandler(logging.Handler):
-    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit it, stay silent."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(logging.INFO)
-        self._connection = connection
-        self._pid = os.getpid()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if os.getpid() == self._pid:
-            self._connection.send(("progress", record.getMessage()))
-
-
 def _forward_progress(connection: Connection) -> None:
+    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit that, stay silent."""
+    pid = os.getpid()
+
+    def send(record: logging.LogRecord) -> None:
+        if os.getpid() == pid:
+            connection.send(("progress", record.getMessage()))
+
+    handler = logging.Handler(logging.INFO)
+    handler.emit = send  # type: ignore[method-assign]
     logger = logging.getLogger("nws_sweep")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    logger.addHandler(_ProgressHandler(connection))
+    logger.addHandler(handler)

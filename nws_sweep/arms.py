@@ -370,7 +370,7 @@ def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | No
                 target=_run, args=(theirs, spec, folder), name="nws_sweep-arm"
             )
             try:
-                with theirs, _without_main(), _forked_from(keeper):
+                with theirs, _starting(keeper):
                     process.start()
             except (EOFError, ConnectionError) as error:
                 raise TrialError(
@@ -389,29 +389,20 @@ def _run(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
 
 
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Hides the main module while a process starts, which would otherwise run the main script again in the child.
+def _starting(keeper: Arm | None) -> Iterator[None]:
+    """Hides the main module while a process starts, which would run the main script again in the child.
 
-    A script without a ``if __name__ == "__main__"`` guard would train twice.
+    A script without a ``if __name__ == "__main__"`` guard would train twice. If there is a keeper, the process
+    is forked from it.
     """
-    main = sys.modules["__main__"]
+    main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-@contextlib.contextmanager
-def _forked_from(keeper: Arm | None) -> Iterator[None]:
-    """Makes multiprocessing ask a keeper for the process that starts inside the block."""
-    usual = forkserver.connect_to_new_process
     if keeper is not None and keeper.server is not None:
         forkserver.connect_to_new_process = keeper.server.connect_to_new_process
     try:
         yield
     finally:
-        forkserver.connect_to_new_process = usual
+        sys.modules["__main__"], forkserver.connect_to_new_process = main, connect
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> None:

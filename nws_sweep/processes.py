@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -200,24 +200,20 @@ def end_tree(process: BaseProcess) -> None:
     for member in family:  # some may have left the group
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    _alive(family, GONE_WITHIN_S)
-    remove_shared_memory([process.pid, *(member.pid for member in family)])
+    pids = [member.pid for member in family]
+    running(pids, GONE_WITHIN_S)
+    remove_shared_memory([process.pid, *pids])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     """Those of the processes that still run after so many seconds, which are waited for only as long as one does."""
     import psutil
 
-    found = []
+    family, deadline = [], time.monotonic() + after_s
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(psutil.Process(pid))
-    return [process.pid for process in _alive(found, after_s)]
-
-
-def _alive(processes: Sequence[psutil.Process], after_s: float) -> list[psutil.Process]:
-    deadline = time.monotonic() + after_s
-    while (left := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:
+            family.append(psutil.Process(pid))
+    while (left := [process.pid for process in family if is_alive(process)]) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return left
 
