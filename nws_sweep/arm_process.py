@@ -1,18 +1,18 @@
 """The inside of an arm: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-Runs in a child that was forked from a server with torch preloaded (see arms.py), or from another arm that has made the
-dataset and does nothing else. Leads its own process group, so that it and its workers can be killed together, and ends
-that group itself when the process that started it is gone.
+Runs in a child that was forked from a server with torch preloaded (see arms.py), which may be another arm that has made
+the dataset. Leads its own process group, so that it and its workers can be killed together, and ends that group itself
+when the process that started it is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -20,9 +20,9 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import parent_process, reduction
+from multiprocessing import forkserver, parent_process
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -32,7 +32,7 @@ from torch.utils.data import IterableDataset
 
 from nws_sweep import accelerator, handles, loaders, lockstep, pagecache, processes, sample_loading, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
-from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
+from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.identities import Identify, SampleLog
 from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
@@ -60,118 +60,82 @@ _EXPECTED_WARNINGS = (
     r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; our own watching thread
 )
 _MOST_WARNINGS = 5
+_SOONER_KILLED = "300"  # of 1000: as if it held 30 % more of the machine's memory
 _SETTLES_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 
-class ArmServer:
-    """The commands that an arm answers; every public method is one.
+class _ArmServer:
+    """What an arm answers to ``arms.Commands``; every public method is a command.
 
-    Args:
+    Attributes:
         spec: What the arm is made of.
-        connection: Where commands come from, and the connections of arms that are forked from this one.
-        kept: The arm that this one was forked from: its dataset is used. None to make one.
+        folder: For temporary files.
+        listener: Where arms can be asked for that are forked from this one; None unless it is a keeper.
     """
 
-    def __init__(self, spec: ArmSpec, connection: Connection, kept: ArmServer | None = None) -> None:
-        self._spec = spec
-        self._connection = connection
-        self._source: Source | None = kept._source if kept else None
-        self._shares_memory = kept is not None
-        self._objects: tuple[ObjectStore, ...] = kept._objects if kept else ()
-        self._handles: tuple[str, ...] = kept._handles if kept else ()
+    spec: ArmSpec
+    folder: str
+    listener: socket.socket | None = None
+
+    def __init__(self) -> None:
+        self._source: Any = None
+        self._objects: tuple[ObjectStore, ...] = ()
+        self._handles: tuple[str, ...] = ()
+        self._warnings: dict[str, None] = {}
         self._files: dict[int, str] = {}
         self._positions: dict[int, int] = {}
-        self._consumer: Any = None
-        self._collate_fn: Any = None
-        self._session: LoaderSession | None = None
+        self._session: Any = None
         self._others: Lockstep | None = None
         self._counter: Counter | None = None
         self._log: SampleLog | None = None
-        self._settings: LoaderSettings | None = None
-        self._batches: int | None = None
-        self._forked: dict[int, BaseProcess] = {}
-        self._warnings: dict[str, None] = dict(kept._warnings) if kept else {}
 
-    def keep(self) -> str:
-        """Makes the dataset and nothing else; answers what stands against forking arms from here, empty if nothing.
-
-        Raises:
-            DatasetError: If the dataset cannot be made, is none, or is empty.
-        """
+    def keep(self) -> tuple[str, str]:
+        """What stands against forking arms from here, and else the address at which they can be asked for."""
         before = sharing.footprint()
         self._make_source()
-        return sharing.obstacle_since(before)
-
-    def fork(self, spec: ArmSpec, temporary_folder: str) -> int:
-        """Forks an arm that has this one's dataset, and whose connection follows the command; its process ID."""
-        connection = Connection(reduction.recv_handle(self._connection))
-        main_process: Any = parent_process()
-        process = multiprocessing.get_context("fork").Process(
-            target=_main_of_forked, args=(self, connection, spec, temporary_folder, main_process.sentinel)
-        )
-        process.start()
-        connection.close()
-        self._forked[process.pid or 0] = process
-        return process.pid or 0
-
-    def exit_code(self, pid: int) -> int | None:
-        """How an arm that was forked from here and is dead ended, as ``Process.exitcode`` has it; asked once."""
-        process = self._forked.pop(pid)
-        process.join()
-        code = process.exitcode
-        process.close()
-        return code
+        if obstacle := sharing.obstacle_since(before):
+            return obstacle, ""
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(Path(self.folder, "keeper")))
+        self.listener.listen()
+        return "", self.listener.getsockname()
 
     def prepare(self) -> DatasetFacts:
-        """Makes the consumer, the collate_fn, and the dataset unless there is one; a rank finds the others before that.
-
-        Raises:
-            DatasetError: If the dataset cannot be made, is none, or is empty.
-            ConfigurationError: If one of the others cannot be made.
-        """
-        if self._spec.rank is not None:  # datasets may ask which rank they are made in
-            self._others = lockstep.join(self._spec.rank)
-        source = self._source or self._make_source()
-        torch.manual_seed(self._spec.seed)
-        self._consumer = _make_consumer(self._spec.consumer)
-        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
+        if self.spec.rank is not None:  # datasets may ask which rank they are made in
+            self._others = lockstep.join(self.spec.rank)
+        if self._source is None:
+            self._make_source()
+        torch.manual_seed(self.spec.seed)
+        self._consumer = _make_consumer(self.spec.consumer)
+        self._collate_fn = _make("loader.collate_fn", self.spec.collate_fn, ConfigurationError)
+        dataset = self._source.dataset
         return DatasetFacts(
-            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
-            iterable=isinstance(source.dataset, IterableDataset),
-            samples=source.samples,
+            type=f"{type(dataset).__module__}.{type(dataset).__qualname__}",
+            iterable=isinstance(dataset, IterableDataset),
+            samples=self._source.samples,
             accelerator=accelerator.available(),
             objects=self._objects,
             handles=self._handles,
-            loader=source.settings,
-            project=source.project,
+            loader=self._source.settings,
+            project=self._source.project,
         )
 
-    def _make_source(self) -> Source:
-        torch.manual_seed(self._spec.seed)
+    def _make_source(self) -> None:
+        torch.manual_seed(self.spec.seed)
         before = handles.open_files()
-        self._source = source = _make_source(self._spec.dataset, self._spec.seed, self._spec.rank)
-        self._objects = _found_in(source.dataset, python_objects)
+        self._source = _make_source(self.spec.dataset, self.spec.seed, self.spec.rank)
+        dataset = self._source.dataset
+        self._objects = _found_in(dataset, python_objects)
         if multiprocessing.get_start_method() == "fork":
             self._files = {number: path for number, path in handles.open_files().items() if number not in before}
-            self._handles = _found_in(source.dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
-        return source
-
-    @property
-    def _made(self) -> Source:
-        if self._source is None:
-            raise RuntimeError("open or files before prepare")
-        return self._source
+            self._handles = _found_in(dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
 
     def open(self, settings: LoaderSettings) -> int | None:
-        """Makes the DataLoader; answers with the batches of an epoch, None if unknown."""
-        if self._shares_memory and self._objects and not settings.num_workers:  # workers are forked in any case
-            sharing.own_memory()
         counter = Counter(settings.num_workers) if settings.num_workers else None
         self._counter = counter
-        folder = processes.sockets_folder()
-        self._log = SampleLog(folder) if folder and self._spec.logs_samples else None
+        self._log = SampleLog(self.folder) if self.spec.logs_samples else None
         start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
-        loader = self._made.loader(settings, self._collate_fn, start)
+        loader = self._source.loader(settings, self._collate_fn, start)
         self._session = LoaderSession(
             loader,
             self._consumer,
@@ -187,34 +151,24 @@ class ArmServer:
         return self._batches
 
     def burst(self, request: BurstRequest) -> Burst:
-        """Takes a burst from the opened loader."""
-        if self._session is None:
-            raise RuntimeError("burst before open")
-        burst = self._session.burst(request)
-        if burst.ended_epoch and self._counter is not None and isinstance(self._made.dataset, IterableDataset):
-            self._note_idle(self._counter)
+        burst: Burst = self._session.burst(request)
+        counter = self._counter
+        if burst.ended_epoch and counter and isinstance(self._source.dataset, IterableDataset) and counter.idle:
+            reason = "fewer shards than workers, or shards that are not shared out"
+            self._warnings[f"{counter.idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
         return burst
 
-    def _note_idle(self, counter: Counter) -> None:
-        if idle := counter.idle:
-            reason = "fewer shards than workers, or shards that are not shared out"
-            self._warnings[f"{idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
-
     def settle(self) -> None:
-        """Waits until the workers have nothing left to do, a few seconds at most."""
         give_up_at = time.monotonic() + _SETTLES_WITHIN_S
-        session, settings = self._session, self._settings
-        if session is None or settings is None:
-            return
-        while not session.is_settled(settings.queued_batches, self._batches) and time.monotonic() < give_up_at:
+        while not self._session.is_settled(self._settings.queued_batches, self._batches):
+            if time.monotonic() >= give_up_at:
+                return
             time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
-        """The files and folders that the dataset's attributes name, absolute."""
-        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._made.dataset))  # noqa: PTH100 - a million
+        return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._source.dataset))  # noqa: PTH100 - a million
 
     def logged(self) -> SamplesLogged:
-        """Some of the samples that the workers have made, and the files whose position they share and have moved."""
         moved = dict(handles.positions(self._files).items() - self._positions.items())
         return SamplesLogged(
             samples=self._log.read() if self._log else (),
@@ -222,35 +176,29 @@ class ArmServer:
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples without workers, of an iterable dataset its first ones; those that raise are left out."""
-        return sample_loading.alone(self._made.dataset, keys, limit_s)
+        return sample_loading.alone(self._source.dataset, keys, limit_s)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        """Loads samples in workers of the same numbers, one at a time."""
         start = WorkerStart(Counter(settings.num_workers))
-        self._made.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return sample_loading.in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
+        self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
+        return sample_loading.in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
 
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
-        loader = self._made.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        loader = self._source.loader(settings, Identify(batched=settings.batch_size is not None), start)
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
+        is_complete = True
         for delivered in loader:
             workers.add(delivered.worker)
             digests += delivered.digests
             if len(digests) >= most or time.monotonic() - began > limit_s:
-                return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=False)
-        return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=True)
-
-    def let_go(self) -> None:
-        """Closes what a fork of this arm has inherited and must not hold."""
-        self._connection.close()
+                is_complete = False
+                break
+        return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=is_complete)
 
     def warned(self) -> tuple[str, ...]:
-        """The distinct warnings that were issued in the arm itself, less those that are expected."""
         return tuple(self._warnings)
 
     def note_warning(self, message: Warning | str, *_: Any) -> None:
@@ -261,6 +209,9 @@ class ArmServer:
             self._warnings["further warnings are left out"] = None
 
 
+_kept: _ArmServer | None = None  # in what is forked from a keeper: what it was there, with its dataset
+
+
 def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     """Answers commands until told to stop, or until the other end is gone.
 
@@ -269,49 +220,35 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
         spec: What the arm is made of.
         temporary_folder: Where it and its workers keep the sockets by which they hand over tensors.
     """
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        processes.let_fork_server_go()
+    processes.let_fork_server_go()
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
     multiprocessing.set_start_method(spec.start_method, force=True)
-    _take_over_surroundings(spec)
-    for pattern in _EXPECTED_WARNINGS:
-        warnings.filterwarnings("ignore", message=pattern)
-    parent = parent_process()
-    _live(connection, spec, temporary_folder, ArmServer(spec, connection), [parent.sentinel] if parent else [])
-
-
-def _take_over_surroundings(spec: ArmSpec) -> None:
-    """The environment and the import path of the program, as it has them now."""
     if spec.environment is not None:
         os.environ.clear()
         os.environ.update(spec.environment)
     if spec.import_path is not None:
         sys.path[:] = spec.import_path
-
-
-def _main_of_forked(
-    keeper: ArmServer, connection: Connection, spec: ArmSpec, temporary_folder: str, main_sentinel: int
-) -> None:
-    """As ``main``, in an arm that was forked from another. It is killed sooner than that one if memory runs out."""
-    keeper.let_go()
-    processes.offer_to_be_killed()
-    parent: Any = parent_process()
-    server = ArmServer(spec, connection, kept=keeper)
-    _live(connection, spec, temporary_folder, server, [main_sentinel, parent.sentinel])
-
-
-def _live(
-    connection: Connection, spec: ArmSpec, temporary_folder: str, server: ArmServer, parents: Sequence[int]
-) -> None:
+    for pattern in _EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message=pattern)
     processes.keep_sockets_in(temporary_folder)
     temporary.note_process(temporary_folder)
-    _lead_group(spec.rank)
+    if spec.rank is None:
+        os.setpgid(0, 0)  # to be stopped and killed by
+    else:
+        # torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): its
+        # main process then competes with its own workers, not with those of all ranks.
+        os.setsid()
+    if _kept is not None:  # if memory runs out this process is killed sooner than the keeper
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(_SOONER_KILLED)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
-    _end_group_with_one_of(parents)
+    threading.Thread(target=_end_group_with_parent, name="end-group-with-parent", daemon=True).start()
     processes.hear_signals()
     _redirect_output(spec.log_path)
+    server = _kept or _ArmServer()
+    server.spec, server.folder, server.listener = spec, temporary_folder, None
     warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)
     # A parent that is gone ends the pipe; the thread above then ends the workers too.
@@ -319,41 +256,39 @@ def _live(
         _serve(connection, server)
 
 
-def _lead_group(rank: Rank | None) -> None:
-    """Makes this process the leader of a group, to be stopped and killed by; a rank of a session too.
-
-    torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): a rank's
-    main process then competes with its own workers, not with those of all ranks.
-    """
-    if rank is not None and hasattr(os, "setsid"):
-        os.setsid()
-    elif hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
+def _end_group_with_parent() -> None:
+    """For what the dataset has started besides, which the kernel does not end with this process's parent."""
+    parent: Any = parent_process()
+    wait([parent.sentinel])
+    os.killpg(0, signal.SIGKILL)
 
 
-def _serve(connection: Connection, server: ArmServer) -> None:
+def _serve(connection: Connection, server: _ArmServer) -> None:
     deaths = _WorkerDeaths()
     while (command := connection.recv()) is not None:
         try:
             answer = _answer(server, deaths, *command)
         except RuntimeError as error:  # a second worker died when the answer to the first one's death was made
-            deaths.mute()
-            answer = "error", describe_exception(error)
+            answer = "error", TrialError(describe_exception(error))
         deaths.mute()
         connection.send(answer)
+        if server.listener is not None:
+            global _kept  # noqa: PLW0603 - what is forked from here finds it there
+            _kept = server
+            forkserver.main(server.listener.detach(), connection.fileno(), [])
 
 
-def _answer(server: ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
+def _answer(server: _ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
     """The command's result, or why there is none. Whatever a user's dataset raises must not end the search."""
     try:
         deaths.hear()
         return "result", getattr(server, name)(*arguments)
     except NwsSweepError as error:
-        return "refused", error
+        return "error", error
     except Exception as error:
         deaths.mute()
         traceback.print_exc()
-        return "error", describe_exception(deaths.behind(error))
+        return "error", TrialError(describe_exception(deaths.behind(error)))
 
 
 class _WorkerDeaths:
@@ -367,7 +302,7 @@ class _WorkerDeaths:
 
     def mute(self) -> None:
         """Puts the handler off."""
-        while hasattr(signal, "SIGCHLD"):
+        while True:
             try:
                 current = signal.signal(signal.SIGCHLD, _do_nothing)
             except RuntimeError:  # its last word; the death is known to the loader all the same
@@ -469,18 +404,6 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
     return consumer
 
 
-def _end_group_with_one_of(parents: Sequence[int]) -> None:
-    """For what the dataset has started besides, and where the kernel does not end a process with its parent."""
-    if not parents or not hasattr(os, "killpg"):
-        return
-
-    def watch() -> None:
-        wait(parents)
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, name="end-group-with-parent", daemon=True).start()
-
-
 def _redirect_output(log_path: str | None) -> None:
     """Sends what the dataset and its workers print to the log: the terminal belongs to the run's own progress."""
     sys.stdout.flush()
@@ -496,21 +419,17 @@ def _redirect_output(log_path: str | None) -> None:
     os.close(nothing)
 
 
-class _ProgressHandler(logging.Handler):
-    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit it, stay silent."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(logging.INFO)
-        self._connection = connection
-        self._pid = os.getpid()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if os.getpid() == self._pid:
-            self._connection.send(("progress", record.getMessage()))
-
-
 def _forward_progress(connection: Connection) -> None:
+    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit that, stay silent."""
+    pid = os.getpid()
+
+    def send(record: logging.LogRecord) -> None:
+        if os.getpid() == pid:
+            connection.send(("progress", record.getMessage()))
+
+    handler = logging.Handler(logging.INFO)
+    handler.emit = send  # type: ignore[method-assign]
     logger = logging.getLogger("nws_sweep")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    logger.addHandler(_ProgressHandler(connection))
+    logger.addHandler(handler)

@@ -7,15 +7,12 @@ others by their import path.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import mmap
-import multiprocessing
 import os
 import sys
 import types
 from collections.abc import Callable, Mapping
-from multiprocessing import sharedctypes, synchronize
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -106,28 +103,18 @@ def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
-    """Knows some objects that others refuse to pickle, and that an arm needs one of its own of."""
+    """Knows some objects that others refuse to pickle, or would copy into the file."""
 
     def reducer_override(self, obj: Any) -> Any:
-        for kind, reduce in _REDUCERS.items():
-            if isinstance(obj, kind):
-                return reduce(obj)
+        if isinstance(obj, _BaseDataLoaderIter):
+            return KeptIterator, ()
+        if isinstance(obj, torch.Generator):  # torch 2.2 refuses
+            return _make_generator, (str(obj.device), obj.get_state())
+        if isinstance(obj, io.TextIOWrapper | io.BufferedReader):
+            return _reduce_file(obj)
+        if isinstance(obj, np.memmap):
+            return _reduce_memmap(obj)
         return super().reducer_override(obj)
-
-
-def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
-    """Classes and functions of the program's file go to workers by value: its main module is not the arm's."""
-    if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
-        return cloudpickle.loads, (cloudpickle.dumps(obj),)
-    return NotImplemented
-
-
-def _reduce_iterator(iterator: Any) -> Any:
-    return KeptIterator, ()
-
-
-def _reduce_generator(generator: torch.Generator) -> Any:
-    return _make_generator, (str(generator.device), generator.get_state())
 
 
 def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
@@ -136,45 +123,16 @@ def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
     return generator
 
 
-def _reduce_lock(lock: Any) -> Any:
-    return _make_lock, (type(lock), lock._semlock.kind, lock._semlock._get_value(), lock._semlock.maxvalue)
-
-
-def _make_lock(kind: Any, semaphore_kind: int, value: int, most: int) -> Any:
-    lock = kind.__new__(kind)
-    synchronize.SemLock.__init__(lock, semaphore_kind, value, most, ctx=multiprocessing.get_context())
-    return lock
-
-
-def _reduce_event(event: Any) -> Any:
-    return _make_event, (event.is_set(),)
-
-
-def _make_event(is_set: bool) -> Any:
-    event = multiprocessing.Event()
-    if is_set:
-        event.set()
-    return event
-
-
-def _reduce_shared(shared: Any) -> Any:
-    content = shared.get_obj()
-    if isinstance(content, ctypes.Array):
-        return multiprocessing.Array, (content._type_, list(content))
-    return multiprocessing.Value, (type(content), content.value)
-
-
 def _reduce_file(file: Any) -> Any:
     """By its name: its content may be huge, and a copy in memory would be read in no time."""
     if not isinstance(file.name, str | bytes) or not file.readable():
         return NotImplemented
-    text = (file.encoding, file.errors, file.newlines) if isinstance(file, io.TextIOBase) else None
-    return _open_again, (os.fspath(os.path.abspath(file.name)), text, file.tell())  # noqa: PTH100 - a name may be bytes
+    how = ("r", -1, file.encoding, file.errors) if isinstance(file, io.TextIOBase) else ("rb",)
+    return _open_again, (os.fspath(os.path.abspath(file.name)), how, file.tell())  # noqa: PTH100 - a name may be bytes
 
 
-def _open_again(name: str, text: Any, position: int) -> Any:
-    mode, *how = ("rb",) if text is None else ("r", *text[:2])
-    file: Any = open(name, mode, -1, *how)  # noqa: SIM115, PTH123 - whoever has it closes it
+def _open_again(name: str, how: tuple[Any, ...], position: int) -> Any:
+    file = open(name, *how)  # noqa: SIM115, PTH123 - whoever has it closes it
     file.seek(position)
     return file
 
@@ -191,13 +149,8 @@ def _reduce_memmap(array: Any) -> Any:
     return np.memmap, (str(array.filename), array.dtype, mode, offset, array.shape)
 
 
-_REDUCERS: Mapping[type, Callable[[Any], Any]] = {
-    _BaseDataLoaderIter: _reduce_iterator,
-    torch.Generator: _reduce_generator,
-    synchronize.SemLock: _reduce_lock,
-    synchronize.Event: _reduce_event,
-    sharedctypes.SynchronizedBase: _reduce_shared,
-    io.TextIOWrapper: _reduce_file,
-    io.BufferedReader: _reduce_file,
-    np.memmap: _reduce_memmap,
-}
+def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
+    """Classes and functions of the program's file go to workers by value: its main module is not the arm's."""
+    if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
+        return cloudpickle.loads, (cloudpickle.dumps(obj),)
+    return NotImplemented

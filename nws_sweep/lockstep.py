@@ -14,16 +14,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import distributed
 
-from nws_sweep.attendance import Attendance
 from nws_sweep.errors import ConfigurationError, RankLost, TrialError, one_line
 from nws_sweep.records import Rank
 
 # Ranks stand still while other candidates are measured; whoever started them knows how long a meeting may take.
 _FOR_EVER = timedelta(days=30)
-_STORE = "store"
 _MOST_LEVELS = 3
 _LATE_S, _POLL_S = 60.0, 0.0005
 
@@ -31,7 +30,9 @@ _LATE_S, _POLL_S = 60.0, 0.0005
 class Lockstep:
     """One of several ranks that go step by step; see ``measure.Others``.
 
-    A meeting is a small all-reduce: about what the steps of a training do at least.
+    A meeting is a small all-reduce: about what the steps of a training do at least. Beside that, a file that all have
+    mapped has a row of each rank: how often it has come, which tells who is missing when all wait (``ranks``), and the
+    number that it brought, in turn in two places: nobody comes again before all have come and read the one before.
 
     Args:
         rank: Which one this is.
@@ -41,7 +42,9 @@ class Lockstep:
     def __init__(self, rank: Rank, group: Any) -> None:
         self._number = torch.zeros(1, dtype=torch.int64)
         self._group = group
-        self._attendance = Attendance(rank.folder, rank.number)
+        self._rows = np.memmap(Path(rank.folder, "meetings"), np.int64, "r+", shape=(rank.ranks, 3))
+        self._own = self._rows[rank.number]
+        self._times = 0
 
     def meet(self, number: int) -> int:
         """Waits until all ranks have called it, and answers the largest of their numbers.
@@ -49,7 +52,7 @@ class Lockstep:
         Raises:
             RankLost: If one of them is gone.
         """
-        self._attendance.come()
+        self.tell(number)
         self._number[0] = number
         try:
             distributed.all_reduce(self._number, distributed.ReduceOp.MAX, self._group)
@@ -64,17 +67,19 @@ class Lockstep:
             TrialError: If another one does not come to that: in a training all would wait for ever.
         """
         give_up_at = time.monotonic() + _LATE_S
-        while not self._attendance.all_came():  # they have mostly, since the consumer has met them
+        while self._rows[:, 0].min() < self._times:  # mostly they have come, since the consumer has met them
             if time.monotonic() > give_up_at:
                 raise TrialError(
                     f"no other step of another rank within {_LATE_S:g} s: epochs of different lengths, or it hangs"
                 )
             time.sleep(_POLL_S)
-        return self._attendance.largest()
+        return int(self._rows[:, 1 + self._times % 2].max())
 
     def tell(self, number: int) -> None:
         """Tells the others a number, without waiting."""
-        self._attendance.come(number)
+        self._times += 1
+        self._own[1 + self._times % 2] = number
+        self._own[0] = self._times
 
 
 def join(rank: Rank) -> Lockstep:
@@ -86,9 +91,14 @@ def join(rank: Rank) -> Lockstep:
     """
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
-    _take_threads()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
-    store = (Path(rank.folder) / _STORE).as_uri()
+    # As many as torchrun gives a rank; torch has read the variable long ago, in the server that arms come from.
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal() and int(threads) > 0:
+        torch.set_num_threads(int(threads))
+    # By the host's name gloo might look for an interface in a network.
+    names = [name for _, name in socket.if_nameindex()]
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", next((name for name in names if name.startswith("lo")), "lo"))
+    store = Path(rank.folder, "store").as_uri()
     try:
         distributed.init_process_group(
             "gloo", init_method=store, rank=rank.number, world_size=rank.ranks, timeout=_FOR_EVER
@@ -120,16 +130,3 @@ def _holds(value: Any, kind: type, levels: int) -> bool:
     if isinstance(value, functools.partial):
         held += [value.func, *value.args, *value.keywords.values()]
     return levels > 0 and any(_holds(each, kind, levels - 1) for each in held)
-
-
-def _take_threads() -> None:
-    """Those that torchrun gives a rank; torch has read the variable long ago, in the server that arms come from."""
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads) > 0:
-        torch.set_num_threads(int(threads))
-
-
-def _loopback() -> str:
-    """The name of the loopback interface: by the host's name gloo might look for it in a network."""
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in names if name.startswith("lo")), "lo")

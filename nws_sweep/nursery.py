@@ -1,22 +1,20 @@
 """Where arms come from: a dataset is made once, and its arms are forked from the process that made it.
 
-Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py),
-and where the system is not Linux, every arm makes a dataset of its own.
+Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py)
+every arm makes a dataset of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import TracebackType
 
-from nws_sweep import arms, processes, ranks, sharing
+from nws_sweep import arms, processes, ranks
 from nws_sweep.arms import UNLIMITED, Arm, Supervision
 from nws_sweep.records import ArmSpec, Configuration
 from nws_sweep.surroundings import ArmFactory, TrialArm
@@ -24,31 +22,14 @@ from nws_sweep.surroundings import ArmFactory, TrialArm
 logger = logging.getLogger(__name__)
 
 
-class Nursery:
+class Nursery(contextlib.ExitStack):
     """Starts arms. Keeps the latest dataset until another one is asked for, or the context is left."""
 
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
+        super().__init__()
         self._keeper: Arm | None = None
         self._kept: tuple[object, ...] = ()
         self._unfit: list[tuple[object, ...]] = []
-
-    def __enter__(self) -> Nursery:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Lets the kept dataset go, and with it all arms that were forked from it."""
-        self._keeper, self._kept = None, ()
-        self._stack.close()
-
-    @functools.cached_property
-    def _can_fork(self) -> bool:
-        return arms.HAS_FORK_SERVER and processes.can_have_grandchildren() and sharing.can_be_told()
 
     @contextlib.contextmanager
     def start(self, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
@@ -63,14 +44,22 @@ class Nursery:
             ConfigurationError: If the consumer or the collate_fn cannot be made.
             TrialError: If the process died while making them.
         """
-        if not self._can_fork or _dataset_of(spec) in self._unfit:
-            starting = arms.start(spec, supervision)
-        elif self._keeps(spec):
-            assert self._keeper is not None
-            starting = arms.fork(self._keeper, spec, supervision)
-        else:
-            starting = self._first(spec, supervision)
-        with starting as arm:
+        # What decides how a dataset comes out.
+        dataset = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
+        is_kept = self._kept == dataset and self._keeper is not None and self._keeper.alive
+        if not is_kept and dataset not in self._unfit:
+            self.close()
+            with contextlib.ExitStack() as making:
+                arm = making.enter_context(arms.launch(spec, supervision))
+                if obstacle := arm.keep():
+                    logger.debug("each arm makes the dataset: making it leaves %s behind", obstacle)
+                    self._unfit.append(dataset)
+                    arm.prepare()
+                    yield arm
+                    return
+                self._keeper, self._kept = arm, dataset
+                self.push(making.pop_all())
+        with arms.start(spec, supervision, None if dataset in self._unfit else self._keeper) as arm:
             yield arm
 
     def factory(
@@ -92,26 +81,6 @@ class Nursery:
             return self.start(spec_of(configuration), supervision)
 
         return open_arm
-
-    def _keeps(self, spec: ArmSpec) -> bool:
-        return self._keeper is not None and self._kept == _dataset_of(spec) and self._keeper.alive
-
-    @contextlib.contextmanager
-    def _first(self, spec: ArmSpec, supervision: Supervision) -> Iterator[Arm]:
-        """The first arm of a dataset: forked from the one that makes it, or that one itself if it is no keeper."""
-        self.close()
-        with contextlib.ExitStack() as making:
-            arm = making.enter_context(arms.launch(spec, supervision))
-            if obstacle := arm.keep():
-                logger.debug("each arm makes the dataset: making it leaves %s behind", obstacle)
-                self._unfit.append(_dataset_of(spec))
-                arm.prepare()
-                yield arm
-                return
-            self._keeper, self._kept = arm, _dataset_of(spec)
-            self._stack.push(making.pop_all())
-        with arms.fork(arm, spec, supervision) as forked:
-            yield forked
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
@@ -135,9 +104,3 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         logs_samples=configuration.check_samples is not False,
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
     )
-
-
-def _dataset_of(spec: ArmSpec) -> tuple[object, ...]:
-    """What decides how a dataset comes out."""
-    start_method = spec.start_method or processes.start_method()
-    return spec.dataset, spec.seed, start_method, spec.working_folder

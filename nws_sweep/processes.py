@@ -1,7 +1,4 @@
-"""Processes as the operating system knows them: signals, groups, what a dead one leaves behind.
-
-What a platform lacks is guarded here.
-"""
+"""Processes as the operating system knows them: signals, groups, what a dead one leaves behind."""
 
 from __future__ import annotations
 
@@ -11,23 +8,23 @@ import functools
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from multiprocessing.connection import wait
+from collections.abc import Iterable, Iterator
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import psutil
 
+# Ctrl-C, and what batch systems and closed terminals send.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
-_SOONER_KILLED = 300  # of 1000: as if it held 30 % more of the machine's memory
 
 
 def start_fork_server() -> None:
@@ -37,9 +34,7 @@ def start_fork_server() -> None:
 
 @functools.cache
 def _start_fork_server(pid: int) -> None:
-    from multiprocessing import forkserver, resource_tracker  # not on every platform
-
-    _forget_server_of_parent(pid)
+    _forget_server_of_parent()
     with uninterrupted():
         with _waiting_signals():
             resource_tracker.ensure_running()  # afterwards they no longer wait, in Python 3.11 at least
@@ -53,25 +48,43 @@ def _waiting_signals() -> Iterator[None]:
 
     Ignored instead, it would be lost, and a batch system says it only once.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending_signals())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ending_signals() -> list[int]:
-    """Ctrl-C, and what batch systems and closed terminals send; not every platform has them all."""
-    return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+def _forget_server_of_parent() -> None:
+    """A process that was forked from one with a server may not wait for that one: it needs its own."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_pid is None:
+        return
+    try:
+        os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        let_fork_server_go()
+        server._forkserver_address = server._forkserver_pid = None
+
+
+def let_fork_server_go() -> None:
+    """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
+
+    A child that stands still could not give it up when the main process is gone: the server would live on, and with it
+    the child, which the kernel kills only with the server.
+    """
+    server: Any = forkserver._forkserver
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
 
 
 def hear_signals() -> None:
     """Makes this process end by them, as a program of the user's does: the fork server, whose child it is, is deaf."""
-    for number in ending_signals():
+    for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # forgets those that wait
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending_signals())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def drop_foreign_start_method() -> None:
@@ -83,25 +96,9 @@ def drop_foreign_start_method() -> None:
         multiprocessing.set_start_method(None, force=True)
 
 
-def _forget_server_of_parent(pid: int) -> None:
-    """A process that was forked from one with a server may not wait for that one: it needs its own."""
-    from multiprocessing import forkserver  # not on every platform
-
-    server: Any = forkserver._forkserver
-    known = getattr(server, "_forkserver_pid", None)
-    if known is None or _parent_of(known) == pid:
-        return
-    let_fork_server_go()
-    server._forkserver_address = server._forkserver_pid = None
-
-
-def _parent_of(pid: int) -> int | None:
-    import psutil
-
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.NoSuchProcess:
-        return None
+def start_method() -> str:
+    """How this program starts processes where it names no way; to ask multiprocessing itself would settle it."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 @contextlib.contextmanager
@@ -114,7 +111,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    own: dict[int, Any] = {number: signal.getsignal(number) for number in _interrupting()}
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    own = {number: handler for number, handler in handlers.items() if callable(handler)}
     is_inside = True
 
     def hold_back(number: int, frame: FrameType | None) -> None:
@@ -135,43 +133,20 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _interrupting() -> list[int]:
-    """The signals for which a handler of Python's is installed."""
-    return [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
-
-
-def pause(process: Child) -> None:
-    """Stops an arm and its workers where they are: one that stands still takes no CPU time from the one that is timed.
+def signal_group(process: BaseProcess, number: int) -> None:
+    """Sends a signal to a child and its workers; one that stands still (SIGSTOP) takes no CPU time from others.
 
     Args:
-        process: A child that leads a process group of its own.
+        process: A child that leads a process group of its own; nothing happens if it is dead or was never started.
+        number: Of the signal.
     """
-    _signal_group(process, "SIGSTOP")
-
-
-def resume(process: Child) -> None:
-    """Lets them go on."""
-    _signal_group(process, "SIGCONT")
-
-
-def kill(process: Child) -> None:
-    """Kills an arm and its workers, without waiting for their end; ``end_tree`` does that, and finds all others."""
-    _signal_group(process, "SIGKILL")
-    if process.pid is not None:  # it may not lead its group yet
-        process.kill()
-
-
-def _signal_group(process: Child, name: str) -> None:
-    if process.pid is None:  # never started; group 0 would be our own
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):  # dead, or no such signals here
-        os.killpg(process.pid, getattr(signal, name))
+    if process.pid is not None:  # group 0 would be our own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
 
 
 def die_with_parent() -> None:
-    """Makes the kernel kill this process when its parent is gone, even while it stands still. Linux only."""
-    if sys.platform != "linux":
-        return
+    """Makes the kernel kill this process when its parent is gone, even while it stands still."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent or _is_orphan():  # it went in between, or before
@@ -206,153 +181,39 @@ def sockets_folder() -> str | None:
     return folder
 
 
-def start_method() -> str:
-    """How this program starts processes where it names no way; to ask multiprocessing itself would settle it."""
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-
-
-def let_fork_server_go() -> None:
-    """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
-
-    A child that stands still could not give it up when the main process is gone: the server would live on, and with it
-    the child, which the kernel kills only with the server.
-    """
-    from multiprocessing import forkserver  # not on every platform
-
-    server: Any = forkserver._forkserver
-    descriptor = getattr(server, "_forkserver_alive_fd", None)
-    if descriptor is not None:
-        server._forkserver_alive_fd = None
-        os.close(descriptor)
-
-
-def offer_to_be_killed() -> None:
-    """Tells the kernel to kill this process rather than others if memory runs out; it passes that on to its children.
-
-    Linux only; see oom_score_adj in proc_pid_oom_score_adj(5).
-    """
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_SOONER_KILLED))
-
-
-class Child(Protocol):
-    """What is asked of a child process, whoever has forked it; as ``multiprocessing.Process`` has it."""
-
-    @property
-    def pid(self) -> int | None:
-        """Its process ID; it leads a process group of its own."""
-
-    @property
-    def sentinel(self) -> int:
-        """A handle to wait for its end by."""
-        ...
-
-    @property
-    def exitcode(self) -> int | None:
-        """How it ended; None if that is not known, or it has not."""
-
-    def join(self, timeout: float | None = None) -> None:
-        """Waits for its end, so many seconds at most."""
-
-    def kill(self) -> None:
-        """Kills it."""
-
-
-class Grandchild:
-    """A process that another child of ours has forked. Linux only, from kernel 5.3 on.
-
-    Args:
-        pid: Its process ID; its parent must not have waited for it yet.
-        ask: Asks the parent how it ended: its ``Process.exitcode``.
-    """
-
-    def __init__(self, pid: int, ask: Callable[[], int | None]) -> None:
-        self.pid = pid
-        self.sentinel = os.pidfd_open(pid)
-        self._ask = ask
-        self._exitcode: int | None = None
-        weakref.finalize(self, os.close, self.sentinel)
-
-    @property
-    def exitcode(self) -> int | None:
-        """How it ended; None if it has not, or if its parent is gone too."""
-        if self._exitcode is None and wait([self.sentinel], 0):
-            self._exitcode = self._ask()
-        return self._exitcode
-
-    def join(self, timeout: float | None = None) -> None:
-        """Waits for its end, so many seconds at most, and lets its parent forget it."""
-        if wait([self.sentinel], timeout):
-            _ = self.exitcode
-
-    def kill(self) -> None:
-        """Kills it."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
-
-
-def can_have_grandchildren() -> bool:
-    """Whether the system can tell the end of a process to others than its parent."""
-    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
-        return False
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # an older kernel, or one that a sandbox imitates
-        return False
-    return True
-
-
-def end_tree(process: Child) -> None:
+def end_tree(process: BaseProcess) -> None:
     """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
 
     Args:
         process: A child that leads a process group of its own (or has not come to that yet).
     """
-    pid = process.pid
-    if pid is None:
+    import psutil
+
+    if process.pid is None:
         return
-    family = _descendants(pid)
-    with contextlib.suppress(ProcessLookupError, PermissionError, AttributeError):
-        os.killpg(pid, signal.SIGKILL)
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+    signal_group(process, signal.SIGKILL)
     process.kill()
     process.join(GONE_WITHIN_S)
-    _kill(family)
-    remove_shared_memory([pid, *(member.pid for member in family)])
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    import psutil
-
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _kill(family: Sequence[psutil.Process]) -> None:
-    """Kills those that left the arm's process group, and waits until all are dead."""
-    import psutil
-
-    for process in family:
+    for member in family:  # some may have left the group
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    _alive(family, GONE_WITHIN_S)
+            member.kill()
+    pids = [member.pid for member in family]
+    running(pids, GONE_WITHIN_S)
+    remove_shared_memory([process.pid, *pids])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     """Those of the processes that still run after so many seconds, which are waited for only as long as one does."""
     import psutil
 
-    found = []
+    family, deadline = [], time.monotonic() + after_s
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(psutil.Process(pid))
-    return [process.pid for process in _alive(found, after_s)]
-
-
-def _alive(processes: Sequence[psutil.Process], after_s: float) -> list[psutil.Process]:
-    deadline = time.monotonic() + after_s
-    while (left := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:
+            family.append(psutil.Process(pid))
+    while (left := [process.pid for process in family if is_alive(process)]) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return left
 
@@ -379,8 +240,8 @@ def remove_shared_memory(pids: Iterable[int]) -> None:
 
 def out_of_memory_kills() -> int:
     """How often the kernel has killed a process for want of memory since it started, 0 where it does not say."""
-    try:
-        counters = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

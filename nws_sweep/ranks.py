@@ -1,7 +1,9 @@
 """Several arms as one: the ranks of a host, which load at once and step by step, as in DistributedDataParallel.
 
 Each is an arm with a dataset and a DataLoader of its own and torchrun's environment. To whoever measures they are one
-arm whose batches are steps of all.
+arm whose batches are steps of all: batch i of all of them is one step, and its time is that of all, from meeting to
+meeting. Where the consumer is what makes them wait for each other, as a step of DistributedDataParallel does, its own
+time is that of the rank that waited least in it; the rest of the others' is waiting.
 """
 
 from __future__ import annotations
@@ -9,112 +11,45 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
-from nws_sweep import arms, attendance, blame, merging, processes, rank_environment, temporary
-from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Supervision
-from nws_sweep.errors import RankLost
-from nws_sweep.records import (
-    ArmSpec,
-    Burst,
-    BurstRequest,
-    DatasetFacts,
-    LoaderSettings,
-    Rank,
-    SampleMade,
-    SamplesLogged,
-    SamplesSeen,
-    Usage,
-)
+from nws_sweep import arms, processes, temporary
+from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Commands, Supervision
+from nws_sweep.errors import NwsSweepError, RankLost, TrialTimeout
+from nws_sweep.records import ArmSpec, Burst, Rank, Usage
 
-Answer = TypeVar("Answer")
 _WATCH_EVERY_S = 0.5
 # After the first failure: others may tell the same, or why they are gone.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
+_ADDRESS, _USUAL_PORT = "127.0.0.1", 29500  # torchrun's
+_MEETINGS = "meetings"
+_OF_FIRST = ("logged", "load", "load_in_turn", "samples")
 
 
-class RankedArm:
+class RankedArm(Commands):
     """The ranks of one candidate. ``start`` makes it and ends it.
 
-    A command goes to all of them at once. One that fails, dies or hangs ends them all.
+    A command goes to all of them at once, but to the first one alone if it is about single samples. One that fails,
+    dies or hangs ends them all.
 
     Args:
         ranks: Their arms, by number.
         folder: Where they note how often they have met.
-        memory_budget_bytes: What they and their workers may hold together; None for no limit.
-
-    Attributes:
-        facts: What the dataset of the first one said of itself.
-        batches_per_epoch: Steps of an epoch, once their loaders are open; None if unknown.
+        supervision: What they may hold together.
     """
 
-    facts: DatasetFacts
-
-    def __init__(self, ranks: Sequence[Arm], folder: str, memory_budget_bytes: int | None) -> None:
+    def __init__(self, ranks: Sequence[Arm], folder: str, supervision: Supervision) -> None:
+        super().__init__(supervision)
         self._ranks = ranks
         self._folder = folder
-        self._memory_budget_bytes = memory_budget_bytes
         self._threads = ThreadPoolExecutor(len(ranks), "nws_sweep-rank")
-        self._on_stall: Callable[[], None] = lambda: None
-        self.batches_per_epoch: int | None = None
-
-    def prepare(self) -> DatasetFacts:
-        """Makes the datasets; as ``Arm.prepare``."""
-        self.facts = self._all(Arm.prepare)[0]
-        return self.facts
-
-    def open(self, settings: LoaderSettings) -> None:
-        """Makes the DataLoaders, of the same settings each."""
-        self._all(lambda arm: arm.open(settings))
-        self.batches_per_epoch = merging.merged_length(arm.batches_per_epoch for arm in self._ranks)
-
-    def burst(self, request: BurstRequest) -> Burst:
-        """Takes a burst of steps.
-
-        Raises:
-            TrialError: As of an arm, with the number of the rank.
-        """
-        return merging.merged_burst(self._all(lambda arm: arm.burst(request), self._on_stall))
-
-    def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a burst does not come forward for long."""
-        self._on_stall = on_stall
-
-    def settle(self) -> None:
-        """Waits until the workers have nothing left to do; a few seconds at most."""
-        self._all(Arm.settle)
-
-    def warned(self) -> tuple[str, ...]:
-        """The distinct warnings that were issued in any of them."""
-        return merging.merged_lines(self._all(Arm.warned))
-
-    def files(self) -> tuple[str, ...]:
-        """The files and folders that the attributes of their datasets name."""
-        return merging.merged_lines(self._all(Arm.files))
-
-    def logged(self) -> SamplesLogged:
-        """Some of the samples that the workers of the first one have made."""
-        return self._ranks[0].logged()
-
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples in the first one without workers."""
-        return self._ranks[0].load(keys, limit_s)
-
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        """Loads samples in workers of the first one, one at a time."""
-        return self._ranks[0].load_in_turn(samples, settings)
-
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """The samples of an epoch of the first one: what its workers share."""
-        return self._ranks[0].samples(settings, most, limit_s)
-
-    def allow(self, memory_bytes: int | None) -> None:
-        """Sets what they may hold together from now on; None for no limit."""
-        self._memory_budget_bytes = memory_bytes
 
     def pause(self) -> None:
         """Stops them where they are; none of them is on its way to a meeting."""
@@ -128,33 +63,36 @@ class RankedArm:
 
     def usage(self) -> Usage:
         """What they have used together."""
-        return merging.merged_usage([arm.usage() for arm in self._ranks])
+        return merged_usage([arm.usage() for arm in self._ranks])
 
     def close(self) -> None:
         """Ends the threads that waited for answers; the arms themselves are ended by whoever started them."""
         self._threads.shutdown()
 
-    def _all(self, command: Callable[[Arm], Answer], on_stall: Callable[[], None] = lambda: None) -> list[Answer]:
-        """What each answers to a command; after a failure none of them is left."""
-        answers = [self._threads.submit(command, arm) for arm in self._ranks]
+    def _ask(self, command: str, *arguments: Any) -> Any:
+        asked = self._ranks[:1] if command in _OF_FIRST else self._ranks
+        # The public method, since the arm itself keeps some of what it is told.
+        answers = [self._threads.submit(getattr(arm, command), *arguments) for arm in asked]
         try:
-            self._wait(answers, on_stall)
+            self._wait(answers, time.monotonic() + STALL_S if command == "burst" else math.inf)
         except BaseException:
             for arm in self._ranks:  # others wait for this one, in a meeting that will never be
                 arm.kill()
             wait(answers, processes.GONE_WITHIN_S)
             raise
-        return [answer.result() for answer in answers]
+        results = [answer.result() for answer in answers]
+        if command == "open":
+            return merged_length(arm.batches_per_epoch for arm in self._ranks)
+        return _MERGED[command](results) if command in _MERGED else results[0]
 
-    def _wait(self, answers: Sequence[Future[Any]], on_stall: Callable[[], None]) -> None:
-        stall_at = time.monotonic() + STALL_S
+    def _wait(self, answers: Sequence[Future[Any]], stall_at: float) -> None:
         while wait(answers, _WATCH_EVERY_S, FIRST_EXCEPTION).not_done and not _failures(answers):
             arms.check_memory([arm.pid for arm in self._ranks], self._memory_budget_bytes)
             if time.monotonic() >= stall_at:
-                stall_at = float("inf")
-                on_stall()
+                stall_at = math.inf
+                self._on_stall()
         if _failures(answers):
-            raise blame.blamed(_all_failures(answers), len(self._ranks), attendance.missing(self._folder))
+            raise blamed(_all_failures(answers), len(self._ranks), _missing(self._folder))
 
 
 def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
@@ -172,6 +110,116 @@ def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
     return _failures(answers)
 
 
+def blamed(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
+    """The error of all ranks together, with the number of the one where it happened: one failure takes others along.
+
+    Without a number if it happened in all of them alike.
+
+    Args:
+        failures: The error of each rank that has one, at least one.
+        ranks: How many there are.
+        missing: Those whom the others wait for, if there are any: whoever hangs, all are late.
+    """
+    own = {number: error for number, error in failures.items() if not isinstance(error, RankLost)} or failures
+    number, error = min(own.items())
+    if not isinstance(error, NwsSweepError):
+        return error
+    if isinstance(error, TrialTimeout) and missing:
+        return type(error)(f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}: {error}")
+    if len(own) == ranks and len({str(each) for each in own.values()}) == 1:
+        return error
+    return type(error)(f"rank {number}: {error}")
+
+
+def _missing(folder: str) -> list[int]:
+    """The ranks that the others wait for: they have come less often to meet them (``lockstep``)."""
+    times = array("q", Path(folder, _MEETINGS).read_bytes())[::3]
+    return [number for number, count in enumerate(times) if count < max(times)]
+
+
+def merged_burst(ranks: Sequence[Burst]) -> Burst:
+    """A burst of steps.
+
+    The time of a step is its mean over the ranks, which meet at its end; its consumer's time likewise; the rest of it
+    is waiting, for the own loader or for another rank's.
+
+    Args:
+        ranks: What each saw, in their order, with as many batches each.
+    """
+    if not all(rank.meet_s for rank in ranks):
+        ranks = _with_meetings(ranks)
+    steps_s = [_mean(parts) for parts in zip(*(_steps_s(rank) for rank in ranks), strict=True)]
+    consumes_s = tuple(_mean(parts) for parts in zip(*(rank.consume_s for rank in ranks), strict=True))
+    return Burst(
+        kind=ranks[0].kind,
+        startup_s=_known(max, (rank.startup_s for rank in ranks)),
+        wait_s=tuple(step_s - consume_s for step_s, consume_s in zip(steps_s, consumes_s, strict=True)),
+        consume_s=consumes_s,
+        samples=sum(rank.samples for rank in ranks),
+        end_s=_known(max, (rank.end_s for rank in ranks)),
+        produced=_if_all_known(sum, (rank.produced for rank in ranks)),
+        batch_bytes=_known(max, (rank.batch_bytes for rank in ranks)),
+        batch_tensors=_known(max, (rank.batch_tensors for rank in ranks)),
+        ranks=tuple(ranks),
+    )
+
+
+def _with_meetings(ranks: Sequence[Burst]) -> list[Burst]:
+    """The same with the time that each waited for the others in its consumer told apart."""
+    own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
+    return [
+        replace(
+            rank,
+            consume_s=own_s,
+            meet_s=tuple(both_s - alone_s for both_s, alone_s in zip(rank.consume_s, own_s, strict=True)),
+        )
+        for rank in ranks
+    ]
+
+
+def _steps_s(rank: Burst) -> list[float]:
+    return [sum(parts) for parts in zip(rank.wait_s, rank.consume_s, rank.meet_s, strict=True)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
+    """What those values that are known come to; None if none is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None
+
+
+def _if_all_known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
+    """What the values come to; None if one is not known."""
+    each = list(values)
+    return None if None in each else combine(each)
+
+
+def merged_usage(ranks: Sequence[Usage]) -> Usage:
+    """What all ranks have used together."""
+    return Usage(**{each.name: _known(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
+
+
+def merged_length(ranks: Iterable[int | None]) -> int | None:
+    """Batches of an epoch, which ends with that of the first rank whose ends; None if one does not know its own."""
+    length: int | None = _if_all_known(min, ranks)
+    return length
+
+
+def merged_lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Each line once, in the order in which they came."""
+    return tuple(dict.fromkeys(line for lines in ranks for line in lines))
+
+
+_MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
+    "burst": merged_burst,
+    "warned": merged_lines,
+    "files": merged_lines,
+}
+
+
 @contextlib.contextmanager
 def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedArm]:
     """Starts the ranks, each with a dataset of its own, and kills them in the end.
@@ -186,26 +234,56 @@ def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> It
         ConfigurationError: If a consumer or a collate_fn cannot be made.
         TrialError: If a process died while making them.
     """
+    outside, port = os.environ if spec.environment is None else spec.environment, free_port()
+    alone = replace(supervision, memory_budget_bytes=None)  # which is watched over for all
     with contextlib.ExitStack() as stack:
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
-        attendance.create(folder, ranks)
-        specs = _specs(spec, ranks, folder)
-        started = [stack.enter_context(arms.launch(each, _of_one(supervision, each))) for each in specs]
-        ranked = RankedArm(started, folder, supervision.memory_budget_bytes)
+        Path(folder, _MEETINGS).write_bytes(bytes(3 * 8 * ranks))
+        started = []
+        for number in range(ranks):
+            rank = Rank(number=number, ranks=ranks, folder=folder)
+            each = replace(spec, rank=rank, environment=environment_of(rank, port, outside))
+            started.append(stack.enter_context(arms.launch(each, alone)))
+            alone = replace(alone, on_progress=UNLIMITED.on_progress)  # one is enough to hear from
+        ranked = RankedArm(started, folder, supervision)
         stack.callback(ranked.close)
         ranked.prepare()
         yield ranked
 
 
-def _specs(spec: ArmSpec, ranks: int, folder: str) -> list[ArmSpec]:
-    outside, port = os.environ if spec.environment is None else spec.environment, rank_environment.free_port()
-    every = [Rank(number=number, ranks=ranks, folder=folder) for number in range(ranks)]
-    return [replace(spec, rank=rank, environment=rank_environment.of_rank(rank, port, outside)) for rank in every]
+def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a rank, as torchrun sets them on one host, on top of those of the program.
+
+    They replace whatever a launcher of the program has set: these ranks are others than its. As torchrun does, each
+    rank computes with one thread (``OMP_NUM_THREADS``) unless the program says otherwise.
+
+    Args:
+        rank: Which one it is.
+        port: ``MASTER_PORT``, the same for all ranks.
+        outside: The program's variables.
+    """
+    return {
+        "OMP_NUM_THREADS": "1",
+        **outside,
+        **dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank.number)),
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), str(rank.ranks)),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": _ADDRESS,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": "nws_sweep",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
 
 
-def _of_one(supervision: Supervision, spec: ArmSpec) -> Supervision:
-    """That of a rank: its own time; the memory is watched over for all; and one is enough to hear from."""
-    alone = replace(supervision, memory_budget_bytes=None)
-    is_first = spec.rank is not None and spec.rank.number == 0
-    return alone if is_first else replace(alone, on_progress=UNLIMITED.on_progress)
+def free_port() -> int:
+    """A port that is free now, for programs that read ``MASTER_PORT``: nothing here listens at it."""
+    with contextlib.suppress(OSError), socket.socket() as listener:  # without a network any will do
+        listener.bind((_ADDRESS, 0))
+        port: int = listener.getsockname()[1]
+        return port
+    return _USUAL_PORT

@@ -8,70 +8,29 @@ other candidates, some of which stand still.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-_MADV_POPULATE_WRITE = 23  # <linux/mman.h>, from kernel 5.14 on
+# What a process has that a fork would not take along, or would share, by kinds.
+Footprint = dict[str, AbstractSet[object]]
+
 _ALLOCATOR = "jemalloc_bg_thd"  # jemalloc's own, which pyarrow brings along; jemalloc stops it before a fork
-_ENDED_WITHIN_S = 0.1
-_POLL_S = 0.005
-_MOSTLY = 0.5  # a mapping with a smaller share of its pages in use would grow too much
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """What a process has that a fork would not take along, or would share.
-
-    Attributes:
-        threads: Threads, without those that are known to take no harm from a fork.
-        files: Open files, sockets and pipes: the number of the descriptor and what it leads to.
-        children: Process IDs of its children.
-        shared_memory: Mappings that are written to and shared, by their addresses.
-    """
-
-    threads: int
-    files: frozenset[tuple[str, str]]
-    children: frozenset[str]
-    shared_memory: frozenset[str] = frozenset()
-
-    def obstacle(self, before: Footprint) -> str:
-        """What stands against forking a process that had only ``before`` when it began; empty if nothing does."""
-        found = {
-            "threads": self.threads > before.threads,
-            "open files": bool(self.files - before.files),
-            "child processes": bool(self.children - before.children),
-            "shared memory": bool(self.shared_memory - before.shared_memory),
-        }
-        return ", ".join(what for what, is_new in found.items() if is_new)
-
-
-def can_be_told() -> bool:
-    """Whether this system tells what ``footprint`` asks."""
-    try:
-        footprint()
-    except OSError:  # no /proc, or one without the children of a process
-        return False
-    return True
+_LOOKS, _POLL_S = 20, 0.005
 
 
 def footprint() -> Footprint:
-    """That of this process, from /proc.
+    """That of this process, from /proc."""
+    import psutil
 
-    Raises:
-        OSError: Where there is no /proc, or not all of it.
-    """
-    threads = _threads()
-    names = [name for name, _ in threads]
-    return Footprint(
-        threads=len(threads) - names.count(_ALLOCATOR) - _of_openblas(),
-        files=frozenset(_open_files()),
-        children=frozenset(pid for _, children in threads for pid in children),
-        shared_memory=frozenset(_shared_memory()),
-    )
+    return {
+        "threads": set(range(_threads() - _of_openblas())),
+        "open files": set(_open_files()),
+        "child processes": {child.pid for child in psutil.Process().children()},
+        "shared memory": set(_shared_memory()),
+    }
 
 
 def obstacle_since(before: Footprint) -> str:
@@ -79,22 +38,22 @@ def obstacle_since(before: Footprint) -> str:
 
     A thread that Python has joined already may live on for a moment: it is waited for.
     """
-    deadline, late = time.monotonic() + _ENDED_WITHIN_S, False
-    while (found := footprint().obstacle(before)) and not late:
-        late = time.monotonic() >= deadline  # then one last look: this process itself may have stood still meanwhile
+    found: list[str] = []
+    for _ in range(_LOOKS):
+        now = footprint()
+        found = [kind for kind in now if now[kind] - before[kind]]
+        if not found:
+            break
         time.sleep(_POLL_S)
-    return found
+    return ", ".join(found)
 
 
-def _threads() -> list[tuple[str, list[str]]]:
-    """Name and children of each thread; all are looked at anew if one ends meanwhile: another has its children then."""
-    while True:
-        tasks = [Path(task.path) for task in os.scandir("/proc/self/task")]
-        try:
-            return [((task / "comm").read_text().strip(), (task / "children").read_text().split()) for task in tasks]
-        except (FileNotFoundError, ProcessLookupError):
-            if all(task.exists() for task in tasks):  # this system does not tell
-                raise
+def _threads() -> int:
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            names.append((task / "comm").read_text().strip())
+    return len(names) - names.count(_ALLOCATOR)
 
 
 def _of_openblas() -> int:
@@ -108,40 +67,16 @@ def _of_openblas() -> int:
     return sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
 
 
-def _shared_memory() -> Iterator[str]:
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        addresses, permissions, *_ = line.split()
-        if permissions.startswith("rw") and permissions.endswith("s"):
-            yield addresses
-
-
-def _open_files() -> Iterator[tuple[str, str]]:
+def _open_files() -> list[tuple[str, str]]:
+    """Descriptors of files, sockets and pipes, and what they lead to."""
+    found = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are what is wanted
-        try:
-            yield name, os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - may be no path: "socket:[4711]"
-        except FileNotFoundError:  # the one that the folder was read by
-            continue
+        with contextlib.suppress(FileNotFoundError):  # the one that the folder was read by
+            found.append((name, os.readlink(f"/proc/self/fd/{name}")))  # noqa: PTH115 - may be no path
+    return found
 
 
-def own_memory() -> None:
-    """Makes the pages that this process shares with the one it was forked from its own, as far as the kernel can.
-
-    Else they become its own one by one when they are first written to, and reading a Python object writes to it: that
-    takes about a microsecond a page, which a program that has made its dataset itself does not pay.
-    """
-    library = ctypes.CDLL(None)
-    for first, length in _private_memory():
-        library.madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _MADV_POPULATE_WRITE)
-
-
-def _private_memory() -> Iterator[tuple[int, int]]:
-    """Address and length of each mapping that is written to, not shared, backed by no file and mostly in use, B."""
-    mapping: tuple[int, int] | None = None
-    for line in Path("/proc/self/smaps").read_text(errors="replace").splitlines():
-        words = line.split()
-        if "-" in words[0]:
-            first, last = (int(address, 16) for address in words[0].split("-"))
-            is_private = words[1] == "rw-p" and words[4] == "0"
-            mapping = (first, last - first) if is_private else None
-        elif words[0] == "Anonymous:" and mapping and int(words[1]) * 1024 >= _MOSTLY * mapping[1]:
-            yield mapping
+def _shared_memory() -> list[str]:
+    """Addresses of mappings that are written to and shared."""
+    lines = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
+    return [words[0] for words in lines if words[1].startswith("rw") and words[1].endswith("s")]

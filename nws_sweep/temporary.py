@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -65,10 +66,8 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 def _locked(path: Path, *, create: bool) -> int | None:
     """The kernel's lock on a file, wherever its holder runs; None if another one has it, or there are no locks."""
     try:
-        import fcntl  # not on every platform
-
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
-    except (ImportError, AttributeError, OSError):
+    except OSError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ from typing import Any
 from nws_sweep import storage
 from nws_sweep.analysis import Summary, summarise
 from nws_sweep.records import (
+    ArmSpec,
     Burst,
     BurstKind,
     Configuration,
@@ -72,6 +73,15 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
         "search": search_rules(),
     }
     return Configuration(**{**defaults, **changes})
+
+
+def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSpec:
+    """An arm with one of the datasets of tests.user_datasets, and nothing that consumes."""
+    return ArmSpec(
+        dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
+        consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        log_path=str(log_path) if log_path else None,
+    )
 
 
 def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 4, **changes: Any) -> Burst:

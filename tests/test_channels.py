@@ -25,18 +25,7 @@ def test_closed_channels_are_open_here_and_in_children(closed: str) -> None:
     assert done.returncode == 11
 
 
-@pytest.mark.parametrize(
-    ("encoding", "expected"), [("ascii", b"5.0 ms +-8 % ... ?\n"), ("latin-1", b"5.0 ms \xb18 % ... ?\n")]
-)
-def test_what_an_encoding_lacks_is_told_in_ascii(encoding: str, expected: bytes) -> None:
+def test_what_an_encoding_lacks_is_a_question_mark() -> None:
     command = [sys.executable, "-X", "utf8=0", "-c", _CODE]
-    done = subprocess.run(command, env={"PYTHONIOENCODING": encoding}, capture_output=True, check=False)
-    assert done.stdout == expected
-
-
-def test_utf_8_stays_as_it_is() -> None:
-    code = "from nws_sweep import channels; channels.prepare(); print('±…世')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONIOENCODING": "utf-8"}, capture_output=True, check=True
-    )
-    assert done.stdout.decode() == "±…世\n"
+    done = subprocess.run(command, env={"PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False)
+    assert done.stdout == b"5.0 ms \xb18 % ? ?\n"

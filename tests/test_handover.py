@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import pickle
 import socket
 import sys
@@ -69,22 +68,6 @@ def test_the_state_of_a_generator_goes_along(tmp_path: Path) -> None:
     torch.rand(3, generator=generator)
     other = handed(generator, tmp_path)
     assert torch.equal(torch.rand(4, generator=other), torch.rand(4, generator=generator))
-
-
-def test_locks_and_shared_values_become_others_like_them(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    lock, recursive, event = context.Lock(), context.RLock(), context.Event()
-    number, numbers = context.Value("i", 3), context.Array("d", [1.0, 2.0])
-    event.set()
-    with number.get_lock():
-        found = handed([lock, recursive, event, number, numbers], tmp_path)
-    number.value = 9
-    assert found[0].acquire(block=False)
-    assert lock.acquire(block=False)
-    assert found[1].acquire(block=False)
-    assert found[2].is_set()
-    assert (found[3].value, list(found[4])) == (3, [1.0, 2.0])
-    assert found[3].get_lock().acquire(block=False)
 
 
 def test_a_loader_in_use_goes_along_without_its_workers(tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nws_sweep.attendance import Attendance, create, missing
+from nws_sweep import lockstep
+from nws_sweep.errors import RankLost, TrialError
 from nws_sweep.measure import LoaderSession
-from nws_sweep.merging import merged_burst
-from nws_sweep.records import Burst, BurstKind, BurstRequest
+from nws_sweep.ranks import merged_burst
+from nws_sweep.records import Burst, BurstKind, BurstRequest, Rank
 from tests.fakes import FakeRank, FakeRanks, SimulatedLoader
 
 
@@ -21,8 +25,8 @@ def request(kind: BurstKind = BurstKind.STEADY, **changes: Any) -> BurstRequest:
 def bursts(
     make_s: Sequence[float],
     asked: BurstRequest,
-    consume_s: Sequence[float] | None = None,
-    batches: Sequence[int] | None = None,
+    consume_s: float = 0.0,
+    batches: Sequence[int] = (100, 100, 100),
     num_workers: int = 0,
     meets: bool = False,
 ) -> tuple[list[Burst], FakeRanks]:
@@ -30,11 +34,10 @@ def bursts(
     ranks = FakeRanks(len(make_s))
 
     def work(rank: FakeRank) -> Burst:
-        length = batches[rank.number] if batches else 100
-        loader = SimulatedLoader(rank.clock, length, make_s[rank.number], num_workers)
+        loader = SimulatedLoader(rank.clock, batches[rank.number], make_s[rank.number], num_workers)
 
         def consume(batch: Any) -> None:
-            rank.clock.advance(consume_s[rank.number] if consume_s else 0.0)
+            rank.clock.advance(consume_s)
             if meets:
                 rank.meet(0)
 
@@ -47,7 +50,7 @@ def bursts(
 
 
 def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
-    (quick, slow), ranks = bursts([0.25, 1.0], request(min_batches=3), consume_s=[0.5, 0.5])
+    (quick, slow), ranks = bursts([0.25, 1.0], request(min_batches=3), consume_s=0.5)
     assert quick.wait_s == (0.25,) * 3
     assert quick.consume_s == slow.consume_s == (0.5,) * 3
     assert quick.meet_s == (0.75,) * 3
@@ -64,9 +67,17 @@ def test_workers_of_a_quick_rank_are_ahead_while_it_waits() -> None:
     assert quick.elapsed_s == slow.elapsed_s == 8.0  # 2 workers of 2 s make a batch a second
 
 
-def test_a_burst_ends_in_all_ranks_with_the_same_step() -> None:
-    found, _ = bursts([0.25, 0.5, 1.0], request(min_batches=1, min_seconds=3.0, multiple_of=2))
-    assert [burst.batches for burst in found] == [4, 4, 4]
+@pytest.mark.parametrize(
+    ("asked", "meets", "batches"),
+    [
+        (request(min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
+        (request(min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
+        (request(min_batches=1), True, 1),
+    ],
+)
+def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: BurstRequest, meets: bool, batches: int) -> None:
+    found, _ = bursts([0.25, 0.5, 1.0], asked, meets=meets)
+    assert [burst.batches for burst in found] == [batches] * 3
 
 
 def test_an_epoch_that_ends_in_one_rank_ends_in_all_and_nobody_counts_a_batch_that_others_had_not() -> None:
@@ -78,8 +89,6 @@ def test_an_epoch_that_ends_in_one_rank_ends_in_all_and_nobody_counts_a_batch_th
 
 
 def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
-    ranks = FakeRanks(2)
-
     def work(rank: FakeRank) -> Burst:
         made = [8, 0][rank.number]
         counts = iter([0, 0, made, made, made, made, made])
@@ -90,11 +99,11 @@ def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
         session.burst(request(min_batches=1))
         return session.burst(request(BurstKind.WARM_UP, cover_buffer=True))
 
-    assert [burst.batches for burst in ranks.run(work)] == [7, 7]
+    assert [burst.batches for burst in FakeRanks(2).run(work)] == [7, 7]
 
 
 def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -> None:
-    found, ranks = bursts([0.25, 1.0], request(min_batches=4), consume_s=[0.5, 0.5], meets=True)
+    found, ranks = bursts([0.25, 1.0], request(min_batches=4), consume_s=0.5, meets=True)
     assert [burst.batches for burst in found] == [4, 4]
     assert ranks.meetings == 1 + 4  # its own
     assert found[0].consume_s == (1.25,) * 4
@@ -104,14 +113,6 @@ def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -
     assert [rank.meet_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
 
 
-def test_such_a_burst_keeps_whole_clumps_and_ends_in_all_ranks_at_once() -> None:
-    asked = request(min_batches=1, min_seconds=4.5, multiple_of=2)
-    found, _ = bursts([0.25, 1.0, 0.5], asked, meets=True)
-    assert [burst.batches for burst in found] == [6, 6, 6]
-    single, _ = bursts([0.25, 1.0], request(min_batches=1), meets=True)
-    assert [burst.batches for burst in single] == [1, 1]
-
-
 def test_such_an_epoch_ends_in_all_ranks() -> None:
     found, _ = bursts([0.25, 1.0], request(BurstKind.EPOCH), batches=[5, 5], meets=True)
     assert [burst.batches for burst in found] == [5, 5]
@@ -119,31 +120,45 @@ def test_such_an_epoch_ends_in_all_ranks() -> None:
 
 
 def test_without_its_consumer_such_a_loader_meets_the_others_all_the_same() -> None:
-    found, ranks = bursts([0.25, 1.0], request(BurstKind.LOADING, min_batches=4), consume_s=[9.0, 9.0], meets=True)
+    found, ranks = bursts([0.25, 1.0], request(BurstKind.LOADING, min_batches=4), consume_s=9.0, meets=True)
     assert found[0].meet_s == (0.75,) * 4
     assert ranks.meetings == 1 + 4
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_rank_that_does_not_come_is_missing(tmp_path: Any, count: int) -> None:
-    create(str(tmp_path), count)
-    present = [Attendance(str(tmp_path), number) for number in range(count)]
-    assert missing(str(tmp_path)) == ()
-    for one in present:
-        one.come()
-    assert missing(str(tmp_path)) == ()
-    assert all(one.all_came() for one in present)
-    present[0].come()
-    assert missing(str(tmp_path)) == tuple(range(1, count))
-    assert present[0].all_came() is (count == 1)
+def in_two_processes(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:
+    """Real ranks, which fail here if their work does; the second one is gone when its work is done."""
+    (folder / "meetings").write_bytes(bytes(2 * 3 * 8))
+    pids = []
+    for number, work in enumerate(works):
+        if pid := os.fork():
+            pids.append(pid)
+            continue
+        status = 1
+        try:
+            work(lockstep.join(Rank(number=number, ranks=2, folder=str(folder))))
+            status = 0
+        finally:
+            os._exit(status)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
 
 
-def test_numbers_are_read_of_the_same_time_though_others_are_one_ahead(tmp_path: Any) -> None:
-    create(str(tmp_path), 2)
-    one, other = (Attendance(str(tmp_path), number) for number in range(2))
-    one.come(1)
-    other.come(5)
-    other.come(9)
-    assert one.largest() == 5
-    one.come(2)
-    assert one.largest() == other.largest() == 9
+def test_real_ranks_meet_and_hear_what_the_others_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "_LATE_S", 0.3)
+
+    def both(one: lockstep.Lockstep, number: int) -> None:
+        assert one.meet(number) == 7
+        one.tell(number + 1)
+        assert one.told() == 8
+        one.tell(10 - number)
+        assert one.told() == 5
+
+    def first(one: lockstep.Lockstep) -> None:
+        both(one, 5)
+        one.tell(0)
+        with pytest.raises(TrialError, match="no other step of another rank within"):
+            one.told()
+        with pytest.raises(RankLost):
+            one.meet(0)
+
+    in_two_processes(tmp_path, first, lambda one: both(one, 7))
+    assert array("q", (tmp_path / "meetings").read_bytes())[::3].tolist() == [5, 3]

@@ -15,18 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from nws_sweep import processes, sharing
+from nws_sweep import processes
 from nws_sweep.arms import Arm, Supervision
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
-from nws_sweep.sharing import Footprint
 from tests.factories import configuration
 
-pytestmark = [
-    pytest.mark.usefixtures("no_leftovers"),
-    pytest.mark.skipif(not processes.can_have_grandchildren(), reason="needs pidfd_open"),
-]
+pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 WHOLE_EPOCH = BurstRequest(kind=BurstKind.EPOCH)
 MB = 2**20
@@ -83,20 +79,6 @@ def test_what_a_fork_would_break_is_made_for_each_arm(nursery: Nursery, makings:
         with nursery.start(chosen, Supervision(timeout_s=60.0)) as arm:
             assert one_epoch(arm, 1) == 64
         assert times_made(makings) == times
-
-
-def test_where_the_system_cannot_tell_what_a_fork_would_break_each_arm_makes_its_own(
-    monkeypatch: pytest.MonkeyPatch, makings: Path
-) -> None:
-    def unknown() -> Footprint:
-        raise FileNotFoundError("/proc/self/task/1/children")
-
-    monkeypatch.setattr(sharing, "footprint", unknown)
-    with Nursery() as nursery:
-        for times in (1, 2):
-            with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
-                assert one_epoch(arm) == 64
-            assert times_made(makings) == times
 
 
 def test_another_dataset_takes_the_place_of_the_one_before(nursery: Nursery, makings: Path) -> None:
@@ -214,17 +196,6 @@ def test_memory_that_runs_out_is_taken_from_arms_first(nursery: Nursery, makings
     with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
         scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (_pid(arm), keeper_pid(makings))]
     assert scores[0] > scores[1]
-
-
-def test_without_workers_python_objects_are_the_arms_own_as_in_a_program_that_made_them(nursery: Nursery) -> None:
-    """Or each page would be copied when one of its objects is first read, which takes longer than the reading."""
-    shared = []
-    for num_workers in (0, 1):
-        with nursery.start(spec("Words", length=200_000)) as arm:
-            arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
-            lines = Path(f"/proc/{_pid(arm)}/smaps_rollup").read_text().splitlines()
-        shared.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shared_Dirty:")))
-    assert shared[0] < shared[1] - 15 * MB  # the strings are 16 MB
 
 
 def _epochs_without_end(arm: Arm) -> None:

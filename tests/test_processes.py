@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from nws_sweep import processes
-from tests.children import Child, child, line_of, tell
+from tests.children import child, line_of, tell
 from tests.conftest import ROOT
 
 # Far above what a signal takes on a busy machine.
@@ -34,11 +34,6 @@ while True:
 """
 
 
-def arm(process: Child) -> BaseProcess:
-    """All that matters is that it has a number."""
-    return cast("BaseProcess", process)
-
-
 def becomes(condition: Callable[[], bool]) -> bool:
     """Whether it comes true within a long time."""
     deadline = time.monotonic() + DONE_WITHIN_S
@@ -49,48 +44,32 @@ def becomes(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def stand_still(family: list[psutil.Process]) -> bool:
+def stand_still(*family: psutil.Process) -> bool:
     return all(member.status() == psutil.STATUS_STOPPED for member in family)
+
+
+def send(process: object, number: int) -> None:
+    """All that matters of the process is that it has a number."""
+    processes.signal_group(cast("BaseProcess", process), number)
 
 
 def test_a_process_and_its_workers_stand_still_until_they_are_told_to_go_on() -> None:
     with child(FAMILY) as process:
-        family = [psutil.Process(process.pid), psutil.Process(int(line_of(process)))]
+        leader, member = psutil.Process(process.pid), psutil.Process(int(line_of(process)))
+        send(member, signal.SIGSTOP)  # leads no group: that of its parent is not stopped
+        assert not stand_still(leader, member)
         for _ in range(2):
-            processes.pause(arm(process))
-            assert becomes(lambda: stand_still(family))
-            processes.pause(arm(process))
-            processes.resume(arm(process))
-            assert becomes(lambda: not any(member.status() == psutil.STATUS_STOPPED for member in family))
-            processes.resume(arm(process))
+            send(process, signal.SIGSTOP)
+            assert becomes(lambda: stand_still(leader, member))
+            send(process, signal.SIGCONT)
+            assert becomes(lambda: not stand_still(leader) and not stand_still(member))
 
 
-def test_what_stands_still_takes_no_cpu_time() -> None:
-    with child("print('ready', flush=True)\nwhile True:\n    pass") as process:
-        line_of(process)
-        processes.pause(arm(process))
-        member = psutil.Process(process.pid)
-        assert becomes(lambda: stand_still([member]))
-        before = member.cpu_times()
-        time.sleep(0.1)
-        assert member.cpu_times() == before
-        processes.resume(arm(process))
-        assert becomes(lambda: member.cpu_times() != before)
-
-
-def test_dead_processes_are_let_be() -> None:
+def test_processes_that_are_dead_or_were_never_started_are_let_be() -> None:
     with child("") as process:
         process.wait()
-        processes.pause(arm(process))
-        processes.resume(arm(process))
-
-
-def test_the_group_of_this_process_is_never_stopped() -> None:
-    """A process that has not come to lead a group yet is in that of its parent."""
-    with child(FAMILY) as process:
-        member = psutil.Process(int(line_of(process)))  # leads no group
-        processes.pause(cast("BaseProcess", member))
-        assert not stand_still([psutil.Process(process.pid), member])
+        send(process, signal.SIGSTOP)
+    send(multiprocessing.Process(), signal.SIGSTOP)  # or this process would be stopped
 
 
 ORPHANED = """
@@ -111,7 +90,6 @@ while True:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 @pytest.mark.parametrize("end", ["killed", "returns"])
 def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool, end: str) -> None:
@@ -119,7 +97,7 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
         bound = psutil.Process(int(line_of(parent)))
         if stopped:
             bound.suspend()
-            assert becomes(lambda: stand_still([bound]))
+            assert becomes(lambda: stand_still(bound))
         assert processes.is_alive(bound)
         if end == "killed":
             parent.kill()
@@ -129,7 +107,6 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
         assert becomes(lambda: not processes.is_alive(bound))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
 def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
     with child(BOUND, "answers") as bound:
         line_of(bound)
@@ -191,7 +168,7 @@ import multiprocessing, os, signal, time
 from multiprocessing import forkserver
 from nws_sweep import processes
 
-heard, ending, ensure_running = [], processes.ending_signals(), forkserver.ensure_running
+heard, ending, ensure_running = [], processes.ENDING_SIGNALS, forkserver.ensure_running
 
 def told_meanwhile():
     for number in ending:
@@ -261,9 +238,6 @@ def test_a_process_whose_parent_was_killed_before_it_could_say_anything_ends(tmp
     script = tmp_path / "orphan.py"
     script.write_text(_ORPHAN)
     subprocess.run([sys.executable, str(script), method, str(tmp_path)], check=False, cwd=ROOT)
-    pid, deadline = int((tmp_path / "begun").read_text()), time.monotonic() + DONE_WITHIN_S
-    with contextlib.suppress(psutil.NoSuchProcess):
-        while processes.is_alive(psutil.Process(pid)):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+    pid = int((tmp_path / "begun").read_text())
+    assert becomes(lambda: not processes.running([pid]))
     assert not (tmp_path / "lives").exists()

@@ -1,4 +1,4 @@
-"""Several ranks in real processes: what each is given, what they are told as, and what becomes of one that fails."""
+"""Several ranks: what their figures come to, who is blamed, and, in real processes, what becomes of one that fails."""
 
 from __future__ import annotations
 
@@ -13,59 +13,147 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
 import nws_sweep
-from nws_sweep import attendance, rank_environment, ranks
+from nws_sweep import ranks, temporary
 from nws_sweep.arms import Supervision
-from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
-from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.ranks import RankedArm
+from nws_sweep.conditions import Conditions
+from nws_sweep.errors import ConfigurationError, DatasetError, RankLost, TrialError, TrialTimeout
+from nws_sweep.quantities import summarise
+from nws_sweep.ranks import RankedArm, blamed, merged_burst, merged_length, merged_lines, merged_usage
 from nws_sweep.records import (
-    ArmSpec,
     BurstKind,
     BurstRequest,
     LoaderSettings,
     MeasureRules,
     Rank,
-    SearchRecord,
-    SearchRules,
-    TrialState,
+    Turn,
+    Usage,
 )
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.roofline import violation
 from tests import factories
-from tests.searching import Recorder
 from tests.user_datasets import Plain
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
+STEPS: dict[str, Any] = {"samples": 32, "produced": 32}
+QUICK = factories.burst(wait_s=(0.25,) * 4, consume_s=(0.25,) * 4, meet_s=(0.5,) * 4, **STEPS)
+SLOW = factories.burst(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, meet_s=(0.0,) * 4, **STEPS)
 FEW = BurstRequest(kind=BurstKind.STEADY, min_batches=8)
+
+
+def test_a_step_is_as_long_as_from_meeting_to_meeting_and_samples_add_up() -> None:
+    merged = merged_burst([QUICK, SLOW])
+    assert merged.consume_s == (0.375,) * 4
+    assert merged.wait_s == (0.625,) * 4
+    assert merged.elapsed_s == QUICK.elapsed_s == SLOW.elapsed_s == 4.0
+    assert (merged.samples, merged.produced, merged.batches) == (64, 64, 4)
+    assert merged.ranks == (QUICK, SLOW)
+    assert merged.meet_s == ()
+
+
+def test_the_slowest_start_and_the_heaviest_batch_count_and_what_one_rank_cannot_count_is_unknown() -> None:
+    first = replace(QUICK, startup_s=0.25, end_s=0.5, batch_bytes=10, batch_tensors=2)
+    merged = merged_burst([first, replace(SLOW, startup_s=2.0, end_s=0.25, batch_bytes=20, produced=None)])
+    assert (merged.startup_s, merged.end_s, merged.batch_bytes, merged.batch_tensors) == (2.0, 0.5, 20, 2)
+    assert merged.produced is None
+
+
+def test_what_is_used_is_used_together() -> None:
+    one, other = Usage(cpu_s=1.0, memory_bytes=100, shm_bytes=1), Usage(cpu_s=2.0, memory_bytes=50, disk_bytes=7)
+    assert merged_usage([one, other]) == Usage(cpu_s=3.0, memory_bytes=150, shm_bytes=1, disk_bytes=7)
+
+
+def test_an_epoch_ends_with_the_first_rank_and_warnings_are_told_once() -> None:
+    assert merged_length([10, 9, 10]) == 9
+    assert merged_length([10, None]) is None
+    assert merged_lines([("a", "b"), ("b", "c")]) == ("a", "b", "c")
+
+
+def conditions(cores: float = 2.0, **rules: Any) -> Conditions:
+    settings = factories.loader_settings(1, batch_size=8)
+    return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=None, cores=cores, ranks=2)
+
+
+def turns(cpu_s: float = 0.0) -> list[Turn]:
+    start = merged_burst([replace(each, kind=BurstKind.WARM_UP, startup_s=1.0) for each in (QUICK, SLOW)])
+    window = Turn(bursts=(merged_burst([QUICK, SLOW]),), after=Usage(cpu_s=cpu_s), elapsed_s=4.0)
+    return [Turn(bursts=(start,)), window, replace(window, before=window.after), replace(window, before=window.after)]
+
+
+def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
+    found = summarise(turns(cpu_s=4.0), conditions())
+    assert found.batch_s is not None
+    assert found.batch_s.value == 1.0
+    assert found.samples_per_s == 16.0
+    assert found.cpu_s == pytest.approx(4.0 / 12)  # of the first window only, over three
+    assert [rank.samples_per_s for rank in found.ranks] == [8.0, 8.0]
+    assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
+    assert [rank.own_s.n for rank in found.ranks] == [3, 3]
+    assert [rank.meet_s for rank in found.ranks] == [0.5, 0.0]
+    assert [(rank.wait_s, rank.consume_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
+
+
+def test_the_roofline_is_that_of_all_ranks_on_all_cores() -> None:
+    found = summarise(turns(), conditions())
+    assert violation(found, 1.9, conditions(cores=2.0)) == ""
+    assert "2.50 s of CPU time" in violation(found, 2.5, conditions(cores=2.0))
+
+
+def test_whole_epochs_lose_their_first_clump_in_every_rank() -> None:
+    epoch = merged_burst([replace(each, kind=BurstKind.EPOCH, startup_s=0.25, end_s=0.0) for each in (QUICK, SLOW)])
+    found = summarise([Turn(bursts=(epoch,))], conditions(mode="epoch"))
+    assert found.samples_per_s == 16.0
+    assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
+
+
+def test_one_loader_alone_has_no_ranks() -> None:
+    alone = [Turn(bursts=(replace(QUICK, meet_s=(), startup_s=0.25),))]
+    assert summarise(alone, replace(conditions(), ranks=1)).ranks == ()
+
+
+LOST, LATE = RankLost("lost"), TrialTimeout("not done")
+
+
+@pytest.mark.parametrize(
+    ("failures", "ranks", "missing", "told"),
+    [
+        ({0: LOST, 2: TrialError("bad sample"), 3: LOST}, 4, (), TrialError("rank 2: bad sample")),
+        ({1: DatasetError("none")}, 4, (), DatasetError("rank 1: none")),
+        ({1: LOST, 0: LOST}, 4, (), RankLost("rank 0: lost")),
+        ({0: TrialError("same"), 1: TrialError("same")}, 2, (), TrialError("same")),
+        ({0: TrialError("one"), 1: TrialError("other")}, 2, (), TrialError("rank 0: one")),
+        ({0: LATE, 1: LATE, 2: LATE}, 3, (2,), TrialTimeout("rank 2: not done")),
+        ({0: LATE, 1: LATE, 2: LATE}, 3, (0, 2), TrialTimeout("ranks 0, 2: not done")),
+        ({0: LATE, 1: LATE, 2: LATE}, 3, (), LATE),
+        ({1: OSError("no room")}, 2, (), OSError("no room")),  # a fault of our own stays what it is
+    ],
+)
+def test_whose_failure_it_was_is_told_not_whom_it_took_along(
+    failures: dict[int, BaseException], ranks: int, missing: tuple[int, ...], told: BaseException
+) -> None:
+    error = blamed(failures, ranks, missing)
+    assert (type(error), str(error)) == (type(told), str(told))
 
 
 @pytest.fixture(autouse=True)
 def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fails if a folder of the ranks stays."""
     made: list[str] = []
-    create = attendance.create
+    folder = temporary.folder
 
-    def noted(folder: str, count: int) -> None:
-        made.append(folder)
-        create(folder, count)
+    @contextmanager
+    def noted() -> Iterator[str]:
+        with folder() as path:
+            made.append(path)
+            yield path
 
-    monkeypatch.setattr(attendance, "create", noted)
+    monkeypatch.setattr(temporary, "folder", noted)
     yield
-    assert not [folder for folder in made if Path(folder).exists()]
-
-
-def spec(dataset: str, **arguments: Any) -> ArmSpec:
-    configuration = factories.configuration(
-        dataset={"_target_": f"tests.user_datasets.{dataset}", **arguments},
-        consumer={"_target_": "nws_sweep.consumers.Nothing"},
-    )
-    return spec_of(configuration, ".")
+    assert not [path for path in made if Path(path).exists()]
 
 
 @contextmanager
 def started(dataset: str, count: int = 2, timeout_s: float | None = 60.0, **arguments: Any) -> Iterator[RankedArm]:
-    with ranks.start(spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s)) as arm:
+    with ranks.start(factories.arm_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s)) as arm:
         yield arm
 
 
@@ -85,10 +173,10 @@ def test_each_rank_has_torchruns_environment_and_a_process_group_when_its_datase
 
 def test_the_ranks_replace_those_of_a_launcher_and_keep_all_else() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3", "GLOO_SOCKET_IFNAME": "eth0"}
-    made = rank_environment.of_rank(Rank(number=1, ranks=4, folder=""), 12345, outside)
+    made = ranks.environment_of(Rank(number=1, ranks=4, folder=""), 12345, outside)
     assert (made["RANK"], made["WORLD_SIZE"], made["MASTER_PORT"]) == ("1", "4", "12345")
     assert (made["HOME"], made["OMP_NUM_THREADS"], made["GLOO_SOCKET_IFNAME"]) == ("/home", "3", "eth0")
-    assert rank_environment.of_rank(Rank(number=0, ranks=2, folder=""), 1, {})["OMP_NUM_THREADS"] == "1"
+    assert ranks.environment_of(Rank(number=0, ranks=2, folder=""), 1, {})["OMP_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -174,55 +262,6 @@ def test_they_hold_no_more_memory_together_than_they_may() -> None:
             arm.burst(replace(FEW, min_batches=100))
 
 
-def searched(**changes: Any) -> SearchRecord:
-    configuration = factories.configuration(
-        **{
-            "dataset": {"_target_": "tests.user_datasets.OfRank", "seconds": 0.0005},
-            "consumer": {"_target_": "nws_sweep.consumers.Nothing"},
-            "loader": LoaderSettings(batch_size=8),
-            "measure": MeasureRules(window_s=0.05, bursts=3, max_seconds=0.5, timeout_s=60.0),
-            "search": SearchRules(strategy="exhaustive", candidates=(0, 1)),
-            "ranks": 2,
-            **changes,
-        }
-    )
-    with Nursery() as nursery:
-        opener = nursery.factory(lambda one: spec_of(one, "."))
-        start = SearchRecord(configuration=configuration, host=factories.HOST)
-        return search(start, Surroundings(open_arm=opener), Recorder())
-
-
-def test_a_search_with_ranks_tells_of_each() -> None:
-    for trial in searched().trials:
-        assert (trial.state, trial.reason) == (TrialState.OK, "")
-        found = trial.measurement
-        assert found is not None
-        assert found.samples_per_s is not None
-        assert [rank.rank for rank in found.ranks] == [0, 1]
-        assert sum(rank.samples_per_s or 0.0 for rank in found.ranks) == pytest.approx(found.samples_per_s)
-        assert found.epoch_s is not None
-
-
-def test_a_candidate_with_a_rank_that_fails_is_a_row_and_the_others_are_measured() -> None:
-    dataset = {"_target_": "tests.user_datasets.RaisesWithWorkers", "length": 4000, "num_workers": 1}
-    result = searched(dataset=dataset)
-    states = {trial.num_workers: trial.state for trial in result.trials}
-    assert result.complete
-    assert states == {0: TrialState.OK, 1: TrialState.FAILED}
-    assert "no good with 1 workers (in a worker)" in {t.num_workers: t.reason for t in result.trials}[1]
-
-
-def test_a_training_step_that_meets_the_others_is_measured_as_it_is() -> None:
-    result = searched(
-        dataset={"_target_": "tests.system.workloads.Latency", "length": 4000, "sample_s": 0.0005},
-        consumer={"_target_": "tests.system.workloads.Step", "step_s": 0.002},
-    )
-    for trial in result.trials:
-        assert (trial.state, trial.reason) == (TrialState.OK, "")
-        assert trial.measurement is not None
-        assert (trial.measurement.consume_s or 0.0) >= 0.002
-
-
 def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
     """Which is seen by who waits for the others: the training step itself."""
     consumer = {
@@ -233,7 +272,7 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
         "device": "cpu",
     }
     made = {"_target_": "tests.user_datasets.SlowPairs", "slow_rank": 1, "seconds": 0.01}
-    with ranks.start(replace(spec("Plain"), dataset=made, consumer=consumer), 2) as arm:
+    with ranks.start(replace(factories.arm_spec("Plain"), dataset=made, consumer=consumer), 2) as arm:
         opened(arm)
         burst = arm.burst(FEW)
     quick, slow = burst.ranks

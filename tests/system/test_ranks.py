@@ -17,7 +17,7 @@ import pytest
 
 from nws_sweep import per_rank
 from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.rank_environment import free_port
+from nws_sweep.ranks import free_port
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
