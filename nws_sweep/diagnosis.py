@@ -15,7 +15,7 @@ from nws_sweep.bottleneck import Profile
 from nws_sweep.quantities import LEAST_CONSUMER
 from nws_sweep.records import Measurement, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.scaling import Law, law_of, point_of
-from nws_sweep.settling import half_width
+from nws_sweep.stats import half_width
 
 # A consumer that waits for a smaller share of its time would gain little from a faster loader.
 _HARDLY_WAITS = 0.1

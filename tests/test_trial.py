@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.conditions import Conditions
-from nws_sweep.quantities import summarise
+from nws_sweep.quantities import out_of_limits, settled, summarise
 from nws_sweep.records import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn
-from nws_sweep.settling import out_of_limits, settled
-from nws_sweep.trial import next_request
+from nws_sweep.trial import Conditions, next_request
 from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
 
 RULES = MeasureRules(bursts=3, window_s=10.0, max_seconds=1000.0)
