@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
-from nws_sweep import noise, roofline, units
-from nws_sweep.conditions import Conditions
+from nws_sweep import units
 from nws_sweep.errors import (
     TimeBudgetSpent,
     TrialError,
@@ -23,10 +22,11 @@ from nws_sweep.quantities import (
     all_bursts,
     came_from_disk,
     costs_by_round,
-    least_cpu_s,
-    slowest_batch_s,
-    stopwatch_batch_s,
+    noise_of,
+    out_of_limits,
+    settled,
     summarise,
+    violation,
 )
 from nws_sweep.records import (
     Burst,
@@ -43,9 +43,8 @@ from nws_sweep.records import (
     Turn,
     Usage,
 )
-from nws_sweep.settling import out_of_limits, settled
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.trial import ended_epoch_batches, last_request, next_request, steady_bursts, whole_epochs
+from nws_sweep.trial import Conditions, ended_epoch_batches, next_request, steady_bursts, whole_epochs
 
 Answer = TypeVar("Answer")
 
@@ -60,7 +59,7 @@ _STATES: dict[type[TrialError], TrialState] = {
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
 _MOST_COLD_TURNS = 3
 _QUICKER_WHEN_WARM = 8
-# The warm-up and the first window of a process: by then it has touched what it needs of its libraries.
+# By the end of its second turn a process has touched what it needs of its libraries.
 _FIRST_TURNS = 2
 
 
@@ -71,12 +70,14 @@ class Candidate:
         settings: The candidate, canonical.
         configuration: What is held fixed.
         surroundings: Arms, clock and machine.
-        deadline: Moment on the surroundings' clock after which no burst begins; None for none.
+        is_late: Whether the search must end, so that no burst begins.
         on_stall: Called when a burst does not come forward, with the candidate.
 
     Attributes:
         facts: What the dataset said of itself; None before it was made.
-        files: Files and folders that its attributes name, looked for where they will be dropped from the page cache.
+        batches_per_epoch: Length of an epoch; None if it is unknown, or was found wrong.
+        usage: What its processes had used when they were last looked at; nothing without an arm.
+        cost_s: Seconds that it has taken so far.
         done: Whether its trial has its state; turns that it takes after that only make it more precise.
         settles: Whether its workers must be idle before they are stopped, since they may hold a lock else.
         came_from_disk: Whether the files of its latest turn were not in the page cache.
@@ -88,34 +89,33 @@ class Candidate:
         settings: LoaderSettings,
         configuration: Configuration,
         surroundings: Surroundings,
-        deadline: float | None = None,
-        on_stall: Callable[[Candidate], None] = lambda candidate: None,
+        is_late: Callable[[], bool],
+        on_stall: Callable[[Candidate], None],
     ) -> None:
         self.settings = settings
         self.facts: DatasetFacts | None = None
-        self.files: tuple[str, ...] = ()
+        self.batches_per_epoch: int | None = None
+        self.usage = Usage()
+        self.cost_s = 0.0
         self.done = False
         self.settles = False
         self.came_from_disk = False
         self.logged: SamplesLogged | None = None
-        self._on_stall = on_stall
-        self._stalled = self._has_stalled = False
         self._configuration = configuration
         self._surroundings = surroundings
+        self._is_late = is_late
+        self._on_stall = on_stall
+        self._stalled = self._has_stalled = False
         self._stack = ExitStack()
         self._arm: TrialArm | None = None
         self._turns: list[Turn] = []
-        self._earlier: list[Turn] = []
-        self._usage = Usage()
+        self._earlier: list[Turn] = []  # of arms that were begun anew
         self._warnings: tuple[str, ...] = ()
         self._own_warnings: tuple[str, ...] = ()
         self._notes = _canonical_notes(replace(configuration.loader, num_workers=settings.num_workers))
-        self._deadline = deadline
         self._window_s: float | None = None
-        self._cost_s = 0.0
         self._starting_s = 0.0
         self._error: TrialError | None = None
-        self._length: int | None = None
         self._begins_anew = False
         self._cold_turns = 0
         self._doubts = 0
@@ -132,11 +132,6 @@ class Candidate:
         return self._arm is not None
 
     @property
-    def usage(self) -> Usage:
-        """What its processes had used when they were last looked at; nothing without an arm."""
-        return self._usage if self.alive else Usage()
-
-    @property
     def bursts(self) -> list[Burst]:
         """All bursts so far."""
         return all_bursts(self._turns)
@@ -148,7 +143,7 @@ class Candidate:
         After a turn that read from storage nobody knows how much quicker the next one will be.
         """
         taken = sum(burst.batches for burst in self.bursts)
-        latest = sum(burst.batches for burst in self._turns[-1].bursts) if self._turns else 0
+        latest = sum(burst.batches for turn in self._turns[-1:] for burst in turn.bursts)
         quicker = _QUICKER_WHEN_WARM**self._cold_turns if self.came_from_disk else 2
         return taken + quicker * latest + 2 * self.settings.queued_batches
 
@@ -164,16 +159,11 @@ class Candidate:
             notes=self._notes,
             warnings=(*self._warnings, *self._own_warnings),
             measurement=found,
-            noise=noise.of_turns(self._turns, self._conditions.cores, len(uncounted)) if found else None,
+            noise=noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
             finished=self.done,
             bursts=(*uncounted, *self.bursts),
-            cost_s=self._cost_s,
+            cost_s=self.cost_s,
         )
-
-    @property
-    def cost_s(self) -> float:
-        """Seconds that it has taken so far."""
-        return self._cost_s
 
     @property
     def may_go_on(self) -> bool:
@@ -186,31 +176,24 @@ class Candidate:
         return costs_by_round(self._turns, self._conditions) if self._measurement() else {}
 
     @property
-    def batches_per_epoch(self) -> int | None:
-        """Length of an epoch; None if it is unknown, or was found wrong."""
-        return self._length
-
-    @property
     def costs(self) -> SearchCost:
         """Where its time went."""
-        bursts = [*all_bursts(self._earlier), *self.bursts]
-        thrown_away = [burst for burst in bursts if burst.kind is BurstKind.WARM_UP] + [
-            burst for burst in all_bursts(self._earlier) if burst.kind is not BurstKind.WARM_UP
-        ]
+        earlier, counting = all_bursts(self._earlier), [b for b in self.bursts if b.kind is not BurstKind.WARM_UP]
+        thrown_away = [*earlier, *(burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP)]
         starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
         return SearchCost(
             startup_s=self._starting_s + starts_s,
             warm_up_s=sum(burst.elapsed_s for burst in thrown_away) - starts_s,
-            measuring_s=sum(burst.elapsed_s for burst in self.bursts if burst.kind is not BurstKind.WARM_UP),
+            measuring_s=sum(burst.elapsed_s for burst in counting),
         )
 
     @property
     def wrong_length(self) -> str:
         """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
         seen = ended_epoch_batches(self.bursts)
-        if self._length is None or seen in (None, self._length):
+        if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
-        return f"an epoch ended after {seen} batches, though its length says {self._length}"
+        return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
 
     @property
     def _conditions(self) -> Conditions:
@@ -218,61 +201,46 @@ class Candidate:
         return Conditions(
             settings=self.settings,
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
-            batches_per_epoch=self._length,
+            batches_per_epoch=self.batches_per_epoch,
             cores=self._surroundings.enforced_cores(),
             ranks=self._configuration.ranks,
         )
 
-    def open(self, memory_bytes: int | None) -> None:
-        """Starts the arm, lets it warm up unless it measures whole epochs, and pauses it.
-
-        Args:
-            memory_bytes: What its processes may hold; None for no limit.
-        """
-        with self._paid_for():
-            self._start(memory_bytes)
-            if self._turns and self._latest_came_from_disk():
-                self._discard_if_warm()
-
     def turn(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
-        """Goes on, throws away what must be, takes one window or epoch, and is paused again.
+        """Starts its arm if it has none, throws away what must be, takes one window or epoch, and is paused.
 
-        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial. One
-        that was not opened is started first, and not paused in between.
+        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial.
 
         Args:
             memory_bytes: What its processes may hold from now on; None for no limit.
             number: Number of the round.
             window_s: Length of the window at least, s; None for that of the configuration.
         """
-        kept = list(self._turns)
-        self._window_s = window_s
+        self._window_s, self._stalled = window_s, False
         with self._paid_for():
+            if self._begins_anew:
+                self._earlier, self._turns = [*self._earlier, *self._turns], []
+                self.close()
+            kept = list(self._turns)
             try:
-                self._take_window(memory_bytes, number)
+                arm = self._arm or self._open(memory_bytes)
+                arm.allow(memory_bytes)
+                arm.resume()
+                self._take_turn(arm, number)
+                self._check_memory(memory_bytes)
             except TrialError:
                 if not self.done:
                     raise
                 self._turns = kept
                 self.close()
                 return
-            if self._is_disturbed():
-                self._turns = kept
+            if self._stalled and not self._has_stalled:  # a second time it is its own pace
+                self._has_stalled, self._turns = True, kept
+                self._notes += (
+                    "it did not come forward while others stood still: they may have held a lock that it needed",
+                )
             elif not self.done:
                 self._judge()
-
-    def _is_disturbed(self) -> bool:
-        """Whether it did not come forward, and others had to go on meanwhile; only once is that not its own pace."""
-        stalled, self._stalled = self._stalled, False
-        if not stalled or self._has_stalled:
-            return False
-        self._has_stalled = True
-        self._notes += ("it did not come forward while others stood still: they may have held a lock that it needed",)
-        return True
-
-    def _notice_stall(self) -> None:
-        self._stalled = True
-        self._on_stall(self)
 
     def go_on(self) -> None:
         """Lets its processes go on though it is not its turn."""
@@ -313,9 +281,9 @@ class Candidate:
 
     def forget_length(self, reason: str) -> None:
         """Takes the length of an epoch for unknown from now on."""
-        if self._length is not None:
+        if self.batches_per_epoch is not None:
             self._notes += (f"{reason}: candidates are ranked by seconds per batch",)
-        self._length = None
+        self.batches_per_epoch = None
 
     def conclude(self, note: str = "") -> None:
         """Ends the trial with what there is of it; one that cannot be true begins anew, the first time.
@@ -342,13 +310,9 @@ class Candidate:
             self.conclude(note)
         self.close()
 
-    def skip(self, reason: str) -> None:
-        """Ends it before it has begun."""
-        self.fail(TrialSkipped(reason))
-
     def close(self) -> None:
         """Ends its arm; what was measured stays."""
-        self._arm = None
+        self._arm, self.usage = None, Usage()
         self._stack.close()
 
     @contextmanager
@@ -361,71 +325,42 @@ class Candidate:
             self._surroundings.check_interrupts()  # who ends the program may have ended its arms too
             self.fail(error)
         finally:
-            self._cost_s += self._surroundings.clock() - began
+            self.cost_s += self._surroundings.clock() - began
 
-    def _start(self, memory_bytes: int | None) -> None:
-        arm = self._open_arm(memory_bytes)
-        if whole_epochs([], self._conditions):
-            arm.pause()
-        else:
-            self._take_turn(arm, only_warm_up=True)
-
-    def _open_arm(self, memory_bytes: int | None) -> TrialArm:
+    def _open(self, memory_bytes: int | None) -> TrialArm:
         self._begins_anew = False
         began = self._surroundings.clock()
         arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
         self.facts = arm.facts
         arm.watch(self._notice_stall)
         arm.open(self.settings)
-        self._length = arm.batches_per_epoch
-        rules = self._configuration.measure
-        self.files = arm.files() if rules.cache == "cold" and rules.cache_files is None else ()
-        self._usage = arm.usage()
+        self.batches_per_epoch = arm.batches_per_epoch
+        self.usage = arm.usage()
         self._starting_s += self._surroundings.clock() - began
         return arm
 
-    def _take_window(self, memory_bytes: int | None, number: int) -> None:
-        if self._begins_anew:
-            self._earlier, self._turns = [*self._earlier, *self._turns], []
-            self.close()
-            self._start(memory_bytes)
-        if self._arm is None and self._turns:
-            raise RuntimeError("a candidate without an arm cannot take a turn")
-        arm = self._arm or self._open_arm(memory_bytes)
-        arm.allow(memory_bytes)
-        arm.resume()
-        self._take_turn(arm, number)
-        held = self._usage.memory_bytes
-        if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise TrialOutOfMemory(
-                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
-                "measure.memory_budget_bytes"
-            )
+    def _notice_stall(self) -> None:
+        self._stalled = True
+        self._on_stall(self)
 
-    def _take_turn(
-        self,
-        arm: TrialArm,
-        number: int | None = None,
-        *,
-        only_warm_up: bool = False,
-        last_look: bool = False,
-    ) -> None:
+    def _take_turn(self, arm: TrialArm, number: int | None = None, *, last_look: bool = False) -> None:
         rested = bool(self._turns)
         machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
         bursts: list[Burst] = []
+        request = None
         try:
-            request = None
             while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
                 if self._is_late():
                     raise TimeBudgetSpent
-                ask = last_request if last_look else next_request
-                request = ask([*self.bursts, *bursts], self._conditions, rested=rested and not bursts)
-                if only_warm_up and bursts and not request.fresh:
-                    break
+                taken = [*self.bursts, *bursts]
+                if last_look and whole_epochs(taken, self._conditions):  # only the first batch of another one
+                    request = BurstRequest(kind=BurstKind.STEADY, fresh=True)
+                else:
+                    request = next_request(taken, self._conditions, rested=rested and not bursts)
                 bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
-            if self.num_workers and self.logged is None and not only_warm_up:
+            if self.num_workers and self.logged is None:
                 self.logged = arm.logged()
         finally:
             if self.settles:
@@ -434,17 +369,16 @@ class Candidate:
             arm.pause()
             elapsed_s = self._surroundings.clock() - began
             machine = self._surroundings.machine_time().since(machine_before)
-            before, self._usage = self._usage, arm.usage()
-            self._turns.append(
-                Turn(
-                    bursts=tuple(bursts),
-                    before=before,
-                    after=self._usage,
-                    elapsed_s=elapsed_s,
-                    machine=machine,
-                    round=number,
-                )
+            before, self.usage = self.usage, arm.usage()
+            turn = Turn(
+                bursts=tuple(bursts),
+                before=before,
+                after=self.usage,
+                elapsed_s=elapsed_s,
+                machine=machine,
+                round=number,
             )
+            self._turns.append(turn)
 
     def _notice_end(self, request: BurstRequest, burst: Burst) -> None:
         """A new epoch without a batch would be begun again for ever."""
@@ -455,27 +389,29 @@ class Candidate:
             raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
         self._exhausted = True
 
+    def _check_memory(self, memory_bytes: int | None) -> None:
+        held = self.usage.memory_bytes
+        if memory_bytes is not None and held is not None and held > memory_bytes:
+            raise TrialOutOfMemory(
+                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
+                "measure.memory_budget_bytes"
+            )
+
     def _judge(self) -> None:
-        """Decides whether the latest turn counts, and whether there is enough."""
-        self.came_from_disk = self._latest_came_from_disk()
-        if self.came_from_disk and self._discard_if_warm():
+        """Decides whether the latest turn counts, and whether there is enough.
+
+        One that read from storage begins anew where the page cache should be warm, a few times.
+        """
+        self.came_from_disk = came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
+        # Whoever has read an epoch has read everything once.
+        most = 1 if whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
+        if self.came_from_disk and self._configuration.measure.cache == "warm" and self._cold_turns < most:
+            self._cold_turns += 1
+            self.begin_anew()
             return
         enough, limit = settled(self._turns, self._conditions), self._limit()
         if enough or limit:
             self._conclude("" if enough else limit)
-
-    def _latest_came_from_disk(self) -> bool:
-        return came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
-
-    def _discard_if_warm(self) -> bool:
-        """Lets a candidate that read from storage begin anew where the page cache should be warm, a few times."""
-        whole = whole_epochs(self.bursts, self._conditions)
-        most = 1 if whole else _MOST_COLD_TURNS  # whoever has read an epoch has read everything once
-        if self._configuration.measure.cache != "warm" or self._cold_turns >= most:
-            return False
-        self._cold_turns += 1
-        self.begin_anew()
-        return True
 
     def _limit(self) -> str:
         if self._exhausted:
@@ -484,14 +420,7 @@ class Candidate:
 
     def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
-        found, cpu_s = summarise(self._turns, self._conditions), least_cpu_s(self._turns, self._conditions)
-        doubt = roofline.violation(
-            found,
-            cpu_s,
-            self._conditions,
-            stopwatch_s=stopwatch_batch_s(self._turns),
-            slowest_s=slowest_batch_s(self._turns, self._conditions),
-        )
+        doubt = violation(self._turns, self._conditions)
         if doubt and self._doubts:
             raise TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:
@@ -500,7 +429,7 @@ class Candidate:
             self.begin_anew()
             return
         self.done = True
-        self._look_once_more(found)
+        self._look_once_more(summarise(self._turns, self._conditions))
         if limit:
             precision = self._configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
@@ -523,9 +452,6 @@ class Candidate:
             self._turns = kept
             self.close()
 
-    def _is_late(self) -> bool:
-        return self._deadline is not None and self._surroundings.clock() >= self._deadline
-
     def _measurement(self) -> Measurement | None:
         believed = self._error is None or isinstance(self._error, TrialMismeasured)
         begun = any(burst.startup_s is not None for burst in self.bursts)
@@ -535,16 +461,5 @@ class Candidate:
 def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:
     """What was asked for but has no meaning without workers."""
     used = asked.canonical()
-    names = [
-        name
-        for name in (
-            "prefetch_factor",
-            "persistent_workers",
-            "multiprocessing_context",
-            "timeout",
-            "in_order",
-            "threads_per_worker",
-        )
-        if getattr(asked, name) != getattr(used, name)
-    ]
+    names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
     return (f"num_workers=0 has no {', '.join(names)}",) if names else ()

@@ -13,7 +13,7 @@ from enum import Enum
 from nws_sweep.bottleneck import Law, Profile, law_of
 from nws_sweep.quantities import LEAST_CONSUMER
 from nws_sweep.records import Configuration, Measurement, Noise, SearchRecord, Trial, TrialState
-from nws_sweep.settling import half_width
+from nws_sweep.stats import half_width
 
 # A consumer that waits for a smaller share of its time would gain little from a faster loader.
 _HARDLY_WAITS = 0.1

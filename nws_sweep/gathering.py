@@ -12,7 +12,6 @@ from pathlib import Path
 
 from nws_sweep import contrast, storage, units
 from nws_sweep.analysis import recommend
-from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import summarise
 from nws_sweep.records import (
     HOSTED,
@@ -29,6 +28,7 @@ from nws_sweep.records import (
     Turn,
     Verdict,
 )
+from nws_sweep.trial import Conditions
 
 # Of whoever has no DataLoader; it stands for nothing but its num_workers.
 _UNKNOWN = LoaderSettings(batch_size=1)

@@ -25,16 +25,17 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
 
-from nws_sweep import claims, cores, gathering, grid, host, hostlock, machine, noise, storage, timeline, usage
+from nws_sweep import claims, cores, gathering, grid, host, hostlock, machine, storage, timeline, usage
 from nws_sweep.claims import Claim
-from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.progress import teller
 from nws_sweep.project_keys import SETTINGS
+from nws_sweep.quantities import noise_of
 from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
 from nws_sweep.timeline import Timeline
+from nws_sweep.trial import Conditions
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
@@ -393,7 +394,7 @@ def _hosted_run(
         reason=failure,
         started_at=job.started_at,
         elapsed_s=meanwhile.elapsed_s,
-        noise=noise.of_turns([meanwhile], cores.usable_cpus()),
+        noise=noise_of([meanwhile], cores.usable_cpus()),
     )
     lines = timeline.merged(timelines)
     chosen = timeline.training(lines, number)

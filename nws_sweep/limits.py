@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 
 from nws_sweep import units
 from nws_sweep.records import Burst, LoaderSettings
 from nws_sweep.room import Room
-from nws_sweep.stats import slope
 
 # An arm's own files, and per worker: its queue (2), its sentinel, one for the moment of the hand-over.
 _FILES_OF_AN_ARM, _FILES_PER_WORKER = 64, 4
@@ -42,7 +42,7 @@ def load_of(bursts: Sequence[Burst], memory_bytes: Mapping[int, int]) -> Load:
     """
     worker_bytes = 0.0
     if len(memory_bytes) > 1:  # what a worker adds can only be told from two of them
-        worker_bytes = max(0.0, slope(list(memory_bytes), list(memory_bytes.values())))
+        worker_bytes = max(0.0, linear_regression(list(memory_bytes), list(memory_bytes.values())).slope)
     return Load(
         batch_bytes=max((burst.batch_bytes or 0 for burst in bursts), default=0),
         batch_tensors=max((burst.batch_tensors or 0 for burst in bursts), default=0),

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Protocol
 
-from nws_sweep.batches import BatchSize, batch_length, batch_size_of
 from nws_sweep.records import Burst, BurstKind, BurstRequest
 
 Clock = Callable[[], float]
@@ -49,26 +49,6 @@ class _State(IntEnum):
     GOES_ON = 0
     SATISFIED = 1
     ENDED = 2  # an epoch that ends in one rank ends in all
-
-
-@dataclass
-class _Steps:
-    """What the batches of a burst took, s, and what they held."""
-
-    wait_s: list[float] = field(default_factory=list)
-    consume_s: list[float] = field(default_factory=list)
-    meet_s: list[float] = field(default_factory=list)
-    samples: list[int] = field(default_factory=list)
-
-    def add(self, wait_s: float, consume_s: float, samples: int) -> None:
-        self.wait_s.append(wait_s)
-        self.consume_s.append(consume_s)
-        self.samples.append(samples)
-
-    def keep(self, batches: int) -> None:
-        """Forgets what came after so many."""
-        for values in (self.wait_s, self.consume_s, self.samples):
-            del values[batches:]
 
 
 class LoaderSession:
@@ -138,69 +118,71 @@ class LoaderSession:
         return produced - self._produced_before >= (self._taken + queued_batches) * self._default_batch_length
 
     def _take(self, request: BurstRequest, fresh: bool) -> Burst:
-        steps, end_s, size = _Steps(), None, BatchSize()
-        consume = _leave if request.kind is BurstKind.LOADING else self._consume
+        steps: list[tuple[float, float, int]] = []
+        meet_s: list[float] = []
+        end_s, size_bytes, tensors = None, None, None
+        consumes = request.kind is not BurstKind.LOADING
+        ahead = self._others is not None and self._consumer_meets and consumes
         produced_before = self._produced()
         started = now = self._clock()
-        state = _state(request, 0, 0.0)
-        ahead = self._goes_ahead(request)
         if ahead and self._others is not None:
             self._others.tell(_state(request, 1, 0.0))
+        state = _State.GOES_ON
         while state is _State.GOES_ON:
             batch = self._next()
             finished = arrived = self._clock()
             if batch is not _END:
-                consume(batch)
+                if consumes:
+                    self._consume(batch)
                 finished = self._clock()
-                steps.add(arrived - now, finished - arrived, batch_length(batch, self._default_batch_length))
-                if fresh and len(steps.wait_s) == 1:
-                    size = batch_size_of(batch)
-            state = _state(request, len(steps.wait_s) + ahead, finished - started, ended=batch is _END)
+                steps.append((arrived - now, finished - arrived, batch_length(batch, self._default_batch_length)))
+                if fresh and len(steps) == 1:
+                    size_bytes, tensors = weight_of(batch)
+            state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
             if self._others is not None:
-                state, finished = self._agreed(state, finished, steps, ahead=ahead)
-            if state is _State.ENDED:
-                end_s = finished - now
+                state, finished = self._agreed(state, finished, self._others, steps, meet_s, ahead=ahead)
+            end_s = finished - now if state is _State.ENDED else None
             now = finished
-        self._taken += len(steps.wait_s)
+        self._taken += len(steps)
+        produced = self._produced()
         return Burst(
             kind=request.kind,
-            startup_s=steps.wait_s[0] if fresh and steps.wait_s else None,
-            wait_s=tuple(steps.wait_s),
-            consume_s=tuple(steps.consume_s),
-            samples=sum(steps.samples),
+            startup_s=steps[0][0] if fresh and steps else None,
+            wait_s=tuple(wait_s for wait_s, _, _ in steps),
+            consume_s=tuple(consume_s for _, consume_s, _ in steps),
+            samples=sum(samples for _, _, samples in steps),
             end_s=end_s,
-            produced=_difference(self._produced(), produced_before),
-            batch_bytes=size.bytes,
-            batch_tensors=size.tensors,
-            meet_s=tuple(steps.meet_s),
+            produced=None if produced is None or produced_before is None else produced - produced_before,
+            batch_bytes=size_bytes,
+            batch_tensors=tensors,
+            meet_s=tuple(meet_s),
         )
 
-    def _goes_ahead(self, request: BurstRequest) -> bool:
-        """Whether the ranks tell each other a step ahead how the burst goes on."""
-        return self._others is not None and self._consumer_meets and request.kind is not BurstKind.LOADING
-
-    def _agreed(self, state: _State, finished: float, steps: _Steps, *, ahead: bool) -> tuple[_State, float]:
+    def _agreed(
+        self,
+        state: _State,
+        finished: float,
+        others: Others,
+        steps: list[tuple[float, float, int]],
+        meet_s: list[float],
+        *,
+        ahead: bool,
+    ) -> tuple[_State, float]:
         """What all ranks agree on, and when they did; a batch that not all have is no step."""
-        assert self._others is not None
-        if ahead:
-            return self._agreed_ahead(state), self._clock()
-        agreed, met = _State(self._others.meet(state)), self._clock()
-        if agreed is _State.ENDED:
-            self._iterator = None
-            steps.keep(len(steps.meet_s))
-        else:
-            steps.meet_s.append(met - finished)
-        return agreed, met
-
-    def _agreed_ahead(self, state: _State) -> _State:
-        """What was told a step ago; but if there is no next step, all must know that now."""
-        assert self._others is not None
-        if state is _State.ENDED:
-            self._others.tell(state)
-            return _State(self._others.told())
-        agreed = _State(self._others.told())
-        self._others.tell(state)
-        return agreed
+        if not ahead:
+            agreed, met = _State(others.meet(state)), self._clock()
+            if agreed is _State.ENDED:
+                self._iterator = None
+                del steps[len(meet_s) :]
+            else:
+                meet_s.append(met - finished)
+            return agreed, met
+        if state is _State.ENDED:  # there is no next step: all must know that now
+            others.tell(state)
+            return _State(others.told()), self._clock()
+        agreed = _State(others.told())  # a step ago
+        others.tell(state)
+        return agreed, self._clock()
 
     def _next(self) -> Any:
         if self._iterator is None:
@@ -226,24 +208,45 @@ class LoaderSession:
         return max(0, made - self._taken)
 
 
-def _leave(batch: Any) -> None:
-    """Takes the consumer's place."""
-
-
-def _difference(after: int | None, before: int | None) -> int | None:
-    return None if after is None or before is None else after - before
-
-
-def _state(request: BurstRequest, batches: int, elapsed_s: float, *, ended: bool = False) -> _State:
-    if ended:
-        return _State.ENDED
-    return _State.SATISFIED if _satisfied(request, batches, elapsed_s) else _State.GOES_ON
-
-
-def _satisfied(request: BurstRequest, batches: int, elapsed_s: float) -> bool:
+def _state(request: BurstRequest, batches: int, elapsed_s: float) -> _State:
+    """How a burst goes on within an epoch."""
     if request.kind is BurstKind.EPOCH:
-        return False
+        return _State.GOES_ON
+    enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
     if request.max_batches is not None and batches >= request.max_batches:
-        return True
-    whole_clumps = batches % request.multiple_of == 0
-    return whole_clumps and batches >= request.min_batches and elapsed_s >= request.min_seconds
+        return _State.SATISFIED
+    return _State.SATISFIED if enough and batches % request.multiple_of == 0 else _State.GOES_ON
+
+
+def weight_of(batch: Any) -> tuple[int | None, int | None]:
+    """Bytes and number of all tensors and arrays in what a collate_fn builds; None each where it holds none."""
+    sizes = list(_tensor_bytes(batch))
+    return (sum(sizes), len(sizes)) if sizes else (None, None)
+
+
+def _tensor_bytes(value: Any) -> Iterator[int]:
+    size = None
+    with suppress(RuntimeError):  # sparse tensors do not say
+        size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        yield size
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _tensor_bytes(inner)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for inner in value:
+            yield from _tensor_bytes(inner)
+
+
+def batch_length(batch: Any, default: int) -> int:
+    """Samples in a batch: the first dimension of its first tensor or array, ``default`` where there is none.
+
+    Looks into tuples, lists and mappings (collated dictionaries), as DataLoader's default collate_fn builds them.
+    """
+    if shape := getattr(batch, "shape", None):
+        return int(shape[0])
+    if isinstance(batch, Mapping):
+        return batch_length(next(iter(batch.values()), None), default)
+    if isinstance(batch, Sequence) and not isinstance(batch, str) and batch:
+        return batch_length(batch[0], default)
+    return default

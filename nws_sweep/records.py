@@ -577,8 +577,7 @@ class Measurement:
         wait_s: Mean seconds per steady batch blocked in ``next()``; of epochs without a steady pace per batch of them.
         consume_s: Mean seconds per batch in the consumer, likewise.
         stall_fraction: Sum of waits / sum of waits and consumer: the share of the time that is lost to data.
-        epoch_s: Seconds for an epoch, measured or projected (``trial.projected_epoch_s``); None if its length is
-            unknown.
+        epoch_s: Seconds for an epoch, measured or projected; None if its length is unknown.
         loading_s: Seconds per batch without the consumer, from one window; without workers what the consumer leaves of
             a batch. None where there is no consumer.
         cpu_s: CPU seconds of all processes per batch, user and system.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,13 +41,16 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> Room:
         memory_bytes: What is left of the memory budget; None for whatever is free.
         root: Where proc/, sys/ and dev/ are found.
     """
-    free = free_memory_bytes(root)
-    left = [value for value in (memory_bytes, free) if value is not None]
+    shm_bytes = None
+    with contextlib.suppress(OSError):
+        shm = os.statvfs(root / "dev/shm")
+        shm_bytes = shm.f_bavail * shm.f_frsize
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Room(
-        shm_bytes=_free_shared_memory(root),
-        memory_bytes=min(left) if left else None,
-        open_files=_open_files(),
-        threads=_free_threads(root),
+        shm_bytes=shm_bytes,
+        memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
+        open_files=None if open_files == resource.RLIM_INFINITY else open_files,
+        threads=_least(_threads_left(), *(_left_in_pids(folder) for _, folder in cgroups.folders(root, "pids"))),
     )
 
 
@@ -53,22 +58,19 @@ def memory_budget(asked: int | None, root: Path = _ROOT) -> int | None:
     """Bytes that the candidates may hold: as asked, else most of what is free now; None if that is unknown."""
     if asked is not None:
         return asked
-    free = free_memory_bytes(root)
+    free = _free_memory_bytes(root)
     return None if free is None else int(_MEMORY_SHARE * free)
 
 
-def free_memory_bytes(root: Path = _ROOT) -> int | None:
+def _least(*values: int | None) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _free_memory_bytes(root: Path) -> int | None:
     """The least that the machine and the control groups of this process leave; what they cache counts as free."""
-    groups = cgroups.folders(root, "memory")
-    known = [free for free in (_available(root), *(_left_in_group(*group) for group in groups)) if free]
-    return min(known) if known else None
-
-
-def _available(root: Path) -> int | None:
-    for line in cgroups.read(root / "proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+    lines = cgroups.read(root / "proc/meminfo").splitlines()
+    available = (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    return _least(*available, *(_left_in_group(*group) for group in cgroups.folders(root, "memory")))
 
 
 def _left_in_group(version: int, folder: Path) -> int | None:
@@ -83,48 +85,19 @@ def _left_in_group(version: int, folder: Path) -> int | None:
     return max(1, int(limit) - int(usage) + cgroups.fields(folder / "memory.stat").get(cache_name, 0))
 
 
-def _free_shared_memory(root: Path) -> int | None:
-    try:
-        found = os.statvfs(root / "dev/shm")
-    except (OSError, AttributeError):
-        return None
-    return found.f_bavail * found.f_frsize
-
-
-def _open_files() -> int | None:
-    try:
-        import resource
-    except ImportError:  # not on this platform
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _free_threads(root: Path) -> int | None:
-    limits = (_left_for_user(), *(_left_in_pids(folder) for _, folder in cgroups.folders(root, "pids")))
-    known = [left for left in limits if left is not None]
-    return min(known) if known else None
-
-
 def _left_in_pids(folder: Path) -> int | None:
     most, now = cgroups.read(folder / "pids.max").strip(), cgroups.read(folder / "pids.current").strip()
     return max(0, int(most) - int(now)) if most.isdecimal() and now.isdecimal() else None
 
 
-def _left_for_user() -> int | None:
-    try:
-        import resource
-    except ImportError:
-        return None
+def _threads_left() -> int | None:
+    """What the limit of this user leaves; None for root, who has none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:  # root is not limited
+    if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
         return None
-    return max(0, soft - _threads_of(os.getuid()))
-
-
-def _threads_of(user: int) -> int:
     import psutil
 
-    members = psutil.process_iter(["uids", "num_threads"])
-    known = (member.info for member in members if member.info["uids"] is not None)  # None: hidden, another user's
-    return sum(info["num_threads"] or 0 for info in known if info["uids"].real == user)
+    members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
+    # Without uids: hidden, another user's.
+    mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
+    return max(0, soft - sum(mine))

@@ -9,69 +9,72 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import reduce
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from nws_sweep import pagecache
 from nws_sweep.candidate import Candidate
-from nws_sweep.errors import ConfigurationError, TimeBudgetSpent, TrialError, WrongSamples
-from nws_sweep.limits import Load, load_of, shortage
-from nws_sweep.records import Configuration, LoaderSettings
+from nws_sweep.errors import TimeBudgetSpent, TrialError, TrialSkipped, WrongSamples
+from nws_sweep.limits import load_of, shortage
+from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
 from nws_sweep.sample_watch import SampleWatch, about_handles
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.warming import Warmer
+from nws_sweep.warming import PageCache
 
 Answer = TypeVar("Answer")
 
 
-class Watcher(Protocol):
-    """Is told what the rounds are doing."""
+class Observer(Protocol):
+    """Is told what happens while it happens: the files and the terminal."""
 
-    def turn_began(self, candidate: Candidate) -> None:
-        """A candidate is started, or goes on."""
+    def turn_started(self, num_workers: int) -> None:
+        """A candidate is about to be measured, or measured on."""
 
-    def candidate_done(self, candidate: Candidate) -> None:
-        """A candidate's trial is finished."""
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
+        """A trial is done; ``result`` has it and all others, also those that are not finished."""
 
-    def round_ended(self) -> None:
-        """All had their turn; the machine is quiet."""
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
+        """Every candidate that is being measured had a turn; the result is made only if it is asked for."""
 
     def note(self, line: str) -> None:
         """Something was found that the user should know before the search ends."""
+
+    def interrupted(self, result: SearchRecord) -> None:
+        """The search is given up; this is what there is of it."""
+
+    def search_finished(self, result: SearchRecord) -> None:
+        """The search came to its own end."""
 
 
 class Rounds:
     """The candidates of one configuration; leaving the context ends all their arms.
 
     Args:
-        configuration: What is held fixed.
+        start: The result so far; of its trials those that are finished are kept.
         surroundings: Arms, clock and machine.
-        watcher: Told what is being done.
-        deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
+        observer: Told what is being done.
 
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
+        began: Moment on the same clock when the search began.
+        start: The result so far, with the trials that are kept.
         candidates: All that were begun or skipped.
-        samples_s: Seconds that comparing samples took.
         unshared: Why no candidate with workers can be right; empty while that was not found.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        surroundings: Surroundings,
-        watcher: Watcher,
-        deadline: float | None = None,
-    ) -> None:
-        self._configuration = configuration
-        self._rules = configuration.measure
+    def __init__(self, start: SearchRecord, surroundings: Surroundings, observer: Observer) -> None:
+        self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
+        self.began = surroundings.clock()
+        self.deadline: float | None = None
+        self.unshared = ""
+        self.candidates: list[Candidate] = []
+        self._configuration = start.configuration
+        self._rules = start.configuration.measure
         self._surroundings = surroundings
-        self._watcher = watcher
-        self.deadline = deadline
+        self._observer = observer
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
-        self._warmer = Warmer(configuration, surroundings)
-        named = self._rules.cache_files if self._rules.cache == "cold" else None
-        self._files: tuple[str, ...] | None = None if named is None else pagecache.files_below(named)
+        self._page_cache = PageCache(start.configuration, surroundings)
         self._wrong_length = ""
         self._arms = ExitStack()
         self._round = 0
@@ -80,12 +83,11 @@ class Rounds:
         self._samples = SampleWatch()
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
-        self.unshared = ""
-        self.samples_s = 0.0
-        self.candidates: list[Candidate] = []
+        self._profile: SearchCost | None = None
+        self._samples_s = 0.0
 
     def __enter__(self) -> Rounds:
-        self._arms.callback(self._warmer.close)
+        self._arms.callback(self._page_cache.close)
         return self
 
     def __exit__(
@@ -93,24 +95,59 @@ class Rounds:
     ) -> None:
         self._arms.close()  # all of them, even if it is interrupted
 
+    @property
+    def facts(self) -> DatasetFacts | None:
+        """What the dataset said of itself; None before it was made."""
+        return next((c.facts for c in self.candidates if c.facts is not None), self.start.facts)
+
+    @property
+    def record(self) -> SearchRecord:
+        """All trials, those that are done in the order of their ends, and what they cost."""
+        trials = (*self.start.trials, *(candidate.trial for candidate in self.candidates))
+        cost_s = self.start.cost_s + self._surroundings.clock() - self.began
+        before = self.start.cost or SearchCost()  # of earlier calls, and of waiting for this one
+        known = replace(before.plus(self._cost).plus(self._profile or SearchCost()), other_s=0.0)
+        cost = replace(known, other_s=cost_s - known.total_s)
+        return replace(self.start, trials=trials, facts=self.facts, cost_s=cost_s, cost=cost)
+
+    @property
+    def _cost(self) -> SearchCost:
+        parts = (candidate.costs for candidate in self.candidates)
+        return reduce(SearchCost.plus, parts, SearchCost(samples_s=self._samples_s))
+
+    def end_profile(self) -> None:
+        """Counts all that was spent so far as the first look at the loader, and no longer as what it was spent on."""
+        spent = self._cost
+        self._profile = SearchCost(
+            profile_s=self._surroundings.clock() - self.began,
+            startup_s=-spent.startup_s,
+            warm_up_s=-spent.warm_up_s,
+            measuring_s=-spent.measuring_s,
+            samples_s=-spent.samples_s,
+        )
+
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
-        """Measures new candidates until each has enough.
+        """Measures new candidates until each has enough; who finds no room at first begins when another is done.
 
         Args:
             chosen: Their settings.
-            beside: Those of earlier candidates that are measured on for the comparison, if they are still alive.
+            beside: Those of earlier candidates that take part in as many rounds as make an interval, for the
+                comparison, if they are still alive.
 
         Raises:
             TimeBudgetSpent: If the deadline has passed.
         """
         waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
-        while waiting and not self.unshared:
-            begun: list[Candidate] = []
-            while waiting and self._make_room(waiting[0], beside, begun):
-                candidate = waiting.pop(0)
-                self._begin(candidate)
-                begun.append(candidate)
-            self._take_rounds(begun, [c for c in self.candidates if c.settings in beside and c.alive])
+        begun: list[Candidate] = []
+        first = self._round
+        while not self.unshared and (waiting or any(not candidate.done for candidate in begun)):
+            taking = [candidate for candidate in begun if not candidate.done]
+            if self._round - first < self._rules.bursts:
+                taking += [candidate for candidate in self.candidates if candidate.settings in beside]
+            while waiting and not self.unshared and self._make_room(waiting[0], beside, begun):
+                begun.append(waiting.pop(0))
+                self._begin(begun[-1])
+            self._take_round(taking)
 
     def race(
         self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float | None = None
@@ -125,33 +162,26 @@ class Rounds:
         Raises:
             TimeBudgetSpent: If the deadline has passed.
         """
-        self._drop(dropped)
+        for candidate in self.candidates:
+            if candidate.settings in dropped and candidate.alive:
+                was_done = candidate.done
+                candidate.leave(f"out of the race after {len(candidate.by_round)} rounds")
+                if not was_done:
+                    self._tell_finished(candidate)
         known = [candidate for candidate in self.candidates if candidate.settings in chosen]
         new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
         if new and self._rules.interleave == 1:  # nobody may stand still while another is measured
             self.measure(new)
-            return
-        for candidate in self._ordered([*known, *map(self._candidate, new)]):
-            if self.unshared:
-                break
-            if candidate in self.candidates:
-                if candidate.alive:  # it may have made room for another in this very round
-                    self._take_turn(candidate, window_s)
-            elif self._make_room(candidate, chosen, ()):
-                self._admit(candidate)
-                if not candidate.done:  # it may have been skipped
-                    self._take_turn(candidate, window_s)
-                else:
-                    self._watcher.candidate_done(candidate)
-        self._round += 1
-        self._watcher.round_ended()
+        else:
+            self._take_round([*known, *map(self._candidate, new)], chosen, window_s)
 
     def conclude(self) -> bool:
         """Ends the trials that are not done; whether all could be ended: one that cannot be true begins anew."""
         for candidate in self.candidates:
             if not candidate.done:
                 candidate.conclude()
-                self._tell_if_done(candidate)
+                if candidate.done:
+                    self._tell_finished(candidate)
         return all(candidate.done for candidate in self.candidates)
 
     def give_up(self, note: str) -> None:
@@ -163,22 +193,17 @@ class Rounds:
         for candidate in self.candidates:
             if not candidate.done:
                 candidate.leave(note)
-                self._tell_if_done(candidate)
+                if candidate.done:
+                    self._tell_finished(candidate)
 
-    def _drop(self, dropped: Sequence[LoaderSettings]) -> None:
-        for candidate in self.candidates:
-            if candidate.settings in dropped and candidate.alive:
-                was_done = candidate.done
-                candidate.leave(f"out of the race after {len(candidate.by_round)} rounds")
-                if not was_done:
-                    self._watcher.candidate_done(candidate)
-
-    def _tell_if_done(self, candidate: Candidate) -> None:
-        if candidate.done:
-            self._watcher.candidate_done(candidate)
+    def _tell_finished(self, candidate: Candidate) -> None:
+        self._observer.trial_finished(self.record, candidate.trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        return Candidate(settings, self._configuration, self._surroundings, self.deadline, self._let_others_go_on)
+        return Candidate(settings, self._configuration, self._surroundings, self._is_late, self._let_others_go_on)
+
+    def _is_late(self) -> bool:
+        return self.deadline is not None and self._surroundings.clock() >= self.deadline
 
     def _let_others_go_on(self, stalled: Candidate) -> None:
         """One does not come forward: it may wait for a lock that another held when it was stopped.
@@ -192,64 +217,62 @@ class Rounds:
         for candidate in self._going_on:
             candidate.go_on()
 
-    def _stop_others(self) -> None:
-        going_on, self._going_on = self._going_on, []
-        for candidate in going_on:
-            candidate.stand_still()
+    def _take_round(
+        self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
+    ) -> None:
+        """A turn of each, in an order drawn anew; but the first one shows what a batch weighs, and comes as it is."""
+        if any(candidate.bursts for candidate in self.candidates):
+            random.Random(f"{self._configuration.seed}-{self._round}").shuffle(taking)
+        for candidate in taking:
+            if self.unshared:
+                break
+            if candidate not in self.candidates:
+                self._make_room(candidate, beside, ())
+                self._begin(candidate, window_s)
+            elif candidate.alive:  # it may have made room for another in this very round
+                self._take_turn(candidate, window_s)
+        self._round += 1
+        self._observer.round_finished(lambda: self.record)
 
-    def _check_time(self) -> None:
-        self._surroundings.check_interrupts()
-        if self.deadline is not None and self._surroundings.clock() >= self.deadline:
-            raise TimeBudgetSpent
-
-    def _admit(self, candidate: Candidate) -> None:
+    def _begin(self, candidate: Candidate, window_s: float | None = None) -> None:
         candidate.settles = self._locks
         self.candidates.append(candidate)
         self._arms.callback(candidate.close)
-
-    def _begin(self, candidate: Candidate) -> None:
-        self._check_time()
-        self._admit(candidate)
-        if not candidate.done:  # it may have been skipped
-            self._watcher.turn_began(candidate)
-            self._drop_files()
-            candidate.open(self._memory_left())
-            self._stop_others()
-            self._learn(candidate)
-        if candidate.done:
-            self._watcher.candidate_done(candidate)
-
-    def _take_rounds(self, begun: Sequence[Candidate], companions: Sequence[Candidate]) -> None:
-        """Rounds until all that were begun are done; their companions take part in as many as make an interval."""
-        first = self._round
-        while unfinished := [candidate for candidate in begun if not candidate.done]:
-            going_along = [c for c in companions if c.alive and self._round - first < self._rules.bursts]
-            for candidate in self._ordered([*unfinished, *going_along]):
-                self._take_turn(candidate)
-            self._round += 1
-            self._watcher.round_ended()
-
-    def _ordered(self, candidates: list[Candidate]) -> list[Candidate]:
-        """In an order drawn anew; but while nothing is known of a batch, the smallest shows what it weighs."""
-        if any(candidate.bursts for candidate in self.candidates):
-            random.Random(f"{self._configuration.seed}-{self._round}").shuffle(candidates)
-        return candidates
+        if candidate.done:  # it was skipped
+            self._tell_finished(candidate)
+        else:
+            self._take_turn(candidate, window_s)
 
     def _take_turn(self, candidate: Candidate, window_s: float | None = None) -> None:
-        self._check_time()
+        self._surroundings.check_interrupts()
+        if self._is_late():
+            raise TimeBudgetSpent
         was_done = candidate.done
-        self._watcher.turn_began(candidate)
-        if candidate.bursts or not (reason := self._shortage(candidate)):
-            self._drop_files()
-            self._warmer.go_ahead_of(candidate, self._memory_left())
-            candidate.turn(self._allowance(candidate), self._round, window_s)
-            self._stop_others()
-            self._check_samples(candidate)
-            self._learn(candidate)
-        else:  # it was begun before anything was known of a batch
-            candidate.skip(reason)
+        self._observer.turn_started(candidate.num_workers)
+        self._page_cache.prepare(candidate, self._memory_left())
+        left = self._memory_left()
+        allowed = None if left is None else left + (candidate.usage.memory_bytes or 0)
+        candidate.turn(allowed, self._round, window_s)
+        going_on, self._going_on = self._going_on, []
+        for other in going_on:
+            other.stand_still()
+        self._check_samples(candidate)
+        self._learn(candidate)
         if candidate.done and not was_done:
-            self._watcher.candidate_done(candidate)
+            self._tell_finished(candidate)
+
+    def _learn(self, candidate: Candidate) -> None:
+        """Takes from a candidate what concerns all: handles, files, where they came from, a length that is wrong."""
+        if not self._handles_reported and candidate.facts is not None and candidate.facts.handles:
+            self._handles_reported = True
+            self._observer.note(about_handles(candidate.facts))
+        self._page_cache.notice(candidate)
+        self._wrong_length = self._wrong_length or candidate.wrong_length
+        if self._wrong_length:
+            for other in self.candidates:
+                other.forget_length(self._wrong_length)
+
+    # Whether samples are right.
 
     def _check_samples(self, candidate: Candidate) -> None:
         """Fails a candidate whose workers deliver wrong samples; of an iterable dataset all that have workers."""
@@ -269,7 +292,7 @@ class Rounds:
                 if one.num_workers:
                     one.fail(error)
         finally:
-            self.samples_s += self._surroundings.clock() - began
+            self._samples_s += self._surroundings.clock() - began
 
     def _ask_without_workers(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
         """What a process that holds the dataset, and has no workers, answers; None if it cannot."""
@@ -286,82 +309,37 @@ class Rounds:
         except TrialError:
             return None
 
-    def _learn(self, candidate: Candidate) -> None:
-        """Takes from a candidate what concerns all: its files, where they came from, a length that is wrong."""
-        self._report_handles(candidate)
-        self._learn_files(candidate)
-        self._warmer.notice(candidate)
-        self._wrong_length = self._wrong_length or candidate.wrong_length
-        if self._wrong_length:
-            for other in self.candidates:
-                other.forget_length(self._wrong_length)
-
-    def _report_handles(self, candidate: Candidate) -> None:
-        if not self._handles_reported and candidate.facts is not None and candidate.facts.handles:
-            self._handles_reported = True
-            self._watcher.note(about_handles(candidate.facts))
+    # What there is room for.
 
     def _make_room(self, candidate: Candidate, beside: Sequence[LoaderSettings], begun: Sequence[Candidate]) -> bool:
         """Whether the candidate may begin now; those that are done make room. One that can never fit is skipped."""
         while True:
             alive = [other for other in self.candidates if other.alive]
-            reason = self._shortage(candidate)
-            if len(alive) < self._rules.interleave and not reason:
+            is_full, reason = len(alive) >= self._rules.interleave, self._shortage(candidate)
+            if not is_full and not reason:
                 return True
-            dispensable = [other for other in alive if other.done and other.settings not in beside]
-            dispensable = dispensable or [
-                other for other in alive if other.done and len(alive) >= self._rules.interleave
-            ]
-            if dispensable:
-                _slowest(dispensable).close()
-            elif any(not other.done for other in begun):
-                return False  # they get their rounds first, and can be ended then
-            elif alive:
-                _slowest([other for other in alive if other.settings not in beside] or alive).close()
-            else:
-                candidate.skip(reason)
+            done = [other for other in alive if other.done]
+            dispensable = [other for other in done if other.settings not in beside] or (done if is_full else [])
+            if not dispensable:
+                if any(not other.done for other in begun):
+                    return False  # they get their rounds first, and can be ended then
+                dispensable = [other for other in alive if other.settings not in beside] or alive
+            if not dispensable:
+                candidate.fail(TrialSkipped(reason))
                 return True
+            # The slowest is the least likely to be wanted again.
+            max(dispensable, key=lambda other: other.trial.objective_s or float("inf")).close()
 
     def _shortage(self, candidate: Candidate) -> str:
-        load = self._load()
+        """Why there is no room for a candidate, by what is known of batches and workers; empty if there is."""
+        started = [other for other in self.candidates if other.bursts]
+        found = {other.num_workers: other.trial.measurement for other in started}
+        memory = {n: one.memory_bytes for n, one in found.items() if one and one.memory_bytes is not None}
+        load = load_of([burst for other in started for burst in other.bursts], memory)
         room = self._surroundings.room(self._memory_left())
         return shortage(candidate.settings, load, room, self._configuration.ranks)
-
-    def _load(self) -> Load:
-        """What is known of batches and workers by those that were started."""
-        started = [candidate for candidate in self.candidates if candidate.bursts]
-        memory = {c.num_workers: c.trial.measurement.memory_bytes for c in started if c.trial.measurement}
-        return load_of(
-            [burst for c in started for burst in c.bursts], {k: v for k, v in memory.items() if v is not None}
-        )
 
     def _memory_left(self) -> int | None:
         if self._budget_bytes is None:
             return None
         return max(0, self._budget_bytes - sum(candidate.usage.memory_bytes or 0 for candidate in self.candidates))
-
-    def _allowance(self, candidate: Candidate) -> int | None:
-        """What a candidate may hold now: what is left, and what it holds already."""
-        left = self._memory_left()
-        return None if left is None else left + (candidate.usage.memory_bytes or 0)
-
-    def _learn_files(self, candidate: Candidate) -> None:
-        """Finds the files that are dropped before each turn, as soon as a dataset can be asked for them."""
-        if self._rules.cache != "cold" or self._files is not None or not candidate.alive:
-            return
-        self._files = pagecache.files_below(candidate.files)
-        if not self._files:
-            raise ConfigurationError(
-                "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
-                "measure.cache_files=[...]"
-            )
-        candidate.begin_anew()  # its beginning was not cold
-
-    def _drop_files(self) -> None:
-        if self._files:
-            self._surroundings.drop_files(self._files)
-
-
-def _slowest(candidates: Sequence[Candidate]) -> Candidate:
-    """The one that is the least likely to be wanted again."""
-    return max(candidates, key=lambda candidate: candidate.trial.objective_s or float("inf"))

@@ -57,16 +57,11 @@ def estimate_mean(burst_means: Sequence[float], overall: float, widened_by: floa
     return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Slope of the straight line through the points by least squares; 0 if all lie at one x.
-
-    Args:
-        x: Abscissas, at least two.
-        y: Ordinates, as many.
-    """
-    mean_x, mean_y = statistics.fmean(x), statistics.fmean(y)
-    spread = sum((value - mean_x) ** 2 for value in x)
-    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread if spread else 0.0
+def half_width(estimate: Estimate) -> float:
+    """Half the width of the interval as a share of the mean; infinite where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return math.inf
+    return math.sqrt(estimate.high / estimate.low) - 1
 
 
 def outliers(values: Sequence[float]) -> tuple[int, ...]:

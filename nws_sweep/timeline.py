@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from nws_sweep.conditions import Conditions
 from nws_sweep.records import Burst, BurstKind, LoaderSettings
-from nws_sweep.trial import whole_epochs
+from nws_sweep.trial import Conditions, whole_epochs
 
 # What happens in a larger share of the gaps between batches is a part of the training step.
 _RARELY = 0.1

@@ -1,4 +1,4 @@
-"""What a trial consists of: which burst comes next. Pure.
+"""What a trial is measured under, and what it consists of: which burst comes next. Pure.
 
 In mode ``steady`` a trial throws away a warm-up that covers the whole queue (prefetch_factor x num_workers batches) and
 then takes windows of whole clumps: n workers deliver in clumps of n, so only means over multiples of n batches mean
@@ -12,16 +12,59 @@ epoch it is taken once more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from nws_sweep.conditions import Conditions
-from nws_sweep.records import Burst, BurstKind, BurstRequest
+from nws_sweep.records import Burst, BurstKind, BurstRequest, LoaderSettings, MeasureRules
 
 # A first start that takes longer is taken as it is: doing it again would cost more than it tells.
 _QUICK_START_S = 2.0
 # Shares of an epoch from which on the first start is taken once more: before any window, since nobody could be compared
 # without that, or when the candidate has its second turn. What remains of the error is a part of such a share.
 _MATTERS_AT_ONCE, _MATTERS = 0.1, 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a trial is measured under: all that decides which burst is next and what the bursts mean.
+
+    Attributes:
+        settings: What the DataLoader was given.
+        rules: How long to measure.
+        batches_per_epoch: Length of an epoch; None if unknown.
+        cores: CPUs that the processes of the trial may use together.
+        ranks: Loaders that go in lockstep; a batch is one of each then.
+    """
+
+    settings: LoaderSettings
+    rules: MeasureRules
+    batches_per_epoch: int | None
+    cores: float = 1.0
+    ranks: int = 1
+
+    @property
+    def batch_length(self) -> int:
+        """Samples of a batch; a batch counts as one where its length is not the DataLoader's to decide."""
+        return (self.settings.batch_size or 1) * self.ranks
+
+    @property
+    def clump(self) -> int:
+        """Batches that arrive together: one of each worker."""
+        return max(1, self.settings.num_workers)
+
+    @property
+    def queue(self) -> int:
+        """Batches that may lie ready or be in the making."""
+        return self.settings.queued_batches
+
+    @property
+    def warm_up(self) -> int:
+        """Batches that a fresh epoch throws away: all that the queue holds, at least one."""
+        return max(1, self.queue)
+
+    @property
+    def last_position(self) -> int | None:
+        """Batches of an epoch after which the workers have nothing left to make; None if unknown."""
+        return None if self.batches_per_epoch is None else self.batches_per_epoch - self.queue
 
 
 def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
@@ -34,61 +77,46 @@ def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: boo
     """
     if whole_epochs(bursts, conditions):
         return BurstRequest(kind=BurstKind.EPOCH)
-    return _warm_up(bursts, conditions, rested) or _window(bursts, conditions)
-
-
-def last_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
-    """As ``next_request``; of whole epochs only the first batch of another one."""
-    if whole_epochs(bursts, conditions):
-        return BurstRequest(kind=BurstKind.STEADY, fresh=True)
-    return next_request(bursts, conditions, rested=rested)
-
-
-def _warm_up(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> BurstRequest | None:
-    """What is thrown away before the next window; None for nothing more."""
-    if _is_over(bursts, conditions, rested):
-        return _fresh_warm_up(bursts, conditions)
-    if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:
-        return BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing, multiple_of=conditions.clump)
-    if (missing_s := _missing_warm_up_s(bursts, conditions)) > 0:
-        return replace(_window(bursts, conditions), kind=BurstKind.WARM_UP, min_seconds=missing_s)
-    if _starts_again(bursts, conditions, rested):
-        return _fresh_warm_up(bursts, conditions)
-    return _resumed_warm_up(bursts, conditions) if rested and conditions.queue else None
-
-
-def _is_over(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
-    """Whether a fresh epoch is needed."""
-    if not bursts or bursts[-1].ended_epoch:
-        return True
-    return _needs_new_epoch(bursts, conditions, rested)
-
-
-def _fresh_warm_up(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
-    """A new epoch; of the very first no more than its start is asked for at once, to see what a start alone takes."""
+    # Of the very first epoch no more than its start is asked for at once, to see what a start alone takes.
     only_start = not bursts and not conditions.settings.persistent_workers
-    least = 1 if only_start else conditions.warm_up
-    return BurstRequest(kind=BurstKind.WARM_UP, min_batches=least, multiple_of=conditions.clump, fresh=True)
+    warm_up = BurstRequest(
+        kind=BurstKind.WARM_UP, min_batches=1 if only_start else conditions.warm_up, multiple_of=conditions.clump
+    )
+    if not bursts or bursts[-1].ended_epoch or _needs_new_epoch(bursts, conditions, rested):
+        return replace(warm_up, fresh=True)
+    if (missing := conditions.warm_up - _taken_in_epoch(bursts)) > 0:
+        return replace(warm_up, min_batches=missing)
+    window = _window(bursts, conditions)
+    if (missing_s := _missing_warm_up_s(bursts, conditions)) > 0:
+        return replace(window, kind=BurstKind.WARM_UP, min_seconds=missing_s)
+    if _starts_again(bursts, conditions, rested):
+        return replace(warm_up, fresh=True)
+    resumed = replace(warm_up, min_batches=_resume_batches(bursts, conditions), cover_buffer=True)
+    return resumed if rested and conditions.queue else window
 
 
-def _starts_again(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
-    """Whether the loader, started once so far, is to be started once more for a start that counts.
+def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
+    clump, room = conditions.clump, _room(bursts, conditions)
+    return BurstRequest(
+        kind=BurstKind.STEADY,
+        min_batches=clump,
+        min_seconds=conditions.rules.window_s,
+        multiple_of=clump,
+        max_batches=None if room is None else max(1, room // clump) * clump,
+    )
 
-    A process does many things for the first time then, which later epochs are spared. Workers that persist are started
-    only once; and where epochs have no length a start does not count.
-    """
-    begun = [burst for burst in bursts if burst.startup_s is not None]
-    if len(begun) > 1 or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
+
+def _needs_new_epoch(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
+    """Whether what is left of the epoch is shorter than the window that a new epoch has room for."""
+    room, latest, clump = _room(bursts, conditions), bursts[-1], conditions.clump
+    if room is None or conditions.last_position is None:
         return False
-    first = begun[0]
-    if first.elapsed_s >= _QUICK_START_S:
+    long_as_a_window = latest.startup_s is None and not steady_bursts(bursts)
+    if latest.kind is BurstKind.WARM_UP and not long_as_a_window:
         return False
-    later = steady_bursts(bursts) or [burst for burst in bursts if burst is not first and burst.batches]
-    if not later:
-        return True
-    pace_s = sum(burst.elapsed_s for burst in later) / sum(burst.batches for burst in later)
-    matters = _MATTERS if rested else _MATTERS_AT_ONCE
-    return (first.startup_s or 0.0) > matters * pace_s * conditions.batches_per_epoch
+    wanted = min(max(clump, latest.batches), (conditions.last_position - conditions.warm_up) // clump * clump)
+    discarded = _resume_batches(bursts, conditions) if rested else 0
+    return room - discarded < wanted
 
 
 def _missing_warm_up_s(bursts: Sequence[Burst], conditions: Conditions) -> float:
@@ -99,24 +127,23 @@ def _missing_warm_up_s(bursts: Sequence[Burst], conditions: Conditions) -> float
     return conditions.rules.window_s - sum(burst.elapsed_s for burst in bursts)
 
 
-def _resumed_warm_up(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
-    return BurstRequest(
-        kind=BurstKind.WARM_UP,
-        min_batches=_resume_batches(bursts, conditions),
-        multiple_of=conditions.clump,
-        cover_buffer=True,
-    )
+def _starts_again(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
+    """Whether the loader, started once so far, is to be started once more for a start that counts.
 
-
-def _window(bursts: Sequence[Burst], conditions: Conditions) -> BurstRequest:
-    room = _room(bursts, conditions)
-    return BurstRequest(
-        kind=BurstKind.STEADY,
-        min_batches=conditions.clump,
-        min_seconds=conditions.rules.window_s,
-        multiple_of=conditions.clump,
-        max_batches=None if room is None else max(1, room // conditions.clump) * conditions.clump,
-    )
+    A process does many things for the first time then, which later epochs are spared. Workers that persist are started
+    only once; and where epochs have no length a start does not count.
+    """
+    first, *more = (burst for burst in bursts if burst.startup_s is not None)
+    if more or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
+        return False
+    if first.elapsed_s >= _QUICK_START_S:
+        return False
+    later = steady_bursts(bursts) or [burst for burst in bursts if burst is not first and burst.batches]
+    if not later:
+        return True
+    pace_s = sum(burst.elapsed_s for burst in later) / sum(burst.batches for burst in later)
+    matters = _MATTERS if rested else _MATTERS_AT_ONCE
+    return (first.startup_s or 0.0) > matters * pace_s * conditions.batches_per_epoch
 
 
 def _resume_batches(bursts: Iterable[Burst], conditions: Conditions) -> int:
@@ -137,25 +164,10 @@ def whole_epochs(bursts: Sequence[Burst], conditions: Conditions) -> bool:
     """Whether whole epochs are the unit: asked for, or an epoch has no room for warm-up, a window and the end."""
     if conditions.rules.mode == "epoch":
         return True
-    if conditions.last_position is not None:
-        window = max(2 * conditions.clump, conditions.queue)
-        if conditions.last_position < conditions.warm_up + window:
-            return True
+    window = max(2 * conditions.clump, conditions.queue)
+    if conditions.last_position is not None and conditions.last_position < conditions.warm_up + window:
+        return True
     return any(burst.ended_epoch for burst in bursts) and not steady_bursts(bursts)
-
-
-def _needs_new_epoch(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
-    """Whether what is left of the epoch is shorter than the window that a new epoch has room for."""
-    room, latest = _room(bursts, conditions), bursts[-1]
-    if room is None or conditions.last_position is None:
-        return False
-    long_as_a_window = latest.startup_s is None and not steady_bursts(bursts)
-    if latest.kind is BurstKind.WARM_UP and not long_as_a_window:
-        return False
-    wanted = max(conditions.clump, latest.batches)
-    wanted = min(wanted, (conditions.last_position - conditions.warm_up) // conditions.clump * conditions.clump)
-    discarded = _resume_batches(bursts, conditions) if rested else 0
-    return room - discarded < wanted
 
 
 def _room(bursts: Sequence[Burst], conditions: Conditions) -> int | None:

@@ -1,4 +1,4 @@
-"""An untimed pass over the data ahead of those that are timed, where it does not lie in the page cache yet."""
+"""The state of the page cache that ``measure.cache`` asks for, made before each turn that is timed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import contextlib
 from contextlib import ExitStack
 from dataclasses import replace
 
+from nws_sweep import pagecache
 from nws_sweep.candidate import Candidate
-from nws_sweep.errors import TrialError
+from nws_sweep.errors import ConfigurationError, TrialError
 from nws_sweep.records import BurstKind, BurstRequest, Configuration
 from nws_sweep.surroundings import Surroundings, TrialArm
 
 _NO_CONSUMER = {"_target_": "nws_sweep.consumers.Nothing"}
 
 
-class Warmer:
-    """Reads ahead with an arm of its own as soon as a candidate was seen to read from storage.
+class PageCache:
+    """Drops the dataset's files, or reads ahead with an arm of its own as soon as a candidate read from storage.
 
     All candidates of a configuration draw the same order of samples, so what it reads is what they will read. It stops
     after one epoch: then everything was read once.
@@ -28,30 +29,28 @@ class Warmer:
     def __init__(self, configuration: Configuration, surroundings: Surroundings) -> None:
         self._configuration = replace(configuration, consumer=_NO_CONSUMER)
         self._surroundings = surroundings
+        self._state = configuration.measure.cache
+        named = configuration.measure.cache_files if self._state == "cold" else None
+        self._files = None if named is None else pagecache.files_below(named)
         self._stack = ExitStack()
         self._arm: TrialArm | None = None
         self._read_batches = 0
-        self._wanted = False
-        self._finished = configuration.measure.cache != "warm"
+        self._reads_ahead = False
 
-    def notice(self, candidate: Candidate) -> None:
-        """Looks at a candidate's latest turn."""
-        self._wanted = self._wanted or candidate.came_from_disk
-        if any(burst.ended_epoch for burst in candidate.bursts):
-            self.close()
-
-    def go_ahead_of(self, candidate: Candidate, memory_bytes: int | None) -> None:
-        """Reads what the candidate's next turn may need.
+    def prepare(self, candidate: Candidate, memory_bytes: int | None) -> None:
+        """Makes ready for a candidate's next turn.
 
         Args:
             candidate: Whose turn is next.
-            memory_bytes: What the reading processes may hold; None for no limit.
+            memory_bytes: What processes that read ahead may hold; None for no limit.
         """
+        if self._files:
+            self._surroundings.drop_files(self._files)
         missing = candidate.position - self._read_batches
-        if not self._wanted or self._finished or missing <= 0:
+        if not self._reads_ahead or self._state != "warm" or missing <= 0:
             return
         try:
-            arm = self._started(memory_bytes)
+            arm = self._arm or self._open(memory_bytes)
             arm.resume()
             burst = arm.burst(BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing))
             arm.pause()
@@ -62,15 +61,35 @@ class Warmer:
         if burst.ended_epoch:
             self.close()
 
-    def _started(self, memory_bytes: int | None) -> TrialArm:
-        if self._arm is None:
-            self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
-            workers = max(1, int(self._surroundings.cores_of_each(self._configuration.ranks)))
-            self._arm.open(replace(self._configuration.loader, num_workers=workers))
+    def notice(self, candidate: Candidate) -> None:
+        """Looks at a candidate's latest turn, and for the files as soon as a dataset can be asked for them.
+
+        Raises:
+            ConfigurationError: If files are to be dropped, and none are known.
+        """
+        self._reads_ahead = self._reads_ahead or candidate.came_from_disk
+        if any(burst.ended_epoch for burst in candidate.bursts):
+            self.close()
+        if self._state == "cold" and self._files is None and candidate.alive:
+            named = candidate.ask(lambda arm: arm.files())
+            if named is None:
+                return
+            self._files = pagecache.files_below(named)
+            if not self._files:
+                raise ConfigurationError(
+                    "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
+                    "measure.cache_files=[...]"
+                )
+            candidate.begin_anew()  # its beginning was not cold
+
+    def _open(self, memory_bytes: int | None) -> TrialArm:
+        self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
+        workers = max(1, int(self._surroundings.cores_of_each(self._configuration.ranks)))
+        self._arm.open(replace(self._configuration.loader, num_workers=workers))
         return self._arm
 
     def close(self) -> None:
-        """Ends its arm for good."""
-        self._finished = True
+        """Ends the reading ahead for good."""
+        self._state = "as_is" if self._state == "warm" else self._state
         with contextlib.suppress(TrialError):
             self._stack.close()

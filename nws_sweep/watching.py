@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from nws_sweep.batches import batch_length
+from nws_sweep.measure import batch_length
 from nws_sweep.records import LoaderSettings
 from nws_sweep.timeline import Epoch, Loader, Timeline
 

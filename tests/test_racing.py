@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,6 @@ from nws_sweep.records import (
     SamplesSeen,
     SearchRecord,
     SearchRules,
-    Trial,
     TrialState,
 )
 from nws_sweep.runner import search
@@ -30,11 +30,11 @@ from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
-def configuration(also: tuple[str, ...] = (), time_budget_s: float | None = None, **measure: object) -> Configuration:
+def configuration(measure: dict[str, Any] | None = None, **rules: Any) -> Configuration:
     return factories.configuration(
         loader=LoaderSettings(batch_size=8, prefetch_factor=2),
-        measure=MeasureRules(**measure),  # type: ignore[arg-type]
-        search=SearchRules(strategy="adaptive", candidates=tuple(range(33)), also=also, time_budget_s=time_budget_s),
+        measure=MeasureRules(**measure or {}),
+        search=SearchRules(**{"strategy": "adaptive", "candidates": tuple(range(33)), **rules}),
     )
 
 
@@ -49,34 +49,25 @@ def recommended(result: SearchRecord) -> LoaderSettings:
 
 
 def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
-    result, recorder = run_search(configuration(), sleeping())
+    machine = sleeping()
+    result, recorder = run_search(configuration(), machine)
+    trials = by_workers(result)
     assert recommended(result).num_workers == 8
     assert result.stop_reason == (
         "num_workers=8 is the fastest; nothing can be faster: it keeps the consumer busy all the time"
     )
     assert result.cost_s < 0.25 * 2000 * 0.04
-    assert len(result.trials) <= 4
-    assert sorted(recorder.done) == sorted(by_workers(result))
+    assert len(trials) <= 4
+    assert sorted(recorder.done) == sorted(trials)
     assert all(trial.finished for trial in result.trials)
     assert result.complete
-
-
-def test_each_quantity_of_the_recommended_trial_has_its_interval() -> None:
-    result, _ = run_search(configuration(), sleeping())
-    measurement = by_workers(result)[8].measurement
-    assert measurement is not None
-    assert measurement.batch_s is not None
-    assert measurement.batch_s.value == pytest.approx(0.04, rel=0.01)
-    assert measurement.batch_s.low is not None
-    assert measurement.batch_s.n >= 3
-
-
-def test_whoever_is_out_of_the_race_is_ended_at_once_and_its_row_says_so() -> None:
-    machine = sleeping()
-    result, _ = run_search(configuration(), machine)
-    zero = by_workers(result)[0]
-    assert zero.state is TrialState.OK
-    assert zero.notes[-1] == "out of the race after 1 rounds"
+    assert trials[8].measurement is not None
+    pace = trials[8].measurement.batch_s
+    assert pace is not None
+    assert pace.value == pytest.approx(0.04, rel=0.01)
+    assert (pace.low is not None, pace.n >= 3) == (True, True)
+    # Whoever is out of the race is ended at once, and its row says so.
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(BurstKind.STEADY) == 1
     assert kinds[-1] is BurstKind.STEADY
@@ -93,10 +84,12 @@ def test_the_cost_adds_up_to_the_whole_search() -> None:
     assert cost.other_s == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("budget_s", [1.0, 2.0, 3.0])
-def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(budget_s: float) -> None:
+@pytest.mark.parametrize(
+    ("budget_s", "strategy"), [(1.0, "adaptive"), (2.0, "adaptive"), (3.0, "adaptive"), (20.0, "exhaustive")]
+)
+def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(budget_s: float, strategy: str) -> None:
     machine = sleeping()
-    result, _ = run_search(configuration(time_budget_s=budget_s), machine)
+    result, _ = run_search(configuration(time_budget_s=budget_s, strategy=strategy), machine)
     assert result.verdict is not None
     assert result.verdict.provisional
     assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
@@ -108,18 +101,26 @@ def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(bu
 
 def test_a_budget_that_ends_before_anything_was_measured_gives_no_answer() -> None:
     result, _ = run_search(configuration(time_budget_s=1e-6), sleeping())
-    assert result.verdict is None
-    assert [trial.objective_s for trial in result.trials] == [None]
+    assert (result.verdict, [trial.objective_s for trial in result.trials]) == (None, [None])
     assert result.complete
 
 
-def test_any_strategy_keeps_to_the_time_budget() -> None:
-    chosen = configuration(time_budget_s=20.0)
-    machine = sleeping()
-    result, _ = run_search(replace(chosen, search=replace(chosen.search, strategy="exhaustive")), machine)
-    assert machine.clock.now < 22.0
-    assert result.verdict is not None
-    assert result.verdict.provisional
+def test_a_search_without_a_budget_ends_in_proportion_to_the_epoch() -> None:
+    machine = machine_of(lambda workers: 0.02, batches=100, start_s=4.0)  # an epoch of 2 s, and of more with workers
+    result, _ = run_search(configuration(candidates=(0, 5, 6, 7, 8)), machine)
+    assert recommended(result).num_workers == 0
+    assert result.cost_s < 30 + 2 * 8 * 4.0  # the candidate that is being started then comes to its end
+
+
+@pytest.mark.parametrize(
+    ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
+)
+def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
+    so_far = factories.search_result(
+        factories.trial(0, epoch_s), configuration=configuration(strategy=strategy), verdict=None
+    )
+    assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
+    assert runner._deadline(replace(so_far, trials=()), 100.0) is None
 
 
 def test_a_crash_of_the_predicted_best_is_a_row_and_the_search_finds_another() -> None:
@@ -140,8 +141,7 @@ def test_when_everything_crashes_patience_ends_the_search() -> None:
 
 def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
     start = SearchRecord(configuration=configuration(), host=factories.HOST)
-    machine = sleeping()
-    result = search(start, machine.surroundings(), Recorder(), guess=3)
+    result = search(start, sleeping().surroundings(), Recorder(), guess=3)
     assert 3 in by_workers(result)
     assert recommended(result).num_workers == 8
 
@@ -153,6 +153,8 @@ def test_a_known_trial_takes_the_place_of_the_profile() -> None:
     result = search(start, machine.surroundings(), Recorder())
     assert 0 not in {settings.num_workers for settings in machine.opened}
     assert recommended(result).num_workers == 8
+    assert result.cost is not None
+    assert result.cost.profile_s == 0.0
 
 
 def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
@@ -172,73 +174,20 @@ def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
 def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
     result, _ = run_search(configuration(), sleeping(batches=6))
     assert result.complete
-    kinds = {burst.kind for trial in result.trials for burst in trial.bursts}
-    assert BurstKind.EPOCH in kinds
+    assert BurstKind.EPOCH in {burst.kind for trial in result.trials for burst in trial.bursts}
 
 
 def test_with_interleave_of_one_only_one_is_alive_and_the_knee_is_found_all_the_same() -> None:
     machine = sleeping()
-    result, _ = run_search(configuration(interleave=1), machine)
+    result, _ = run_search(configuration({"interleave": 1}), machine)
     assert machine.most_alive == 1
     assert recommended(result).num_workers == 8
-
-
-# Other settings.
-
-
-def quicker(better: Callable[[LoaderSettings], bool], factor: float = 0.7) -> FakeMachine:
-    """A machine on which candidates with a certain setting load faster; four workers are the knee."""
-    clock = FakeClock()
-
-    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
-        loading_s = 0.16 * (factor if settings.num_workers and better(settings) else 1.0)
-        return SimulatedLoader(clock, 2000, loading_s, settings.num_workers, start_s=0.01, batch_size=8)
-
-    machine = FakeMachine(make_loader, 2000, clock, 0.0)
-    machine.cpu_s, machine.cores = 0.16, 4.0
-    return machine
-
-
-def also(*names: str, machine: FakeMachine) -> tuple[SearchRecord, dict[LoaderSettings, Trial]]:
-    result, _ = run_search(configuration(also=names), machine)
-    return result, {trial.settings: trial for trial in result.trials}
-
-
-def test_another_setting_is_kept_if_it_is_faster_beyond_noise() -> None:
-    machine = quicker(lambda settings: settings.pin_memory)
-    machine.cpu_s = 0.0
-    result, trials = also("pin_memory", machine=machine)
-    assert recommended(result).pin_memory
-    assert "pin_memory=true takes " in result.stop_reason
-    assert len([settings for settings in trials if settings.pin_memory]) == 1
-
-
-def test_a_setting_without_effect_stays_as_it_was() -> None:
-    result, _ = also("pin_memory", "prefetch_factor", machine=quicker(lambda settings: False))
-    assert not recommended(result).pin_memory
-    assert recommended(result).prefetch_factor == 2
-    assert "no other pin_memory is faster beyond noise; no other prefetch_factor" in result.stop_reason
-
-
-def test_settings_are_searched_one_after_the_other_each_beside_the_best_so_far() -> None:
-    machine = quicker(lambda settings: settings.pin_memory or settings.prefetch_factor == 4)
-    machine.cpu_s = 0.0
-    result, trials = also("pin_memory", "prefetch_factor", machine=machine)
-    assert recommended(result).pin_memory
-    assert all(settings.pin_memory for settings in trials if settings.prefetch_factor == 4)
-
-
-def test_without_workers_there_is_nothing_to_prefetch() -> None:
-    machine = machine_of(lambda workers: 0.002 if workers == 0 else 0.2, 20000, start_s=0.01)
-    result, trials = also("prefetch_factor", "persistent_workers", machine=machine)
-    assert recommended(result).num_workers == 0
-    assert all(settings.prefetch_factor in (None, 2) for settings in trials)
 
 
 @pytest.mark.parametrize("interleave", [2, 3])
 def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave: int) -> None:
     machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
-    result, _ = run_search(configuration(interleave=interleave), machine)
+    result, _ = run_search(configuration({"interleave": interleave}), machine)
     assert machine.most_alive <= interleave
     assert result.complete
     assert result.verdict is not None
@@ -249,7 +198,6 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
     machine = sleeping()
     stalls: list[int] = []
-    distort = machine.distort
 
     def stall_once(burst: Burst) -> Burst:
         workers = machine.requests[-1][0]
@@ -258,14 +206,56 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
             (arm,) = machine.running
             arm.stall()
             assert len(machine.running) == len(machine.alive), "all go on"
-        return distort(burst)
+        return burst
 
     machine.distort = stall_once
     result, _ = run_search(configuration(), machine)
-    trials = by_workers(result)
-    assert trials[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
+    assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
     assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+# Other settings.
+
+
+def quicker(better: Callable[[LoaderSettings], bool], cpu_s: float = 0.0) -> FakeMachine:
+    """A machine on which candidates with a certain setting load faster; four workers are the knee."""
+    clock = FakeClock()
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        loading_s = 0.16 * (0.7 if settings.num_workers and better(settings) else 1.0)
+        return SimulatedLoader(clock, 2000, loading_s, settings.num_workers, start_s=0.01, batch_size=8)
+
+    machine = FakeMachine(make_loader, 2000, clock, 0.0)
+    machine.cpu_s, machine.cores = cpu_s, 4.0
+    return machine
+
+
+def test_settings_are_searched_one_after_the_other_each_beside_the_best_so_far() -> None:
+    machine = quicker(lambda settings: settings.pin_memory or settings.prefetch_factor == 4)
+    result, _ = run_search(configuration(also=("pin_memory", "prefetch_factor")), machine)
+    tried = [trial.settings for trial in result.trials]
+    assert recommended(result).pin_memory  # faster beyond noise
+    assert "pin_memory=true takes " in result.stop_reason
+    assert {settings.prefetch_factor for settings in tried} >= {1, 2, 4, 8}
+    assert all(settings.pin_memory for settings in tried if settings.prefetch_factor == 4)
+
+
+def test_a_setting_without_effect_stays_as_it_was() -> None:
+    machine = quicker(lambda settings: False, cpu_s=0.16)
+    result, _ = run_search(configuration(also=("pin_memory", "prefetch_factor")), machine)
+    assert (recommended(result).pin_memory, recommended(result).prefetch_factor) == (False, 2)
+    assert "no other pin_memory is faster beyond noise; no other prefetch_factor" in result.stop_reason
+
+
+def test_without_workers_there_is_nothing_to_prefetch() -> None:
+    machine = machine_of(lambda workers: 0.002 if workers == 0 else 0.2, 20000, start_s=0.01)
+    result, _ = run_search(configuration(also=("prefetch_factor", "persistent_workers")), machine)
+    assert recommended(result).num_workers == 0
+    assert {trial.settings.prefetch_factor for trial in result.trials} == {None, 2}
+
+
+# Whether samples are right.
 
 
 def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
@@ -282,8 +272,7 @@ def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended
     result, _ = run_search(configuration(), machine)
     states = {trial.num_workers: trial.state for trial in result.trials}
     assert recommended(result).num_workers in (0, 1)
-    assert states.pop(0) is TrialState.OK
-    assert states.pop(1, TrialState.OK) is TrialState.OK
+    assert (states.pop(0), states.pop(1, TrialState.OK)) == (TrialState.OK, TrialState.OK)
     assert set(states.values()) == {TrialState.WRONG_SAMPLES}
     trial = max(result.trials, key=lambda trial: trial.num_workers)
     assert (trial.measurement, trial.objective_s) == (None, None)
@@ -307,8 +296,7 @@ def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers()
     machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
     unending = SamplesSeen(digests=(), workers=frozenset(), complete=False)
     machine.epochs = dict.fromkeys(range(33), unending)
-    chosen = configuration()  # the reference would be started in the same round
-    result, recorder = run_search(replace(chosen, search=replace(chosen.search, reference=2)), machine)
+    result, recorder = run_search(configuration(reference=2), machine)  # which would be started in the same round
     assert recommended(result).num_workers == 0
     assert result.stop_reason.startswith("no candidate with workers is right: ")
     workers = [trial for trial in result.trials if trial.num_workers]
@@ -326,25 +314,5 @@ def test_handles_that_workers_share_are_named_before_any_candidate_has_workers()
         "note forked workers share dataset.file (BufferedReader of data.bin): open files and connections in each "
         "worker, on first use or in worker_init_fn"
     ]
-    assert recorder.events.index(notes[0]) < next(
-        number for number, event in enumerate(recorder.events) if event.startswith("turn ") and event != "turn 0"
-    )
-
-
-def test_a_search_without_a_budget_ends_in_proportion_to_the_epoch() -> None:
-    machine = machine_of(lambda workers: 0.02, batches=100, start_s=4.0)  # an epoch of 2 s, and of more with workers
-    chosen = replace(configuration(), search=replace(configuration().search, candidates=(0, 5, 6, 7, 8)))
-    result, _ = run_search(chosen, machine)
-    assert recommended(result).num_workers == 0
-    assert result.cost_s < 30 + 2 * 8 * 4.0  # the candidate that is being started then comes to its end
-
-
-@pytest.mark.parametrize(
-    ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
-)
-def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
-    chosen = configuration()
-    chosen = replace(chosen, search=replace(chosen.search, strategy=strategy))
-    so_far = SearchRecord(configuration=chosen, host=factories.HOST, trials=(factories.trial(0, epoch_s),))
-    assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
-    assert runner._deadline(replace(so_far, trials=()), 100.0) is None
+    with_workers = (event for event in recorder.events if event.startswith("turn ") and event != "turn 0")
+    assert recorder.events.index(notes[0]) < recorder.events.index(next(with_workers))

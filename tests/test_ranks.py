@@ -15,9 +15,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 import nws_sweep
 from nws_sweep import ranks, temporary
 from nws_sweep.arms import Supervision
-from nws_sweep.conditions import Conditions
 from nws_sweep.errors import ConfigurationError, DatasetError, RankLost, TrialError, TrialTimeout
-from nws_sweep.quantities import summarise
+from nws_sweep.quantities import summarise, violation
 from nws_sweep.ranks import RankedArm, blamed, merged_burst, merged_length, merged_lines, merged_usage
 from nws_sweep.records import (
     BurstKind,
@@ -28,7 +27,7 @@ from nws_sweep.records import (
     Turn,
     Usage,
 )
-from nws_sweep.roofline import violation
+from nws_sweep.trial import Conditions
 from tests import factories
 from tests.user_datasets import Plain
 
@@ -93,9 +92,9 @@ def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
 
 
 def test_the_roofline_is_that_of_all_ranks_on_all_cores() -> None:
-    found = summarise(turns(), conditions())
-    assert violation(found, 1.9, conditions(cores=2.0)) == ""
-    assert "2.50 s of CPU time" in violation(found, 2.5, conditions(cores=2.0))
+    """Three windows of 4 s and four steps; the CPU time is that of the first."""
+    assert violation(turns(cpu_s=12 * 1.9), conditions(cores=2.0)) == ""
+    assert "2.50 s of CPU time" in violation(turns(cpu_s=12 * 2.5), conditions(cores=2.0))
 
 
 def test_whole_epochs_lose_their_first_clump_in_every_rank() -> None:

@@ -1,30 +1,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.strategies import (
-    Also,
-    Exhaustive,
-    Measure,
-    Observation,
-    Patience,
-    Race,
-    Stop,
-    Strategy,
-    make,
-    with_workers,
-)
+from nws_sweep.strategies import Measure, Observation, Race, Stop, Strategy, make, with_workers
 from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
 BASE = loader_settings(prefetch_factor=2)
-TOLERANCE, PRECISION = 0.03, 0.05
 
 
 def seen(num_workers: int, cost_s: float | None) -> Observation:
@@ -35,22 +23,12 @@ def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
     return tuple(with_workers(BASE, n) for n in num_workers)
 
 
-def exhaustive(*candidates: int) -> Exhaustive:
-    return Exhaustive(candidates=candidates, base=BASE, tolerance=TOLERANCE, precision=PRECISION)
+def made(rules: SearchRules, **others: Any) -> Strategy:
+    return make(rules, BASE, MeasureRules(), **others)
 
 
-def patient(candidates: Iterable[int], maximum_patience: int) -> Patience:
-    return Patience(
-        candidates=tuple(candidates),
-        maximum_patience=maximum_patience,
-        base=BASE,
-        tolerance=TOLERANCE,
-        precision=PRECISION,
-    )
-
-
-def made(rules: SearchRules) -> Strategy:
-    return make(rules, BASE, MeasureRules())
+def patient(candidates: tuple[int, ...], maximum_patience: int) -> Strategy:
+    return made(search_rules(candidates, strategy="patience", maximum_patience=maximum_patience))
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
@@ -62,69 +40,28 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     return [observation.num_workers for observation in observations], decision.reason
 
 
-def patience(maximum_patience: int, costs: Costs) -> tuple[list[int], str]:
-    return search(patient(costs, maximum_patience), costs)
-
-
-def test_exhaustive_measures_every_candidate_in_order_whatever_it_costs() -> None:
-    costs = {0: 1.0, 2: 5.0, 4: None, 8: 9.0}
-    assert search(exhaustive(0, 2, 4, 8), costs) == ([0, 2, 4, 8], "all 4 candidates were measured")
-
-
-def test_patience_stops_when_one_more_than_its_number_has_not_improved() -> None:
-    costs = {0: 9.0, 1: 5.0, 2: 6.0, 3: 6.0, 4: 6.0, 5: 6.0, 6: 1.0}
-    assert patience(3, costs) == (
-        [0, 1, 2, 3, 4, 5],
-        "4 candidates after num_workers=1 did not improve on it (patience 3)",
-    )
-
-
-def test_patience_of_zero_stops_at_the_first_candidate_that_does_not_improve() -> None:
-    costs = {0: 9.0, 1: 5.0, 2: 6.0, 3: 1.0}
-    assert patience(0, costs) == ([0, 1, 2], "1 candidate after num_workers=1 did not improve on it (patience 0)")
-
-
-def test_an_improvement_however_small_starts_the_count_anew() -> None:
-    costs = {0: 9.0, 1: 9.5, 2: 8.999, 3: 9.5, 4: 9.5, 5: 1.0}
-    assert patience(1, costs) == (
-        [0, 1, 2, 3, 4],
-        "2 candidates after num_workers=2 did not improve on it (patience 1)",
-    )
-
-
-def test_better_than_the_one_before_but_not_than_the_best_is_no_improvement() -> None:
-    costs = {0: 3.0, 1: 9.0, 2: 8.0, 3: 7.0, 4: 1.0}
-    assert patience(2, costs)[0] == [0, 1, 2, 3]
-
-
-def test_an_equal_cost_is_no_improvement() -> None:
-    costs = {0: 4.0, 1: 4.0, 2: 4.0, 3: 1.0}
-    assert patience(1, costs) == ([0, 1, 2], "2 candidates after num_workers=0 did not improve on it (patience 1)")
-
-
-def test_a_failed_candidate_has_not_improved() -> None:
-    costs = {0: 4.0, 1: None, 2: None, 3: 1.0}
-    assert patience(1, costs) == ([0, 1, 2], "2 candidates after num_workers=0 did not improve on it (patience 1)")
-
-
-def test_a_failed_candidate_between_improvements_is_borne() -> None:
-    costs = {0: None, 1: 4.0, 2: None, 3: 2.0}
-    assert patience(1, costs) == ([0, 1, 2, 3], "all 4 candidates were measured within patience 1")
-
-
-def test_when_all_candidates_fail_patience_runs_out_and_none_is_named_as_the_best() -> None:
-    costs = {0: None, 1: None, 2: None, 3: None}
-    assert patience(1, costs) == ([0, 1], "2 candidates could not be measured (patience 1)")
-
-
-def test_running_out_of_candidates_ends_the_search_too() -> None:
-    costs = {0: 4.0, 1: 3.0, 2: 2.0}
-    assert patience(3, costs) == ([0, 1, 2], "all 3 candidates were measured within patience 3")
-
-
-def test_a_single_candidate_is_measured_once() -> None:
-    assert patience(0, {4: 2.0}) == ([4], "all 1 candidates were measured within patience 0")
-    assert search(exhaustive(4), {4: None}) == ([4], "all 1 candidates were measured")
+@pytest.mark.parametrize(
+    ("maximum_patience", "costs", "tried", "reason"),
+    [
+        (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
+        (0, [9, 5, 6, 1], 3, "1 candidate after num_workers=1 did not improve on it (patience 0)"),
+        # An improvement, however small, starts the count anew; being better than the one before is none.
+        (1, [9, 9.5, 8.999, 9.5, 9.5, 1], 5, "2 candidates after num_workers=2 did not improve on it (patience 1)"),
+        (2, [3, 9, 8, 7, 1], 4, "3 candidates after num_workers=0 did not improve on it (patience 2)"),
+        (1, [4, 4, 4, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
+        (1, [4, None, None, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
+        (1, [None, 4, None, 2], 4, "all 4 candidates were measured within patience 1"),
+        (1, [None, None, None, None], 2, "2 candidates could not be measured (patience 1)"),
+        (0, [2], 1, "all 1 candidates were measured within patience 0"),
+        (None, [1, 5, None, 9, 9, 9], 6, "all 6 candidates were measured"),
+    ],
+)
+def test_patience_stops_when_one_more_than_its_number_has_not_improved_and_exhaustive_never(
+    maximum_patience: int | None, costs: list[float | None], tried: int, reason: str
+) -> None:
+    rules = search_rules(tuple(range(len(costs))), maximum_patience=maximum_patience or 0)
+    strategy = made(replace(rules, strategy="exhaustive" if maximum_patience is None else "patience"))
+    assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
 
 
 @pytest.mark.parametrize("name", ["patience", "exhaustive"])
@@ -153,41 +90,28 @@ def sequential(maximum_patience: int, costs: Costs) -> list[int]:
     return tried
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_asking_for_several_candidates_at_once_tries_none_that_one_after_the_other_would_not(seed: int) -> None:
-    rng = random.Random(seed)
-    costs = {n: rng.choice([None, *range(1, 12)]) for n in range(rng.randint(1, 15))}
-    maximum_patience = rng.randint(0, 4)
-    assert patience(maximum_patience, costs)[0] == sequential(maximum_patience, costs)
+def test_asking_for_several_candidates_at_once_tries_none_that_one_after_the_other_would_not() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        costs = {n: rng.choice([None, *range(1, 12)]) for n in range(rng.randint(1, 15))}
+        maximum_patience = rng.randint(0, 4)
+        found = search(patient(tuple(costs), maximum_patience), costs)[0]
+        assert found == sequential(maximum_patience, costs), seed
 
 
 def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best() -> None:
-    strategy = patient(range(10), 2)
+    strategy = patient(tuple(range(10)), 2)
     assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
     observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
     assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
 
 
 def test_what_was_observed_out_of_order_counts_when_its_turn_comes() -> None:
-    strategy = patient(range(10), 1)
+    strategy = patient(tuple(range(10)), 1)
     reference = seen(8, 1.0)
     assert strategy.decide([reference]) == Measure(candidates=settings(0, 1))
     assert isinstance(strategy.decide([seen(0, 5.0), seen(1, 6.0), seen(2, 7.0), reference]), Stop)
-    near = seen(1, 1.0)
-    assert strategy.decide([near]) == Measure(candidates=settings(0))
-
-
-def test_rules_are_handed_to_the_strategy_that_they_name() -> None:
-    assert made(search_rules((0, 3), strategy="exhaustive")) == exhaustive(0, 3)
-    rules = search_rules((0, 3), strategy="patience", maximum_patience=2)
-    assert made(rules) == patient((0, 3), 2)
-
-
-def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"^search\.strategy=magic: allowed are adaptive, patience, exhaustive$"
-    ):
-        made(search_rules(strategy="magic"))
+    assert strategy.decide([seen(1, 1.0)]) == Measure(candidates=settings(0))
 
 
 def raced(chosen: LoaderSettings, *costs: float) -> Observation:
@@ -196,10 +120,8 @@ def raced(chosen: LoaderSettings, *costs: float) -> Observation:
     return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), open=True)
 
 
-def also(*names: str) -> Also:
-    return Also(
-        workers=exhaustive(2), names=names, base=BASE, tolerance=TOLERANCE, precision=PRECISION, window_s=0.5, cores=2.0
-    )
+def also(*names: str) -> Strategy:
+    return made(search_rules((2,), also=names), cores=2.0)
 
 
 def prefetching(factor: int) -> LoaderSettings:
@@ -221,25 +143,43 @@ def test_whoever_is_faster_beyond_noise_goes_on_while_others_are_in_doubt() -> N
 
 
 def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> None:
+    strategy = also("prefetch_factor", "pin_memory")
     known = [raced(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
-    decision = also("prefetch_factor", "pin_memory").decide(known)
     pinned = replace(prefetching(4), pin_memory=True)
-    assert decision == Race(candidates=(prefetching(4), pinned), window_s=0.5)
-    found = also("prefetch_factor", "pin_memory").decide([*known, raced(pinned, *[0.8] * 6)])
-    assert found == Stop(
+    assert strategy.decide(known) == Race(candidates=(prefetching(4), pinned), window_s=0.5)
+    known.append(raced(pinned, *[0.8] * 6))
+    assert strategy.decide(known) == Stop(
         reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
         "beyond noise"
     )
+    verdict = strategy.verdict(known)
+    assert verdict is not None
+    assert verdict.recommended == prefetching(4)
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "values"),
+    [
+        ("prefetch_factor", 2, (1, 4, 8)),
+        ("prefetch_factor", 0, ()),
+        ("persistent_workers", 2, (True,)),
+        ("multiprocessing_context", 2, ("spawn", "forkserver")),
+        ("threads_per_worker", 2, (2, 4)),
+        ("threads_per_worker", 8, (2,)),
+    ],
+)
+def test_the_values_of_a_setting_that_are_tried(name: str, workers: int, values: tuple[object, ...]) -> None:
+    best = with_workers(BASE, workers)
+    decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([raced(best, 1.0, 1.0, 1.0)])
+    tried = decision.candidates[1:] if isinstance(decision, Race) else ()
+    assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
 
 @pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
 def test_the_start_of_workers_counts_before_any_was_started(start_method: str, most: int) -> None:
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
-    seen = Observation(
-        settings=with_workers(BASE, 0), cost_s=1.7, by_round={0: 1.7}, batch_s=0.067, startup_s=0.07, cpu_s=0.001,
-        batches=25, open=True,
-    )  # fmt: skip
-    decision = make(rules, BASE, MeasureRules(), 2.0, start_method=start_method).decide([seen])
+    first = replace(raced(with_workers(BASE, 0), 1.7), batch_s=0.067, startup_s=0.07, cpu_s=0.001, batches=25)
+    decision = made(rules, cores=2.0, start_method=start_method).decide([first])
     assert isinstance(decision, Race)
     started = [settings.num_workers for settings in decision.candidates if settings.num_workers]
     assert (max(started) <= most, max(started) >= most / 2) == (True, True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep import timeline
-from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import summarise
 from nws_sweep.records import Burst, BurstKind, LoaderSettings, MeasureRules, Turn
 from nws_sweep.timeline import Epoch, Loader, Timeline
+from nws_sweep.trial import Conditions
 
 ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
 WARM_UP, STEADY, EPOCH = BurstKind.WARM_UP, BurstKind.STEADY, BurstKind.EPOCH

@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.records import LoaderSettings, Verdict, shown
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
 from nws_sweep.strategies.base import Decision, Observation, Race, Stop, Strategy, with_workers
-from nws_sweep.strategies.contest import Gap, contest_of
+from nws_sweep.strategies.contest import Contest, Gap
 
 ALSO = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
 _PREFETCH_FACTORS, _DEFAULT_PREFETCH = (1, 2, 4, 8), 2
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
-
-Known = Mapping[LoaderSettings, Observation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,103 +29,86 @@ class Also:
 
     Attributes:
         workers: Searches num_workers.
-        names: The settings, in the order of searching.
+        rules: The settings in the order of searching, and what is too small a gain.
         base: The settings to begin with.
-        tolerance: What may be gained by less than this share is not worth more time.
-        precision: Half-width of the interval that is narrow enough, as a share.
-        window_s: Length of a window, s.
+        measure: What is precise enough, and the length of a window.
         cores: CPUs that a candidate may use.
     """
 
     workers: Strategy
-    names: tuple[str, ...]
+    rules: SearchRules
     base: LoaderSettings
-    tolerance: float
-    precision: float
-    window_s: float
+    measure: MeasureRules
     cores: float
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """What the search of num_workers says; after its end the next variants."""
-        decision = self.workers.decide(self._of_workers(observations))
-        best = self.workers.verdict(self._of_workers(observations))
-        if not isinstance(decision, Stop) or best is None:
-            return decision
-        return self._walk(observations, best, decision.reason)[0]
+        return self._walk(observations)[0]
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on num_workers, with the settings that were found to be better."""
-        best = self.workers.verdict(self._of_workers(observations))
-        if best is None or not isinstance(self.workers.decide(self._of_workers(observations)), Stop):
-            return best
-        return replace(best, recommended=self._walk(observations, best, "")[1])
+        return self._walk(observations)[1]
 
-    def _of_workers(self, observations: Sequence[Observation]) -> list[Observation]:
-        return [o for o in observations if o.settings == with_workers(self.base, o.num_workers)]
-
-    def _walk(self, observations: Sequence[Observation], best: Verdict, reason: str) -> tuple[Decision, LoaderSettings]:
+    def _walk(self, observations: Sequence[Observation]) -> tuple[Decision, Verdict | None]:
         """Goes through what was observed up to the first setting that is not decided yet."""
+        of_workers = [o for o in observations if o.settings == with_workers(self.base, o.num_workers)]
+        decision, verdict = self.workers.decide(of_workers), self.workers.verdict(of_workers)
+        if not isinstance(decision, Stop) or verdict is None:
+            return decision, verdict
         known = {o.settings: o for o in observations}
-        settings = best.recommended
-        for name in self.names:
-            variants = self._variants(settings, name)
-            if decision := self._undecided(settings, variants, known):
-                return decision, settings
-            if better := self._better(settings, variants, known):
-                settings, gain = better
-                reason += f"; {name}={shown(getattr(settings, name))} takes {units.share(gain)} less time"
+        best, reason = verdict.recommended, decision.reason
+        for name in self.rules.also:
+            variants = self._variants(best, name)
+            gaps = self._gaps(best, variants, known)
+            if race := self._race(best, variants, gaps, known):
+                return race, replace(verdict, recommended=best)
+            faster = {variant: gap for variant, gap in gaps.items() if gap.n >= _FEWEST_ROUNDS and gap.high < 0}
+            if faster:
+                best = min(faster, key=lambda variant: faster[variant].value)
+                gain = units.share(-math.expm1(faster[best].value))
+                reason += f"; {name}={shown(getattr(best, name))} takes {gain} less time"
             elif variants:
                 reason += f"; no other {name} is faster beyond noise"
-        return Stop(reason=reason), settings
+        return Stop(reason=reason), replace(verdict, recommended=best)
 
-    def _variants(self, settings: LoaderSettings, name: str) -> list[LoaderSettings]:
+    def _variants(self, best: LoaderSettings, name: str) -> list[LoaderSettings]:
         """The settings with every other value of one of them; none where it has no meaning."""
-        variants = [replace(settings, **{name: value}).canonical() for value in _values(name, settings, self.cores)]
-        return [variant for variant in dict.fromkeys(variants) if variant != settings]
-
-    def _undecided(self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known) -> Race | None:
-        """The next round; None if enough is known. Whoever may still be kept goes on until nobody is in doubt."""
-        new = [variant for variant in variants if variant not in known]
-        if new:
-            return self._race([settings, *new], known)
-        gaps = self._gaps(settings, variants, known)
-        able = [variant for variant in variants if known[variant].open and known[settings].open]
-        out = [variant for variant in able if variant in gaps and gaps[variant].low > -math.log1p(self.tolerance)]
-        left = [variant for variant in able if variant not in out]
-        if all(variant in gaps and self._is_settled(gaps[variant]) for variant in left):
-            return None
-        return self._race([settings, *left], known, out)
-
-    def _race(self, chosen: Sequence[LoaderSettings], known: Known, dropped: Sequence[LoaderSettings] = ()) -> Race:
-        able = [settings for settings in chosen if settings not in known or known[settings].open]
-        return Race(candidates=tuple(able), dropped=tuple(dropped), window_s=self.window_s)
+        variants = [replace(best, **{name: value}).canonical() for value in _values(name, best, self.cores)]
+        return [variant for variant in dict.fromkeys(variants) if variant != best]
 
     def _gaps(
-        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known
+        self, best: LoaderSettings, variants: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
     ) -> dict[LoaderSettings, Gap]:
         """By how much each variant that was measured is slower than the best so far."""
-        everyone = [known[each] for each in (settings, *variants)]
-        contest = contest_of(everyone, self.tolerance, self.precision)
-        if contest is None or known[settings].cost_s is None:
-            return {}
-        measured = [variant for variant in variants if known[variant].cost_s is not None]
-        return {variant: contest.gap(known[variant], known[settings]) for variant in measured}
+        measured = [known[each] for each in (best, *variants) if each in known and known[each].cost_s is not None]
+        contest = Contest(tuple(measured), self.rules.tolerance, self.measure.precision)
+        return {o.settings: contest.gap(o, known[best]) for o in measured if o.settings != best}
+
+    def _race(
+        self,
+        best: LoaderSettings,
+        variants: Sequence[LoaderSettings],
+        gaps: Mapping[LoaderSettings, Gap],
+        known: Mapping[LoaderSettings, Observation],
+    ) -> Race | None:
+        """The next round; None if enough is known. Whoever may still be kept goes on until nobody is in doubt."""
+        chosen, dropped = [variant for variant in variants if variant not in known], []
+        if not chosen and known[best].open:
+            able = [variant for variant in variants if known[variant].open]
+            margin = math.log1p(self.rules.tolerance)
+            dropped = [variant for variant in able if variant in gaps and gaps[variant].low > -margin]
+            chosen = [variant for variant in able if variant not in dropped]
+            if all(variant in gaps and self._is_settled(gaps[variant]) for variant in chosen):
+                return None
+        if not chosen:
+            return None
+        beside = (best,) if known[best].open else ()
+        return Race(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
 
     def _is_settled(self, gap: Gap) -> bool:
         """Whether a variant that may be faster has been looked at long enough."""
-        enough = gap.high < 0 or gap.half_width <= math.log1p(self.precision)
+        enough = gap.high < 0 or gap.half_width <= math.log1p(self.measure.precision)
         return gap.n >= _MOST_ROUNDS or (gap.n >= _FEWEST_ROUNDS and enough)
-
-    def _better(
-        self, settings: LoaderSettings, variants: Sequence[LoaderSettings], known: Known
-    ) -> tuple[LoaderSettings, float] | None:
-        """The variant that is faster beyond noise by the most, and by which share; None if there is none."""
-        gaps = self._gaps(settings, variants, known)
-        winners = [variant for variant, gap in gaps.items() if gap.n >= _FEWEST_ROUNDS and gap.high < 0]
-        if not winners:
-            return None
-        best = min(winners, key=lambda variant: gaps[variant].value)
-        return best, -math.expm1(gaps[best].value)
 
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
@@ -138,6 +119,6 @@ def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...
         # The first is the platform's own, which None stands for.
         return (None, *multiprocessing.get_all_start_methods()[1:])
     if name == "threads_per_worker":
-        share = max(1, int(cores) // max(1, settings.num_workers))
-        return tuple(dict.fromkeys((None, 2, share))) if share > 1 else (None, 2)
+        share = int(cores) // max(1, settings.num_workers)
+        return (None, 2, share) if share > 1 else (None, 2)
     return (False, True)

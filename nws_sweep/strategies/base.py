@@ -96,9 +96,3 @@ class Strategy(Protocol):
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
     """The candidate of that many workers."""
     return replace(base, num_workers=num_workers).canonical()
-
-
-def unmeasured(candidates: Sequence[LoaderSettings], observations: Sequence[Observation]) -> tuple[LoaderSettings, ...]:
-    """The candidates without an observation, in their order."""
-    measured = {observation.settings for observation in observations}
-    return tuple(candidate for candidate in candidates if candidate not in measured)

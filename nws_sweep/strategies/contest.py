@@ -22,6 +22,8 @@ from nws_sweep.strategies.base import Observation
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.035, 2
 # Whoever looks after each round, and stops when it suits, needs wider intervals.
 _SEQUENTIAL = 1.1
+# Nobody waits so many times longer for an answer which cannot matter.
+_MOST_LONGER = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,38 +78,32 @@ class Contest:
     @cached_property
     def fastest(self) -> Observation:
         """The one with the least cost; where others met the same rounds, these decide."""
-        leader = min(self.observations, key=lambda o: (_cost_s(o), cheapness(o.settings)))
-        return min(self.observations, key=lambda o: (self._quick_gap(o, leader), cheapness(o.settings)))
+        leader = min(self.observations, key=lambda o: (cost_of(o), cheapness(o.settings)))
+        return min(self.observations, key=lambda o: (_log_ratio(o, leader), cheapness(o.settings)))
 
     @cached_property
     def recommended(self) -> Observation:
         """The cheapest that is not slower than the fastest by more than the tolerance."""
-        good = [o for o in self.observations if self._quick_gap(o, self.fastest) <= self.margin]
+        good = [o for o in self.observations if _log_ratio(o, self.fastest) <= self.margin]
         return min(good, key=lambda o: cheapness(o.settings))
 
     def gap(self, one: Observation, other: Observation) -> Gap:
         """By how much ``one`` is slower than ``other``."""
         if one.settings == other.settings:
             return Gap(value=0.0, half_width=0.0, n=len(one.by_round))
-        ratios = log_ratios(one, other)
-        spread, degrees = self._noise
-        width = _SEQUENTIAL * student_t_975(degrees) * spread
-        if ratios:
-            return Gap(value=statistics.fmean(ratios), half_width=width / math.sqrt(len(ratios)), n=len(ratios))
+        n = len(_log_ratios(one, other))
         # Never in the same round, so drift comes on top: twice the variance of a pair's.
-        shares = [1 / max(1, len(o.by_round)) for o in (one, other)]
-        return Gap(value=math.log(_cost_s(one) / _cost_s(other)), half_width=width * math.sqrt(sum(shares)), n=0)
-
-    def _quick_gap(self, one: Observation, other: Observation) -> float:
-        ratios = log_ratios(one, other)
-        return statistics.fmean(ratios) if ratios else math.log(_cost_s(one) / _cost_s(other))
+        share = 1 / n if n else sum(1 / max(1, len(o.by_round)) for o in (one, other))
+        spread, degrees = self._noise
+        half_width = _SEQUENTIAL * student_t_975(degrees) * spread * math.sqrt(share)
+        return Gap(value=_log_ratio(one, other), half_width=half_width, n=n)
 
     @cached_property
     def _noise(self) -> tuple[float, int]:
         """Standard deviation of a ratio's logarithm, and its degrees of freedom."""
         squares, degrees = 0.0, 0
         for observation in self.observations:
-            ratios = log_ratios(observation, self.fastest)
+            ratios = _log_ratios(observation, self.fastest)
             if observation.settings != self.fastest.settings and len(ratios) > 1:
                 squares += sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
                 degrees += len(ratios) - 1
@@ -127,10 +123,9 @@ class Contest:
 
         A cheaper one that seems too slow would only save workers.
         """
-        most = self.worth_knowing
         if one.settings == self.recommended.settings:
-            return self.gap(one, self.fastest).high <= most
-        return self._is_cheap(one) or self.doubt(one).low >= -most
+            return self.gap(one, self.fastest).high <= self.worth_knowing
+        return self._is_cheap(one) or self.doubt(one).low >= -self.worth_knowing
 
     def rival(self, one: Observation) -> Observation:
         """Whom it must be compared with to tell whether it is the one to recommend."""
@@ -160,21 +155,21 @@ class Contest:
     def _settle_s(self, one: Observation) -> float:
         """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
         gap = self.doubt(one)
-        most = self.worth_knowing
-        distance = abs(gap.value - (most if self._is_cheap(one) else -most))
+        distance = abs(gap.value - (self.worth_knowing if self._is_cheap(one) else -self.worth_knowing))
         rounds = max(1, gap.n)
         wanted = rounds * min(_MOST_LONGER, (gap.half_width / distance) ** 2 if distance else _MOST_LONGER)
         round_s = sum(o.spent_s / max(1, len(o.by_round)) for o in (one, self.recommended))
         return max(1.0, wanted - rounds) * round_s
 
 
-# Nobody waits longer than that for an answer which cannot matter.
-_MOST_LONGER = 1000.0
-
-
-def log_ratios(one: Observation, other: Observation) -> list[float]:
+def _log_ratios(one: Observation, other: Observation) -> list[float]:
     """The logarithms of the ratios of their costs in the rounds that both took part in."""
     return [math.log(one.by_round[r] / other.by_round[r]) for r in sorted(set(one.by_round) & set(other.by_round))]
+
+
+def _log_ratio(one: Observation, other: Observation) -> float:
+    ratios = _log_ratios(one, other)
+    return statistics.fmean(ratios) if ratios else math.log(cost_of(one) / cost_of(other))
 
 
 def cheapness(settings: LoaderSettings) -> tuple[int, int]:
@@ -182,10 +177,9 @@ def cheapness(settings: LoaderSettings) -> tuple[int, int]:
     return settings.num_workers, settings.queued_batches
 
 
-def _cost_s(observation: Observation) -> float:
-    if observation.cost_s is None:
-        raise ValueError("a candidate without a cost cannot be compared")
-    return observation.cost_s
+def cost_of(observation: Observation) -> float:
+    """Its cost, s; infinite if it has none."""
+    return math.inf if observation.cost_s is None else observation.cost_s
 
 
 def verdict_of(observations: Sequence[Observation], tolerance: float, precision: float) -> Verdict | None:

@@ -1,9 +1,9 @@
-"""Ascending, until too many candidates in a row have not improved on the best."""
+"""Ascending, until too many candidates in a row have not improved on the best, or to the last."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
@@ -26,14 +26,14 @@ class Patience:
 
     Attributes:
         candidates: Values of num_workers, ascending.
-        maximum_patience: Candidates without improvement to bear, at least 0.
+        maximum_patience: Candidates without improvement to bear, at least 0; None to measure every candidate.
         base: The settings beside it.
         tolerance: A candidate this much slower than the fastest is as good, if it is cheaper.
         precision: What may be gained beyond that by no more than this does not matter.
     """
 
     candidates: tuple[int, ...]
-    maximum_patience: int
+    maximum_patience: int | None
     base: LoaderSettings
     tolerance: float
     precision: float
@@ -41,40 +41,27 @@ class Patience:
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next candidates, unless patience is exceeded or none is left."""
         costs = {observation.num_workers: observation.cost_s for observation in observations}
+        most = len(self.candidates) if self.maximum_patience is None else self.maximum_patience
         best, best_s, without_improvement = None, math.inf, 0
-        for candidate in self.candidates:
-            if without_improvement > self.maximum_patience:
-                return Stop(reason=self._out_of_patience(best, without_improvement))
+        for number, candidate in enumerate(self.candidates):
             if candidate not in costs:
-                return self._measure(candidate, costs, best, without_improvement)
+                certain = self.candidates[number : number + most + 1 - without_improvement]
+                return Measure(
+                    candidates=tuple(with_workers(self.base, n) for n in certain if n not in costs),
+                    beside=() if best is None else (with_workers(self.base, best),),
+                )
             cost_s = costs[candidate]
             if cost_s is not None and cost_s < best_s:
                 best, best_s, without_improvement = candidate, cost_s, 0
             else:
                 without_improvement += 1
-        if without_improvement > self.maximum_patience:
-            return Stop(reason=self._out_of_patience(best, without_improvement))
-        return Stop(
-            reason=f"all {len(self.candidates)} candidates were measured within patience {self.maximum_patience}"
-        )
+            if without_improvement > most:
+                count = units.counted(without_improvement, "candidate")
+                of_best = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
+                return Stop(reason=f"{count} {of_best} (patience {most})")
+        within = "" if self.maximum_patience is None else f" within patience {most}"
+        return Stop(reason=f"all {len(self.candidates)} candidates were measured{within}")
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on all that were measured."""
         return verdict_of(observations, self.tolerance, self.precision)
-
-    def _measure(
-        self, first: int, costs: Mapping[int, float | None], best: int | None, without_improvement: int
-    ) -> Measure:
-        """The candidates from ``first`` on that are tried in any case."""
-        start = self.candidates.index(first)
-        certain = self.candidates[start : start + self.maximum_patience + 1 - without_improvement]
-        return Measure(
-            candidates=tuple(with_workers(self.base, n) for n in certain if n not in costs),
-            beside=() if best is None else (with_workers(self.base, best),),
-        )
-
-    def _out_of_patience(self, best: int | None, without_improvement: int) -> str:
-        tried = units.counted(without_improvement, "candidate")
-        if best is None:
-            return f"{tried} could not be measured (patience {self.maximum_patience})"
-        return f"{tried} after num_workers={best} did not improve on it (patience {self.maximum_patience})"
