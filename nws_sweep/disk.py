@@ -39,7 +39,8 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # mkstemp's own mode would keep other users out
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -87,7 +88,9 @@ def _free_name(path: Path, why: str) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def expanded(path: str) -> Path:
+    """The path with ``~`` put in; without a home, as in many containers, that is a folder in the temporary one."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}" / Path(path).relative_to("~")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from nws_sweep import codec, disk
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.homes import expanded
 from nws_sweep.records import MACHINE, Configuration, Host, SearchRecord
 
 REUSES = ("never", "fresh", "always")
@@ -85,7 +84,7 @@ class ResultStore:
 def default_folder(cache_dir: str | None = None) -> Path:
     """Where results are remembered: in the cache folder of this user."""
     cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
-    return expanded(cache) / "results"
+    return disk.expanded(cache) / "results"
 
 
 def staleness(record: SearchRecord, host: Host) -> str:

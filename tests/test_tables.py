@@ -6,7 +6,7 @@ import io
 import pandas as pd
 import pytest
 
-from nws_sweep import csv_table, storage, tables
+from nws_sweep import storage, tables
 from nws_sweep.analysis import Summary
 from nws_sweep.tables import Rows
 from tests.factories import (
@@ -40,7 +40,7 @@ def read_back(table: Rows) -> pd.DataFrame:
 
 
 def text_of(table: Rows) -> str:
-    return csv_table.csv_text(table.columns, table.rows)
+    return storage.csv_text(table.columns, table.rows)
 
 
 def test_trials_have_the_columns_of_their_configuration_first_and_those_of_timings_csv_next() -> None:
