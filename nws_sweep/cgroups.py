@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -21,24 +22,21 @@ def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            yield from ((2, folder) for folder in _upwards(root / _MOUNT, group))
+            mounts = {".": 2}
         elif controller in controllers.split(","):
-            for name in dict.fromkeys((controllers, controller)):
-                yield from ((1, folder) for folder in _upwards(root / _MOUNT / name, group))
-
-
-def _upwards(mount: Path, group: str) -> Iterator[Path]:
-    inside = PurePosixPath(group.lstrip("/"))
-    for part in (inside, *inside.parents):
-        yield mount / part
+            mounts = {controllers: 1, controller: 1}
+        else:
+            continue
+        inside = PurePosixPath(group.lstrip("/"))
+        for name, version in mounts.items():
+            yield from ((version, root / _MOUNT / name / part) for part in (inside, *inside.parents))
 
 
 def read(path: Path) -> str:
     """The file's text, empty if it cannot be read."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
 
 
 def fields(path: Path) -> dict[str, int]:
