@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from nws_sweep import formats
-from nws_sweep.analysis import best_and_fastest
 from nws_sweep.records import SearchRecord, Trial
 
 Say = Callable[[str], None]
@@ -22,14 +21,11 @@ class Narrator:
     Args:
         say: Called with a line for each candidate.
         announce: Called with the lines that no program should be without.
-
-    Attributes:
-        say: As given.
     """
 
     def __init__(self, say: Say, announce: Say) -> None:
         self.say = say
-        self._announce = announce
+        self.note = announce
 
     def turn_started(self, num_workers: int) -> None:
         """Is told by the trial's own line when it is done."""
@@ -41,19 +37,12 @@ class Narrator:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""
 
-    def note(self, line: str) -> None:
-        """The line itself."""
-        self._announce(line)
-
     def interrupted(self, result: SearchRecord) -> None:
         """The exception says so."""
 
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the answer."""
-        best, _ = best_and_fastest(result)
-        each = result.configuration.of_each
-        found = f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
-        self._announce(f"{found}; stopped: {result.stop_reason}")
+        self.note(f"{formats.found_line(result)}; stopped: {result.stop_reason}")
 
 
 def teller(progress: bool | Say | None) -> Say:
@@ -67,8 +56,9 @@ def teller(progress: bool | Say | None) -> Say:
         return progress
     if progress is False:
         return _nowhere
-    if _in_notebook():
-        return _Cell()
+    ipython = sys.modules.get("IPython")
+    if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
+        return _Cell(ipython.display)
     return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
 
 
@@ -100,24 +90,18 @@ def _on_standard_error(line: str) -> None:
     sys.stderr.flush()
 
 
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return getattr(shell, "kernel", None) is not None
-
-
 class _Cell:
-    """One output of the cell, which grows."""
+    """One output of a notebook's cell, which grows."""
 
-    def __init__(self) -> None:
-        self._lines: list[str] = []
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._text = ""
         self._handle: Any = None
 
     def __call__(self, line: str) -> None:
-        display: Any = sys.modules["IPython"].display  # it is there, since this is a notebook
-        self._lines.append(line)
-        content = display.HTML(f"<pre>{html.escape(chr(10).join(self._lines))}</pre>")
+        self._text += f"{line}\n"
+        content = self._display.HTML(f"<pre>{html.escape(self._text.rstrip())}</pre>")
         if self._handle is None:
-            self._handle = display.display(content, display_id=True)
+            self._handle = self._display.display(content, display_id=True)
         else:
             self._handle.update(content)

@@ -28,8 +28,10 @@ def select(stored: Stored, conditions: Sequence[str]) -> Stored:
         return stored
     runs = stored.runs
     for index, condition in enumerate(conditions):
-        key, value = _parsed(condition)
-        values = _values(runs)
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        values, value = _values(runs), _AS_TYPED.get(value, value)
         if value not in values.get(key, ()):
             raise _nothing_left(conditions[: index + 1], key, values)
         runs = tuple(run for run in runs if value in _values([run]).get(key, ()))
@@ -37,25 +39,16 @@ def select(stored: Stored, conditions: Sequence[str]) -> Stored:
     return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
 
 
-def _parsed(condition: str) -> tuple[str, str]:
-    key, equals, value = condition.partition("=")
-    if not key or not equals:
-        raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
-    return key, _AS_TYPED.get(value, value)
-
-
-def _values(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
+def _values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
     """The distinct values of each identifying column as people type them, in the order of measuring."""
-    values: dict[str, list[str]] = {}
+    values: dict[str, dict[str, None]] = {}
     for run in runs:
         for key, value in run.result.configuration.columns.items():
-            known = values.setdefault(key, [])
-            if shown(value) not in known:
-                known.append(shown(value))
+            values.setdefault(key, {})[shown(value)] = None
     return values
 
 
-def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Sequence[str]]) -> ConfigurationError:
+def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
     given = " ".join(f"--where {condition}" for condition in conditions)
     if key in values:
         what = f"allowed for {key}: {', '.join(values[key])}"

@@ -6,6 +6,7 @@ place of the one before.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,29 +24,18 @@ FRESH_FOR = timedelta(days=30)
 
 
 class ResultStore:
-    """Results in a folder.
-
-    Args:
-        folder: Made when the first result is kept.
-    """
+    """Results in a folder, which is made when the first one is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, record: SearchRecord, working_folder: str = "") -> None:
-        """Remembers a search that came to its own end. One that cannot be written is forgotten, no more.
-
-        Args:
-            record: What was found.
-            working_folder: Where relative paths of the configuration begin; empty if it has none.
-        """
+        """Remembers a search that came to its own end; for ``working_folder`` see ``find``."""
         if not record.complete or record.verdict is None:
             return
-        try:
+        with contextlib.suppress(OSError):  # no home, a full disk: the caller has the result all the same
             self._folder.mkdir(parents=True, exist_ok=True)
             disk.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
-        except OSError:  # no home, a full disk: the caller has the result all the same
-            return
 
     def find(
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
@@ -75,10 +65,9 @@ class ResultStore:
                 yield record
 
     def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
-        nameless = replace(configuration, columns={})
-        machine = [working_folder, *(getattr(host, name) for name in MACHINE)]
-        where = hashlib.sha256(json.dumps(machine).encode()).hexdigest()[:8]
-        return self._folder / f"{nameless.fingerprint}-{where}.json"
+        machine = json.dumps([working_folder, *(getattr(host, name) for name in MACHINE)])
+        where = hashlib.sha256(machine.encode()).hexdigest()[:8]
+        return self._folder / f"{replace(configuration, columns={}).fingerprint}-{where}.json"
 
 
 def default_folder(cache_dir: str | None = None) -> Path:
@@ -96,7 +85,6 @@ def staleness(record: SearchRecord, host: Host) -> str:
 
 
 def _read(path: Path) -> SearchRecord | None:
-    try:
+    with contextlib.suppress(OSError, *codec.UNREADABLE):  # none, or of another version: measured again
         return codec.from_text(path.read_text("utf-8"))
-    except (OSError, *codec.UNREADABLE):  # none, or of another version: measured again
-        return None
+    return None

@@ -95,7 +95,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
         search_result(failed_trial(0)),
         search_result(trial(2, 2.0)),
     )
-    first, second, third = recheck._checks(summary, 0.1, lambda chosen: trial(2, 2.0))
+    first, second, third = recheck.checks(summary, 0.1, lambda chosen: trial(2, 2.0))
     assert "object of a program" in first.reason
     assert "nothing could be measured" in second.reason
     assert [one.holds for one in (first, second, third)] == [False, False, True]
