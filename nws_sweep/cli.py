@@ -156,11 +156,10 @@ def compare(arguments: Sequence[str]) -> int:
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
     from nws_sweep import storage
     from nws_sweep.analysis import summarise, told_apart
-    from nws_sweep.selection import select
 
     stored = told_apart(storage.find(folder))
     try:
-        return summarise(select(stored, conditions))
+        return summarise(storage.select(stored, conditions))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from None
 

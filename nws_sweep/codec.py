@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nws_sweep.batch_table import BurstKey, Times
-from nws_sweep.records import Burst, BurstKind, SearchRecord, Trial
+from nws_sweep.records import Burst, BurstKind, SearchRecord
 
 # Version of result.json. Raise it when an older program could not read the file.
 # 1: first version.
@@ -51,48 +51,32 @@ def _summary(burst: Burst) -> dict[str, Any]:
     return {name: sums[name] if name in sums else getattr(burst, name) for name in _SUMMARISED}
 
 
-def parsed(text: str) -> dict[str, Any]:
-    """What ``to_text`` has written, also by an earlier version, as plain values.
+def from_text(text: str) -> SearchRecord:
+    """What ``to_text`` has written, also by an earlier version; its trials without bursts.
 
     Raises:
         UNREADABLE: If it is none of that.
     """
-    data: dict[str, Any] = json.loads(text)
+    data = json.loads(text)
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
-    return data
-
-
-def from_text(text: str) -> SearchRecord:
-    """What ``to_text`` has written; its trials without bursts.
-
-    Raises:
-        UNREADABLE: If it is none of that.
-    """
-    return record(parsed(text))
-
-
-def record(data: Mapping[str, Any]) -> SearchRecord:
-    """The same of what ``parsed`` gives."""
     trials = [{**trial, "bursts": ()} for trial in msgspec.convert(data["trials"], list[dict[str, Any]])]
     return msgspec.convert({**data, "trials": trials}, SearchRecord)
 
 
-def trial_with_bursts(trial: Trial, data: Mapping[str, Any], settings: str, times: Mapping[BurstKey, Times]) -> Trial:
-    """A trial with its bursts.
-
-    Args:
-        trial: As ``record`` gives it.
-        data: As it stands in what ``parsed`` gives.
-        settings: What it has otherwise than its configuration beside num_workers.
-        times: Of the bursts of all trials the times of their batches, as far as they were kept.
+def with_bursts(text: str, times: Mapping[BurstKey, Times]) -> SearchRecord:
+    """The same, with the bursts of its trials, of which the text has all but the times of their batches.
 
     Raises:
-        UNREADABLE: If they do not fit together.
+        UNREADABLE: If both do not fit together.
     """
-    summaries = enumerate(data.get("bursts", []))
-    bursts = [_burst(summary, times.get((trial.num_workers, settings, number))) for number, summary in summaries]
-    return replace(trial, bursts=tuple(bursts))
+    result, trials = from_text(text), []
+    for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
+        candidate = trial.num_workers, result.configuration.differing(trial.settings)
+        summaries = enumerate(data.get("bursts", ()))
+        bursts = tuple(_burst(summary, times.get((*candidate, number))) for number, summary in summaries)
+        trials.append(replace(trial, bursts=bursts))
+    return replace(result, trials=tuple(trials))
 
 
 def _burst(summary: Mapping[str, Any], times: Times | None) -> Burst:

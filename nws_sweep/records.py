@@ -87,12 +87,6 @@ class LoaderSettings:
         """How many batches the workers may hold ready or in the making (DataLoader's prefetch_factor defaults to 2)."""
         return self.num_workers * (_USUAL_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
 
-    def batches_of(self, samples: int) -> int | None:
-        """Batches of an epoch over so many samples; None if these settings do not decide it."""
-        if self.batch_size is None:
-            return None
-        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
-
     def tuned(self) -> dict[str, Any]:
         """The keywords that tuning is about, ready to be passed to a DataLoader beside the dataset.
 
@@ -200,12 +194,12 @@ class Configuration:
 
         The ranks share the samples as DistributedSampler does; an iterable dataset says what one of them gets.
         """
-        samples = facts.samples
-        if samples is None:
+        samples, drop_last = facts.samples, settings.drop_last
+        if samples is None or settings.batch_size is None:
             return None
-        if self.ranks > 1 and not facts.iterable:
-            samples = samples // self.ranks if settings.drop_last else -(-samples // self.ranks)
-        return settings.batches_of(samples)
+        for shared_by in (1 if facts.iterable else self.ranks, settings.batch_size):
+            samples = samples // shared_by if drop_last else -(-samples // shared_by)
+        return samples
 
     @property
     def of_each(self) -> str:

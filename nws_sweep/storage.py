@@ -22,8 +22,17 @@ import msgspec
 
 from nws_sweep import batch_table, codec, disk
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.errors import NotARunError, one_line
-from nws_sweep.records import HostedRun, Measurement, Noise, RankMeasurement, SearchRecord, Trial, shown
+from nws_sweep.errors import ConfigurationError, NotARunError, one_line
+from nws_sweep.records import (
+    HostedRun,
+    Measurement,
+    Noise,
+    RankMeasurement,
+    SearchRecord,
+    Trial,
+    shown,
+    varying_columns,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +76,7 @@ RANK_COLUMNS = (
     "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "meet_s",
     "startup_s", "settings",
 )  # fmt: skip
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
 _LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
 _OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
 
@@ -175,23 +185,14 @@ def load(folder: Path) -> Loaded:
     Raises:
         NotARunError: If result.json is missing or cannot be read.
     """
-    path = folder / RESULT
-    try:
-        data = codec.parsed(path.read_text("utf-8"))
-        result = codec.record(data)
-    except (*codec.UNREADABLE, OSError) as error:
-        raise NotARunError(_cannot_be_read(path, error)) from error
+    result = _stored_run(folder / RESULT).result
     if not (folder / BATCHES).exists():  # set aside, or removed by somebody
         return Loaded(result=result)
     try:
         times = batch_table.by_burst(batch_table.parse((folder / BATCHES).read_text("utf-8")))
-        trials = [
-            codec.trial_with_bursts(trial, stored, result.configuration.differing(trial.settings), times)
-            for trial, stored in zip(result.trials, data["trials"], strict=True)
-        ]
+        return Loaded(result=codec.with_bursts((folder / RESULT).read_text("utf-8"), times))
     except (*codec.UNREADABLE, OSError) as error:
         return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
-    return Loaded(result=replace(result, trials=tuple(trials)))
 
 
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
@@ -333,6 +334,47 @@ def _stored_run(path: Path) -> StoredRun:
         return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))
     except (*codec.UNREADABLE, OSError) as error:
         raise NotARunError(_cannot_be_read(path, error)) from error
+
+
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """What was found with those configurations alone that meet all conditions, ``KEY=VALUE`` each.
+
+    The only one that is left of a grid is none any more.
+
+    Raises:
+        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
+    """
+    if not conditions:
+        return stored
+    runs = stored.runs
+    for index, condition in enumerate(conditions):
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        values, value = _column_values(runs), _AS_TYPED.get(value, value)
+        if value not in values.get(key, ()):
+            raise _nothing_left(conditions[: index + 1], key, values)
+        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
+    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
+
+
+def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
+    """Those of each identifying column as people type them, in the order of measuring."""
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, value in run.result.configuration.columns.items():
+            values.setdefault(key, {})[shown(value)] = None
+    return values
+
+
+def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
+    given = " ".join(f"--where {condition}" for condition in conditions)
+    if key in values:
+        what = f"allowed for {key}: {', '.join(values[key])}"
+    else:
+        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
+    return ConfigurationError(one_line(f"{given}: {what}", 1000))
 
 
 def read_batches(folder: Path) -> list[BatchTime]:

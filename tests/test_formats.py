@@ -16,7 +16,7 @@ from nws_sweep import formats, storage
 from nws_sweep.analysis import Summary, summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings, ProjectFacts, SearchCost, Verdict
-from nws_sweep.selection import select
+from nws_sweep.storage import select
 from tests.factories import (
     COLUMNS,
     FACTS,

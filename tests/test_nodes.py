@@ -11,7 +11,7 @@ from nws_sweep.analysis import told_apart
 from nws_sweep.effects import effects
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import SearchRecord
-from nws_sweep.selection import select
+from nws_sweep.storage import select
 from tests.conftest import Command
 from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.selection import select
-from nws_sweep.storage import Stored
+from nws_sweep.storage import Stored, select
 from tests.factories import search_result, summary_of_grid, summary_of_run, trial
 
 POINTS: tuple[dict[str, Any], ...] = (
