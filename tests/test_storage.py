@@ -11,9 +11,9 @@ import pytest
 
 from nws_sweep import storage
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.errors import NotARunError
+from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import BurstKind, SearchCost, SearchRecord, TrialState, Verdict
-from nws_sweep.storage import StoredRun
+from nws_sweep.storage import Stored, StoredRun
 from tests.factories import (
     FACTS,
     burst,
@@ -25,6 +25,8 @@ from tests.factories import (
     search_result,
     store_grid,
     store_run,
+    summary_of_grid,
+    summary_of_run,
     trial,
 )
 
@@ -301,3 +303,79 @@ def test_no_name_leads_out_of_the_folder_or_hides_in_it(tmp_path: Path, name: st
         (option,) = storage.option_names([{"dataset": text}])
         assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path
         assert re.fullmatch(r"[\w.-]+", option, re.ASCII)
+
+
+POINTS: tuple[dict[str, Any], ...] = (
+    {"batch_size": 64, "pin_memory": True},
+    {"batch_size": 64, "pin_memory": False},
+    {"batch_size": 256, "pin_memory": True, "prefetch_factor": 4},
+)
+
+
+def grid() -> Stored:
+    return summary_of_grid(*(search_result(trial(0, 8.0), columns=point) for point in POINTS)).stored
+
+
+def selected(*conditions: str) -> list[int]:
+    """Which points meet the conditions."""
+    stored = grid()
+    return [stored.runs.index(run) for run in storage.select(stored, conditions).runs]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "points"),
+    [
+        ([], [0, 1, 2]),
+        (["batch_size=64"], [0, 1]),
+        (["pin_memory=true"], [0, 2]),
+        (["pin_memory=True"], [0, 2]),
+        (["prefetch_factor=null"], [0, 1]),
+        (["prefetch_factor=None"], [0, 1]),
+        (["pin_memory=true", "batch_size=64"], [0]),
+        (["dataset=photos"], [0, 1, 2]),
+    ],
+)
+def test_those_are_kept_that_have_all_the_values_as_people_type_them(conditions: list[str], points: list[int]) -> None:
+    assert selected(*conditions) == points
+
+
+def test_only_the_single_one_that_was_asked_for_is_no_grid_any_more() -> None:
+    assert storage.select(grid(), ["batch_size=64"]).is_grid
+    assert not storage.select(grid(), ["batch_size=256"]).is_grid
+    alone = replace(grid(), runs=grid().runs[:1])
+    assert storage.select(alone, []).is_grid
+    assert not storage.select(alone, ["batch_size=64"]).is_grid
+    run = summary_of_run(search_result(trial(0, 8.0))).stored
+    assert storage.select(run, ["batch_size=64"]) == run
+
+
+def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None:
+    stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
+    assert storage.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
+    stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
+    assert storage.select(stored, ["seed=null"]).runs == stored.runs[1:]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "line"),
+    [
+        (["batch_size=65"], "--where batch_size=65: allowed for batch_size: 64, 256"),
+        (["batch_size="], "--where batch_size=: allowed for batch_size: 64, 256"),
+        (
+            ["batch_size=256", "pin_memory=false"],
+            "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true",
+        ),
+        (
+            ["bach_size=64"],
+            "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
+            "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
+        ),
+        (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
+        (["=64"], "--where =64: allowed is KEY=VALUE, such as batch_size=64"),
+        (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
+    ],
+)
+def test_what_nothing_meets_is_one_line_that_says_what_there_is(conditions: list[str], line: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        storage.select(grid(), conditions)
+    assert str(caught.value) == line
