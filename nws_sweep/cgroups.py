@@ -10,14 +10,10 @@ _MOUNT = Path("sys/fs/cgroup")
 
 
 def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
-    """The folders of the groups that limit this process, from its own up to the top, with the groups' version.
+    """The folders of the groups whose controller, such as ``cpu``, limits this process, with the groups' version.
 
-    Inside a container the group's path is often the host's and does not exist below the mount; its own files are then
-    those of the mount itself, which is always among the folders.
-
-    Args:
-        root: Where proc/ and sys/ are found.
-        controller: Such as ``cpu`` or ``memory``.
+    They go from its own up to the top. Inside a container the group's path is often the host's and does not exist below
+    the mount; its own files are then those of the mount itself, which is always among the folders.
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)

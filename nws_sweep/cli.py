@@ -21,7 +21,6 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
 _WHERE_HELP = "only the configurations with this value, such as batch_size=64; may be given several times"
-_FOLDER_HELP = "a folder of outputs/runs or outputs/sweeps"
 
 
 def main() -> None:
@@ -80,15 +79,20 @@ def _find_modules_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
+def _parser(command: Callable[..., int], *folders: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
+    for name in folders:
+        parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    return parser
+
+
 def report(arguments: Sequence[str]) -> int:
     """Rebuilds the report of a run or a grid, also of an interrupted one."""
-    parser = argparse.ArgumentParser("nws_sweep report", description=report.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help=_FOLDER_HELP)
-    options = parser.parse_args(arguments)
+    options = _parser(report, "DIR").parse_args(arguments)
     from nws_sweep.report import write
     from nws_sweep.terminal import View
 
-    summary, written = write(options.folder)
+    summary, written = write(options.dir)
     View().conclude(summary, written)
     return 0 if summary.succeeded else 1
 
@@ -97,8 +101,7 @@ def best(arguments: Sequence[str]) -> int:
     """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
     from nws_sweep.formats import FORMATS
 
-    parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help=_FOLDER_HELP)
+    parser = _parser(best, "DIR")
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
         help="table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning "
@@ -115,7 +118,7 @@ def best(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.formats import render
 
-    summary = _summary(options.folder, options.where)
+    summary = _summary(options.dir, options.where)
     rendered = render(summary, options.format, options.key)
     print(rendered.text, end="")
     for line in rendered.comments:
@@ -127,9 +130,7 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids: for each configuration the time of its best setting in B / that in A."""
     from nws_sweep.comparing import ALARMS
 
-    parser = argparse.ArgumentParser("nws_sweep compare", description=compare.__doc__)
-    parser.add_argument("a", metavar="A", type=Path, help=_FOLDER_HELP)
-    parser.add_argument("b", metavar="B", type=Path, help="another one")
+    parser = _parser(compare, "A", "B")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=5.0,
         help="by how much times may differ and still count as the same, in percent above 0 (default: %(default)g)",
@@ -166,8 +167,7 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
 def check(arguments: Sequence[str]) -> int:
     """Measures again what was found, and answers 1 if it is no longer so."""
-    parser = argparse.ArgumentParser("nws_sweep check", description=check.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help=_FOLDER_HELP)
+    parser = _parser(check, "DIR")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=10.0,
         help="by how much the time of a batch may differ, in percent above 0 (default: %(default)g)",
@@ -178,7 +178,7 @@ def check(arguments: Sequence[str]) -> int:
     from nws_sweep.progress import teller
 
     say, lock_file = teller(True), os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
-    summary = _summary(options.folder, ())
+    summary = _summary(options.dir, ())
     checks = recheck.checks(summary, options.within / 100, lambda chosen: recheck.measured(chosen, say, lock_file))
     found = list(checks)
     print(formats.markdown_table(*recheck.table(found)), end="")

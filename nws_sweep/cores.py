@@ -44,10 +44,7 @@ def usable_cores(
 ) -> float:
     """CPUs that this process may use; a quota may grant a fraction of one.
 
-    Args:
-        root: Where proc/ and sys/ are found.
-        environment: Environment variables.
-        affinity: CPUs that the process may run on; None to ask the system.
+    Proc/ and sys/ are those of the root; the system is asked for an affinity of None.
     """
     return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
 

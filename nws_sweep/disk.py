@@ -14,19 +14,10 @@ from pathlib import Path
 _TEMPORARY = ".nws_sweep-"
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Writes the file in UTF-8; see ``write_bytes``."""
-    write_bytes(path, text.encode(), durable=durable)
-
-
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Writes the file under a temporary name beside it, then renames it.
+    """Writes all of a file under a temporary name beside it, then renames it; if it is durable, it is on the disk then.
 
-    Args:
-        path: The file; one of that name is replaced.
-        content: All of it.
-        durable: Whether it must be on the disk before this returns. Without that a power failure may undo the write
-            or, on some file systems, empty the file.
+    Otherwise a power failure may undo the write or, on some file systems, empty the file.
 
     Raises:
         OSError: If it cannot be written; the file is as it was, and nothing else is left behind.
@@ -49,8 +40,12 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
         _sync_folder(path.parent)
 
 
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """The same with text, in UTF-8."""
+    write_bytes(path, text.encode(), durable=durable)
+
+
 def _sync_folder(folder: Path) -> None:
-    """Makes the renaming itself last, where folders can be opened."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

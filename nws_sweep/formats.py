@@ -29,18 +29,9 @@ _PARTS = {
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
-# What transformers.TrainingArguments call them, in every version and in newer ones only.
-_TRAINING_ARGUMENTS = {
-    "batch_size": "per_device_train_batch_size",
-    "num_workers": "dataloader_num_workers",
-    "pin_memory": "dataloader_pin_memory",
-    "prefetch_factor": "dataloader_prefetch_factor",
-    "persistent_workers": "dataloader_persistent_workers",
-}
-_NEWER_TRAINING_ARGUMENTS = {
-    "multiprocessing_context": "dataloader_multiprocessing_context",
-    "in_order": "dataloader_in_order",
-}
+# Those that transformers.TrainingArguments take as ``dataloader_...``, in every version and in newer ones only.
+_TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+_NEWER_TRAINING_ARGUMENTS = ("multiprocessing_context", "in_order")
 _NEWER_TRANSFORMERS = "5.15"
 
 # The one in C is ten times as quick; a platform may lack it.
@@ -179,14 +170,16 @@ def transformers(settings: Settings) -> str:
 
     A prefetch_factor of None is left out: so it is by default, and without workers any other is refused.
     """
-    known = {argument: settings[name] for name, argument in _TRAINING_ARGUMENTS.items() if name in settings}
+    known = {f"dataloader_{name}": settings.get(name) for name in _TRAINING_ARGUMENTS}
+    known = {"per_device_train_batch_size": settings.get("batch_size"), **known}
     return kwargs({name: value for name, value in known.items() if value is not None})
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
     """Lines about the settings that not every version takes, or none."""
-    newer = {argument: settings[name] for name, argument in _NEWER_TRAINING_ARGUMENTS.items() if name in settings}
-    others = {name: settings[name] for name in settings if name not in _TRAINING_ARGUMENTS | _NEWER_TRAINING_ARGUMENTS}
+    newer = {f"dataloader_{name}": settings[name] for name in _NEWER_TRAINING_ARGUMENTS if name in settings}
+    known = ("batch_size", *_TRAINING_ARGUMENTS, *_NEWER_TRAINING_ARGUMENTS)
+    others = {name: value for name, value in settings.items() if name not in known}
     if newer:
         yield f"taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"
     if others:

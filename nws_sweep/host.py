@@ -16,10 +16,9 @@ from nws_sweep.records import Host
 
 
 def describe(ranks: int = 1) -> Host:
-    """The facts that decide whether two runs may be compared. Reads versions without importing torch.
+    """The facts that decide whether two runs may be compared; versions are read without importing torch.
 
-    Args:
-        ranks: How many are measured at once; several have the CPUs of all ranks of a launcher.
+    Several ranks, which are measured at once, have the CPUs of all ranks of a launcher.
     """
     import psutil
 

@@ -21,12 +21,9 @@ DEFAULT = "/tmp/nws_sweep.lock"  # as conf/paths/default.yaml has it
 
 @contextlib.contextmanager
 def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda text: None) -> Iterator[None]:
-    """Holds the host's lock during the block.
+    """Holds the host's lock during the block, by a file that is the same for all users; without a path there is none.
 
-    Args:
-        path: The lock's file, the same for all users; None or an empty path to do without.
-        what: What is going to be measured, for those who wait.
-        on_wait: Called once with a line that says who holds the lock.
+    Those who wait are told what is going to be measured: ``on_wait`` is called once with a line that says who holds it.
 
     Raises:
         ConfigurationError: If the file cannot be made or opened.

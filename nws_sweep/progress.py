@@ -16,12 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Narrator:
-    """Turns what happens in a search into lines.
-
-    Args:
-        say: Called with a line for each candidate.
-        announce: Called with the lines that no program should be without.
-    """
+    """Turns what happens in a search into lines: of each candidate, and those that no program should be without."""
 
     def __init__(self, say: Say, announce: Say) -> None:
         self.say = say
@@ -46,11 +41,8 @@ class Narrator:
 
 
 def teller(progress: bool | Say | None) -> Say:
-    """Where lines go.
-
-    Args:
-        progress: A function that takes a line; True for standard error, or the cell in a notebook; False for nowhere;
-            None for the same as True where somebody is likely to look: on a terminal and in a notebook.
+    """Where lines go: to a function that takes them; for True to standard error, or the cell in a notebook; for False
+    nowhere; for None as for True where somebody is likely to look: on a terminal and in a notebook.
     """
     if callable(progress):
         return progress
@@ -66,11 +58,7 @@ def announcer(progress: bool | Say | None, say: Say) -> Say:
     """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
 
     To the program's log at INFO in any case; beside that where all lines go, or to standard error where that would be
-    nowhere for want of a terminal. With ``progress=False`` to the log alone.
-
-    Args:
-        progress: As of ``teller``.
-        say: What ``teller`` has made of it.
+    nowhere for want of a terminal. With ``progress=False`` to the log alone. ``say`` is what ``teller`` has made of it.
     """
     shown = _on_standard_error if progress is None and say is _nowhere else say
 

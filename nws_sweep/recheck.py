@@ -39,12 +39,9 @@ class Check:
 
 
 def checks(summary: Summary, within: float, measure: Callable[[Configuration], Trial]) -> Iterator[Check]:
-    """Measures the best setting of each configuration of a run or a grid again.
+    """Measures again the best setting that was found of each configuration, as its only candidate.
 
-    Args:
-        summary: What was found.
-        within: The share by which a time may differ, above 0.
-        measure: Measures the only candidate of a configuration.
+    A time may differ by the share ``within``, above 0.
     """
     for found in summary.configurations:
         try:

@@ -96,12 +96,7 @@ class LoaderSettings:
         return {name: value for name, value in settings.items() if name not in _UNSAID or value != _UNSAID[name]}
 
     def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
-        """The keywords to give to what has other settings of its own: num_workers, and those that differ.
-
-        Args:
-            own: What the receiver has without them.
-            searched: Names of settings that are among them in any case.
-        """
+        """The keywords to give to what has settings of its own: num_workers, those searched, and those that differ."""
         names = {"num_workers", *searched}
         mine, theirs = (replace(one, prefetch_factor=one.prefetch_factor or _USUAL_PREFETCH) for one in (self, own))
         names |= {each.name for each in fields(self) if getattr(mine, each.name) != getattr(theirs, each.name)}

@@ -112,9 +112,8 @@ class Stored:
 def folder_name(overrides: Sequence[str]) -> str:
     """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
-    Presets (``axis/...``) are left out: the values that they stand for are there; and so is what does not change what
-    is measured. Whatever does not belong into a file name is replaced, and a name that is changed by this, or too long,
-    ends in a hash that keeps it unique.
+    Presets (``axis/...``) and what does not change what is measured are left out. Whatever does not belong into a file
+    name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
     """
     typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
     plain = sorted(text for text in typed if not text.startswith(NAMELESS))
@@ -129,10 +128,8 @@ def _safe_name(name: str, refused: str) -> str:
 def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
 
-    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
-
-    Args:
-        points: The values that tell each configuration from the others; none for the only one.
+    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``. The
+    values of a point are those that tell the configuration from the others; the only one has none.
     """
     names: dict[str, str] = {}  # by what file systems see that know no case
     for point in points:
@@ -232,12 +229,7 @@ def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
-    """Writes a config group, and removes the options that an earlier report wrote and that are no more.
-
-    Args:
-        group: The folder, made if there is anything to write.
-        options: The YAML of each, by name.
-    """
+    """Writes the YAML of each option of a config group, and removes those that are no more of an earlier report."""
     if options:
         group.mkdir(parents=True, exist_ok=True)
     for name, text in options.items():
@@ -270,16 +262,13 @@ def keep_batches(folder: Path) -> None:
 
 
 def _has_batches(folder: Path) -> bool:
-    """Whether there is more than the header; nobody says that it can be read."""
-    try:
-        with (folder / BATCHES).open("rb") as file:
-            return bool(file.readline() and file.readline())
-    except FileNotFoundError:
-        return False
+    with contextlib.suppress(FileNotFoundError), (folder / BATCHES).open("rb") as file:
+        return bool(file.readline() and file.readline())  # more than the header
+    return False
 
 
 def mark(folder: Path, forced: str) -> None:
-    """Writes what a resumption by force has mixed into the result of a configuration, and nothing else of it."""
+    """Writes what a resumption by force has mixed into the result of a configuration; all else stays."""
     path = folder / RESULT
     text = codec.marked(path.read_text("utf-8"), forced)
     disk.write_text(path, text, durable=True)
@@ -378,9 +367,7 @@ def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iter
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
-    """The per-batch times of a run, in the order of measuring; empty if there is no file.
-
-    Only those of the search of num_workers, not of the settings that were searched after it.
+    """The per-batch times of a run's search of num_workers, in the order of measuring; empty if there is no file.
 
     Raises:
         NotARunError: If the file is there and cannot be read.
@@ -399,10 +386,7 @@ def _cannot_be_read(path: Path, error: Exception) -> str:
 
 
 def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
-    """Writes what one run of another program told, below the folder of its configuration.
-
-    A run of the same number in its sweep is replaced.
-    """
+    """Writes what a run of another program, of this number in its sweep, told into the configuration's folder."""
     (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
     disk.write_text(folder / HOSTED_RUNS / f"{number}.json", json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n")
 

@@ -40,10 +40,10 @@ class ResultStore:
     def find(
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
     ) -> SearchRecord | None:
-        """The result of the same search on the same machine.
+        """The result of the same search on the same machine, whatever the configuration is called.
 
         Args:
-            configuration: What is about to be searched; what it is called does not count.
+            configuration: What is about to be searched.
             host: This machine.
             reuse: ``never``; ``fresh``, one of the same versions and not older than ``FRESH_FOR``; or ``always``.
             working_folder: Where relative paths of the configuration begin; empty if it has none.

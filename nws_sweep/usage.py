@@ -46,11 +46,7 @@ def of_tree(pid: int) -> Usage:
 
 
 def of_machine(root: Path = Path("/")) -> MachineTime:
-    """The machine's counters since it started: CPU time of all programs, and what others or a quota take away.
-
-    Args:
-        root: Where proc/ and sys/ are found, for the control groups.
-    """
+    """The machine's counters since it started; the control groups are those below the root."""
     import psutil
 
     times = psutil.cpu_times()

@@ -133,7 +133,6 @@ def _check_tables(grid: Path) -> None:
     assert sorted(results["batch_size"].unique()) == [4, 8]
     assert (results[["startup_s", "samples_per_s", "epoch_s"]] > 0).all(axis=None)
     assert (results[["cpu_s", "memory_bytes"]] > 0).all(axis=None)
-    assert set(results["cache"]) == {"warm"}
     no_workers = results[results["num_workers"] == 0]
     assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
     best = pd.read_csv(grid / "best.csv")
@@ -175,7 +174,6 @@ def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Co
 
 def _check_formats(nws: Command, grid: Path) -> None:
     assert nws("best", grid).stdout.count("\n") == 6
-    assert len(yaml.safe_load(nws("best", grid, "--format", "yaml").stdout)) == 4
     assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 4
     _check_choice(nws, grid)
     for name in ("report.md", "best.csv"):
@@ -192,11 +190,6 @@ def _check_choice(nws: Command, grid: Path) -> None:
     assert json.loads(nws("best", grid, "--format", "json", *one).stdout)["batch_size"] == 8
     composed = nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
     assert composed.startswith("# @package data\nbatch_size: 8\n")
-    pasted = nws("best", grid, *one, "--format", "overrides", "--key", "data.loader").stdout
-    assert re.fullmatch(r"\+\+data.loader.batch_size=8 \+\+data.loader.num_workers=[01] \S+pin_memory=false\n", pasted)
-    assert eval(f"dict({nws('best', grid, *one, '--format', 'kwargs').stdout})")["batch_size"] == 8
-    assert "--data.num_workers=" in nws("best", grid, *one, "--format", "lightning").stdout
-    assert "dataloader_num_workers=" in nws("best", grid, *one, "--format", "transformers").stdout
     sizes = sorted(yaml.safe_load(path.read_text())["batch_size"] for path in (grid / "best").iterdir())
     assert sizes == [4, 4, 8, 8]
     for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "overrides"]):

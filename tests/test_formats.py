@@ -48,50 +48,23 @@ def grid() -> Summary:
     )
 
 
+TYPED = "batch_size=64 num_workers=4 pin_memory=true prefetch_factor=4 persistent_workers=true"
+
+
 @pytest.mark.parametrize(
     ("form", "key", "text"),
     [
-        (  # whether or not the keys exist, spelt as on a command line
-            "overrides", None,
-            "++batch_size=64 ++num_workers=4 ++pin_memory=true ++prefetch_factor=4 ++persistent_workers=true",
-        ),
-        (
-            "overrides", "data",
-            "++data.batch_size=64 ++data.num_workers=4 ++data.pin_memory=true ++data.prefetch_factor=4 "
-            "++data.persistent_workers=true",
-        ),
-        (
-            "lightning", None,
-            "--data.batch_size=64 --data.num_workers=4 --data.pin_memory=true --data.prefetch_factor=4 "
-            "--data.persistent_workers=true",
-        ),
-        (
-            "lightning", "",
-            "--batch_size=64 --num_workers=4 --pin_memory=true --prefetch_factor=4 --persistent_workers=true",
-        ),
-        (
-            "lightning", "a.b",
-            "--a.b.batch_size=64 --a.b.num_workers=4 --a.b.pin_memory=true --a.b.prefetch_factor=4 "
-            "--a.b.persistent_workers=true",
-        ),
-        (
-            "kwargs", None,
-            "batch_size=64, num_workers=4, pin_memory=True, prefetch_factor=4, persistent_workers=True",
-        ),
+        ("overrides", None, "++" + TYPED.replace(" ", " ++")),  # whether or not the keys exist
+        ("overrides", "data", "++data." + TYPED.replace(" ", " ++data.")),
+        ("lightning", None, "--data." + TYPED.replace(" ", " --data.")),
+        ("lightning", "", "--" + TYPED.replace(" ", " --")),
+        ("lightning", "a.b", "--a.b." + TYPED.replace(" ", " --a.b.")),
+        ("yaml", "a.b", "# @package a.b\n" + TYPED.replace("=", ": ").replace(" p", "\np").replace(" n", "\nn")),
+        ("kwargs", None, TYPED.replace(" ", ", ").replace("true", "True")),
         (
             "transformers", None,
             "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
             "dataloader_prefetch_factor=4, dataloader_persistent_workers=True",
-        ),
-        (
-            "yaml", "a.b",
-            "# @package a.b\nbatch_size: 64\nnum_workers: 4\npin_memory: true\nprefetch_factor: 4\n"
-            "persistent_workers: true",
-        ),
-        (
-            "yaml", "",
-            "# @package _global_\nbatch_size: 64\nnum_workers: 4\npin_memory: true\nprefetch_factor: 4\n"
-            "persistent_workers: true",
         ),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nws_sweep import pagecache, usage
+from nws_sweep import usage
 from nws_sweep.records import MachineTime, Usage
 from tests.children import child, line_of, tell
 from tests.roots import made_up
@@ -39,17 +39,7 @@ def segment() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def test_the_cpu_seconds_of_a_process_are_counted() -> None:
-    with child(f"import time\n{BURN}\ninput()\nburn(0.3)\nprint('ready', flush=True)\ninput()") as process:
-        before = usage.of_tree(process.pid)
-        tell(process)
-        line_of(process)
-        after = usage.of_tree(process.pid)
-        assert after.cpu_s - before.cpu_s > 0.29
-        assert usage.of_tree(process.pid).cpu_s - after.cpu_s < 0.1  # it stands still now
-
-
-def test_the_cpu_seconds_of_children_alive_and_dead_are_counted() -> None:
+def test_the_cpu_seconds_of_a_process_and_of_its_children_alive_and_dead_are_counted() -> None:
     script = f"""
 import os, sys, time
 {BURN}
@@ -62,11 +52,20 @@ if not os.fork():
     burn(0.1)
     print("ready", flush=True)
     time.sleep(60)
+input()
+burn(0.3)
+print("burnt", flush=True)
 time.sleep(60)
 """
     with child(script) as process:
         line_of(process)
-        assert usage.of_tree(process.pid).cpu_s > 0.27  # the dead one's time has a resolution of 10 ms
+        before = usage.of_tree(process.pid).cpu_s
+        assert before > 0.27  # the dead one's time has a resolution of 10 ms
+        tell(process)
+        line_of(process)
+        after = usage.of_tree(process.pid).cpu_s
+        assert after - before > 0.29
+        assert usage.of_tree(process.pid).cpu_s - after < 0.1  # it stands still now
 
 
 MAPPED = """
@@ -154,46 +153,6 @@ def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None
         assert 2 * size <= found < 3 * size
         assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
         assert usage.resident_bytes(process.pid) >= 2 * size
-
-
-READ = """
-import sys
-print("ready", flush=True)
-input()
-data = open(sys.argv[1], "rb").read()
-print(len(data), flush=True)
-input()
-"""
-
-
-def bytes_from_storage(path: Path) -> int:
-    """How many bytes this process must take from storage to read the file."""
-    before = usage.of_tree(os.getpid()).disk_bytes or 0
-    path.read_bytes()
-    return (usage.of_tree(os.getpid()).disk_bytes or 0) - before
-
-
-def test_bytes_from_storage_are_those_that_were_not_cached(tmp_path: Path) -> None:
-    size, path = 32 * MB, tmp_path / "samples"
-    path.write_bytes(os.urandom(size))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if bytes_from_storage(path) < size:
-        pytest.skip("this file system does not say what it read")
-    for cached in (False, True):
-        if not cached:
-            assert pagecache.drop([str(path)]) == 1
-        with child(READ, path) as process:
-            line_of(process)
-            before = usage.of_tree(process.pid).disk_bytes
-            tell(process)
-            assert line_of(process) == str(size)
-            after = usage.of_tree(process.pid).disk_bytes
-        assert before is not None
-        assert after is not None
-        # Some of what is cached may be dropped meanwhile, and the process brings its own code along.
-        assert after - before < size // 2 if cached else after - before >= size
 
 
 def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing() -> None:
