@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
+
+_interface: Any = getattr(torch, "accelerator", torch.cuda)  # the former since torch 2.6
 
 
 def available() -> str | None:
     """Its type as ``torch.device`` takes it, such as ``cuda``; None if there is none."""
-    if hasattr(torch, "accelerator"):  # torch 2.6 and later
-        device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return device.type if device is not None else None
-    return "cuda" if torch.cuda.is_available() else None
+    if not _interface.is_available():
+        return None
+    return _interface.current_accelerator().type if hasattr(_interface, "current_accelerator") else "cuda"
 
 
 def of_rank() -> str | None:
@@ -20,19 +22,10 @@ def of_rank() -> str | None:
     device, rank = available(), os.environ.get("LOCAL_RANK", "")
     if device is None or not rank.isdecimal():
         return device
-    return f"{device}:{int(rank) % _count()}"
-
-
-def _count() -> int:
-    count = torch.accelerator.device_count() if hasattr(torch, "accelerator") else torch.cuda.device_count()
-    return max(1, count)
+    return f"{device}:{int(rank) % max(1, _interface.device_count())}"
 
 
 def synchronize(device: torch.device) -> None:
     """Waits until a device has done all that it was asked to; a CPU always has."""
-    if device.type == "cpu":
-        return
-    if hasattr(torch, "accelerator"):
-        torch.accelerator.synchronize(device)
-    else:
-        torch.cuda.synchronize(device)
+    if device.type != "cpu":
+        _interface.synchronize(device)

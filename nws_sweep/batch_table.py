@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from nws_sweep.csv_table import csv_text
+import msgspec
+
 from nws_sweep.records import BurstKind, SearchRecord
 
 COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+
+# Which burst of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
+BurstKey = tuple[int, str, int]
+Times = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,19 @@ class BatchTime:
     warm_up: bool
     wait_s: float
     consume_s: float
-    settings: str = ""
+    settings: str = ""  # version 1 had no such column
 
 
 def text_of(result: SearchRecord) -> str:
     """The file's content."""
-    return csv_text(COLUMNS, _rows(result))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(result))
+    return text.getvalue()
 
 
-def _rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
+def _rows(result: SearchRecord) -> Iterator[tuple[object, ...]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, burst in enumerate(trial.bursts):
@@ -44,8 +52,7 @@ def _rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
                 continue
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
-                values = (trial.num_workers, number, index, int(not burst.counts), wait_s, consume_s, outlier, settings)
-                yield dict(zip(COLUMNS, values, strict=True))
+                yield trial.num_workers, number, index, int(not burst.counts), wait_s, consume_s, outlier, settings
                 index += 1
 
 
@@ -57,28 +64,11 @@ def parse(text: str) -> list[BatchTime]:
     """
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        if missing := set(COLUMNS) - {"settings", "outlier"} - set(reader.fieldnames or ()):
-            raise KeyError(", ".join(sorted(missing)))
-        return [_row(row) for row in reader]
-    except (KeyError, TypeError, csv.Error) as error:  # a column or a value that is missing
+        if "num_workers" not in (reader.fieldnames or ()):
+            raise ValueError("no header")
+        return msgspec.convert(list(reader), list[BatchTime], strict=False)
+    except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"not a table of batches: {error!r}") from error
-
-
-def _row(row: Mapping[str, str]) -> BatchTime:
-    return BatchTime(
-        num_workers=int(row["num_workers"]),
-        burst=int(row["burst"]),
-        index=int(row["index"]),
-        warm_up=row["warm_up"] == "1",
-        wait_s=float(row["wait_s"]),
-        consume_s=float(row["consume_s"]),
-        settings=row.get("settings", ""),  # of version 1 there is no such column
-    )
-
-
-# Which burst of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
-BurstKey = tuple[int, str, int]
-Times = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def by_burst(rows: Sequence[BatchTime]) -> dict[BurstKey, Times]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -9,36 +10,29 @@ _MOUNT = Path("sys/fs/cgroup")
 
 
 def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
-    """The folders of the groups that limit this process, from its own up to the top, with the groups' version.
+    """The folders of the groups whose controller, such as ``cpu``, limits this process, with the groups' version.
 
-    Inside a container the group's path is often the host's and does not exist below the mount; its own files are then
-    those of the mount itself, which is always among the folders.
-
-    Args:
-        root: Where proc/ and sys/ are found.
-        controller: Such as ``cpu`` or ``memory``.
+    They go from its own up to the top. Inside a container the group's path is often the host's and does not exist below
+    the mount; its own files are then those of the mount itself, which is always among the folders.
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            yield from ((2, folder) for folder in _upwards(root / _MOUNT, group))
+            mounts = {".": 2}
         elif controller in controllers.split(","):
-            for name in dict.fromkeys((controllers, controller)):
-                yield from ((1, folder) for folder in _upwards(root / _MOUNT / name, group))
-
-
-def _upwards(mount: Path, group: str) -> Iterator[Path]:
-    inside = PurePosixPath(group.lstrip("/"))
-    for part in (inside, *inside.parents):
-        yield mount / part
+            mounts = {controllers: 1, controller: 1}
+        else:
+            continue
+        inside = PurePosixPath(group.lstrip("/"))
+        for name, version in mounts.items():
+            yield from ((version, root / _MOUNT / name / part) for part in (inside, *inside.parents))
 
 
 def read(path: Path) -> str:
     """The file's text, empty if it cannot be read."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
 
 
 def fields(path: Path) -> dict[str, int]:

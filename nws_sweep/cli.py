@@ -20,21 +20,7 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
 
-_FORMAT_HELP = (
-    "table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning (LightningCLI's, "
-    "--data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; of a grid "
-    "table, yaml and json show all configurations, the others need one, by --where"
-)
-_KEY_HELP = (
-    "where the settings belong in the configuration that takes them: data makes the overrides ++data.num_workers=4, "
-    "of LightningCLI's arguments --data.num_workers=4 (as without it), and of the YAML a config that Hydra composes "
-    "under data"
-)
 _WHERE_HELP = "only the configurations with this value, such as batch_size=64; may be given several times"
-_FAIL_IF_HELP = (
-    "exit status 1 if any configuration is so in B; slower and changed is also one that could be measured in A but not "
-    "in B, and what cannot be told is neither"
-)
 
 
 def main() -> None:
@@ -93,15 +79,20 @@ def _find_modules_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
+def _parser(command: Callable[..., int], *folders: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
+    for name in folders:
+        parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    return parser
+
+
 def report(arguments: Sequence[str]) -> int:
     """Rebuilds the report of a run or a grid, also of an interrupted one."""
-    parser = argparse.ArgumentParser("nws_sweep report", description=report.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
-    options = parser.parse_args(arguments)
+    options = _parser(report, "DIR").parse_args(arguments)
     from nws_sweep.report import write
     from nws_sweep.terminal import View
 
-    summary, written = write(options.folder)
+    summary, written = write(options.dir)
     View().conclude(summary, written)
     return 0 if summary.succeeded else 1
 
@@ -110,18 +101,24 @@ def best(arguments: Sequence[str]) -> int:
     """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
     from nws_sweep.formats import FORMATS
 
-    parser = argparse.ArgumentParser("nws_sweep best", description=best.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
-    parser.add_argument("--format", choices=FORMATS, default="table", help=_FORMAT_HELP)
-    parser.add_argument("--key", help=_KEY_HELP)
+    parser = _parser(best, "DIR")
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table",
+        help="table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning "
+        "(LightningCLI's, --data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; of a grid "
+        "table, yaml and json show all configurations, the others need one, by --where",
+    )  # fmt: skip
+    parser.add_argument(
+        "--key",
+        help="where the settings belong in the configuration that takes them: data makes the overrides "
+        "++data.num_workers=4, of LightningCLI's arguments --data.num_workers=4 (as without it), and of the YAML a "
+        "config that Hydra composes under data",
+    )
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
-    from nws_sweep import storage
-    from nws_sweep.analysis import summarise, told_apart
     from nws_sweep.formats import render
-    from nws_sweep.selection import select
 
-    summary = summarise(select(told_apart(storage.find(options.folder)), options.where))
+    summary = _summary(options.dir, options.where)
     rendered = render(summary, options.format, options.key)
     print(rendered.text, end="")
     for line in rendered.comments:
@@ -133,20 +130,22 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids: for each configuration the time of its best setting in B / that in A."""
     from nws_sweep.comparing import ALARMS
 
-    parser = argparse.ArgumentParser("nws_sweep compare", description=compare.__doc__)
-    parser.add_argument("a", metavar="A", type=Path, help="a folder of outputs/runs or outputs/sweeps")
-    parser.add_argument("b", metavar="B", type=Path, help="another one")
+    parser = _parser(compare, "A", "B")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=5.0,
         help="by how much times may differ and still count as the same, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
-    parser.add_argument("--fail-if", choices=ALARMS, help=_FAIL_IF_HELP)
+    parser.add_argument(
+        "--fail-if", choices=ALARMS,
+        help="exit status 1 if any configuration is so in B; slower and changed is also one that could be measured in "
+        "A but not in B, and what cannot be told is neither",
+    )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", type=Path, help="writes the comparison as a page, too")
     options = parser.parse_args(arguments)
     from nws_sweep import comparing, comparison_text
 
-    a, b = (_summary(folder, options.where) for folder in (options.a, options.b))
+    a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
     if options.html:
@@ -157,23 +156,20 @@ def compare(arguments: Sequence[str]) -> int:
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
-def _summary(folder: Path, conditions: Sequence[str]) -> Summary:
-    """What was found in one of several folders; a condition that leaves nothing of it names the folder."""
+def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
     from nws_sweep import storage
     from nws_sweep.analysis import summarise, told_apart
-    from nws_sweep.selection import select
 
     stored = told_apart(storage.find(folder))
     try:
-        return summarise(select(stored, conditions))
+        return summarise(storage.select(stored, conditions))
     except ConfigurationError as error:
-        raise ConfigurationError(f"{folder}: {error}") from None
+        raise ConfigurationError(f"{where}{error}") from None
 
 
 def check(arguments: Sequence[str]) -> int:
     """Measures again what was found, and answers 1 if it is no longer so."""
-    parser = argparse.ArgumentParser("nws_sweep check", description=check.__doc__)
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    parser = _parser(check, "DIR")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=10.0,
         help="by how much the time of a batch may differ, in percent above 0 (default: %(default)g)",
@@ -183,10 +179,12 @@ def check(arguments: Sequence[str]) -> int:
     from nws_sweep import formats, hostlock, recheck
     from nws_sweep.progress import teller
 
-    lock_file = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
-    checks = list(recheck.recheck(options.folder, options.within / 100, teller(True), lock_file))
-    print(formats.markdown_table(*recheck.table(checks)), end="")
-    return 0 if all(one.holds for one in checks) else 1
+    say, lock_file = teller(True), os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
+    summary = _summary(options.dir, ())
+    checks = recheck.checks(summary, options.within / 100, lambda chosen: recheck.measured(chosen, say, lock_file))
+    found = list(checks)
+    print(formats.markdown_table(*recheck.table(found)), end="")
+    return 0 if all(check.holds for check in found) else 1
 
 
 def _percent(text: str) -> float:

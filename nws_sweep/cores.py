@@ -24,8 +24,7 @@ def usable_cpus() -> int:
 def most_workers(ranks: int = 1) -> int:
     """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs.
 
-    Args:
-        ranks: How many share the CPUs; then it is the number of each.
+    Of several ranks, which share the CPUs, it is the number of each.
     """
     if ranks == 1:
         return max(_MOST_WORKERS, 2 * usable_cpus())
@@ -45,10 +44,7 @@ def usable_cores(
 ) -> float:
     """CPUs that this process may use; a quota may grant a fraction of one.
 
-    Args:
-        root: Where proc/ and sys/ are found.
-        environment: Environment variables.
-        affinity: CPUs that the process may run on; None to ask the system.
+    Proc/ and sys/ are those of the root; the system is asked for an affinity of None.
     """
     return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
 
@@ -57,21 +53,15 @@ def shared_cores(
     root: Path = Path("/"), environment: Mapping[str, str] = os.environ, affinity: int | None = None
 ) -> float:
     """The same for all ranks of this host together."""
-    limits = [enforced_cores(root, affinity)]
-    if slurm := _positive(environment, "SLURM_CPUS_PER_TASK"):
-        limits.append(slurm)
-    return min(limits)
+    enforced = enforced_cores(root, affinity)
+    return min(enforced, _positive(environment, "SLURM_CPUS_PER_TASK") or enforced)
 
 
 def enforced_cores(root: Path = Path("/"), affinity: int | None = None) -> float:
     """CPUs that the system lets this process use, whatever variables ask of it; see ``usable_cores``."""
-    return min([float(_affinity() if affinity is None else affinity), *_quotas(root)])
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
+    if affinity is None:
+        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([float(affinity), *_quotas(root)])
 
 
 def _positive(environment: Mapping[str, str], name: str) -> int | None:
@@ -82,17 +72,7 @@ def _positive(environment: Mapping[str, str], name: str) -> int | None:
 def _quotas(root: Path) -> Iterator[float]:
     """The quotas, in CPUs, of the control groups that this process is in and of all above them."""
     for version, folder in cgroups.folders(root, "cpu"):
-        quota = _quota_v2(folder) if version == 2 else _quota_v1(folder)
-        if quota is not None:
-            yield quota
-
-
-def _quota_v2(folder: Path) -> float | None:
-    quota, _, period = cgroups.read(folder / "cpu.max").partition(" ")
-    return int(quota) / int(period) if quota.isdecimal() and period.strip().isdecimal() else None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    quota = cgroups.read(folder / "cpu.cfs_quota_us").strip()
-    period = cgroups.read(folder / "cpu.cfs_period_us").strip()
-    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None  # -1 is no limit
+        names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        match "".join(cgroups.read(folder / name) for name in names).split():
+            case [quota, period] if quota.isdecimal() and period.isdecimal():  # max, or -1, is no limit
+                yield int(quota) / int(period)

@@ -14,19 +14,10 @@ from pathlib import Path
 _TEMPORARY = ".nws_sweep-"
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Writes the file in UTF-8; see ``write_bytes``."""
-    write_bytes(path, text.encode(), durable=durable)
-
-
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Writes the file under a temporary name beside it, then renames it.
+    """Writes all of a file under a temporary name beside it, then renames it; if it is durable, it is on the disk then.
 
-    Args:
-        path: The file; one of that name is replaced.
-        content: All of it.
-        durable: Whether it must be on the disk before this returns. Without that a power failure may undo the write
-            or, on some file systems, empty the file.
+    Otherwise a power failure may undo the write or, on some file systems, empty the file.
 
     Raises:
         OSError: If it cannot be written; the file is as it was, and nothing else is left behind.
@@ -39,7 +30,8 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp's own mode would keep other users out
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # mkstemp's own mode would keep other users out
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -48,8 +40,12 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
         _sync_folder(path.parent)
 
 
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """The same with text, in UTF-8."""
+    write_bytes(path, text.encode(), durable=durable)
+
+
 def _sync_folder(folder: Path) -> None:
-    """Makes the renaming itself last, where folders can be opened."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -87,7 +83,9 @@ def _free_name(path: Path, why: str) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def expanded(path: str) -> Path:
+    """The path with ``~`` put in; without a home, as in many containers, that is a folder in the temporary one."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}" / Path(path).relative_to("~")

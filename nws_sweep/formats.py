@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +17,21 @@ from nws_sweep.records import Configuration, SearchRecord, Trial, shown
 
 # Parts of the cost below this are not told.
 _NEGLIGIBLE_S = 0.05
+_PARTS = {
+    "profile_s": "profile",
+    "startup_s": "start-up",
+    "warm_up_s": "warm-up",
+    "measuring_s": "measuring",
+    "samples_s": "comparing samples",
+    "other_s": "other",
+    "waiting_s": "before that waiting",
+}
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
-# What transformers.TrainingArguments call them, in every version and in newer ones only.
-_TRAINING_ARGUMENTS = {
-    "batch_size": "per_device_train_batch_size",
-    "num_workers": "dataloader_num_workers",
-    "pin_memory": "dataloader_pin_memory",
-    "prefetch_factor": "dataloader_prefetch_factor",
-    "persistent_workers": "dataloader_persistent_workers",
-}
-_NEWER_TRAINING_ARGUMENTS = {
-    "multiprocessing_context": "dataloader_multiprocessing_context",
-    "in_order": "dataloader_in_order",
-}
+# Those that transformers.TrainingArguments take as ``dataloader_...``, in every version and in newer ones only.
+_TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+_NEWER_TRAINING_ARGUMENTS = ("multiprocessing_context", "in_order")
 _NEWER_TRANSFORMERS = "5.15"
 
 # The one in C is ten times as quick; a platform may lack it.
@@ -42,15 +42,10 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """The best settings in one format.
+    """The best settings in one format."""
 
-    Attributes:
-        text: What can be pasted, and nothing else; empty, or whole lines.
-        comments: Lines about it.
-    """
-
-    text: str
-    comments: tuple[str, ...] = ()
+    text: str  # what can be pasted, and nothing else; empty, or whole lines
+    comments: tuple[str, ...] = ()  # lines about it
 
     @property
     def file(self) -> str:
@@ -76,72 +71,62 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         ConfigurationError: If the key is none, or a setting below it is a mapping of the project's config, or several
             configurations are asked for in a format that holds one.
     """
-    _check_key(key)
+    if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
+        raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+    number = len(summary.configurations)
     if format_name == "yaml" and key is None and not summary.stored.is_grid:
         return best_file(summary.configurations[0])
     if format_name in ("table", "json") or (format_name == "yaml" and key is None):
-        return _of_all(summary, format_name)
-    return _of_one(_only(summary, format_name), format_name, key)
+        lines = ((one.label, line) for one in summary.configurations for line in _about(one))
+        comments = tuple(f"{label}: {line}" if number > 1 else line for label, line in lines)
+        return Rendered(text=_of_all(summary, format_name), comments=comments)
+    if number > 1:
+        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+        raise ConfigurationError(
+            f"--format {format_name}: holds one configuration, but there are {number}; "
+            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
+        )
+    return _of_one(summary.configurations[0], format_name, key)
+
+
+def _of_all(summary: Summary, format_name: str) -> str:
+    """A format that has room for several configurations."""
+    if format_name == "table":
+        return as_markdown_table(summary)
+    found: Any = [
+        {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
+    ]
+    if not summary.stored.is_grid:
+        found = found[0]["loader"]
+    return as_yaml(found) if format_name == "yaml" else json.dumps(found, indent=2) + "\n"
 
 
 def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
     """A format that is pasted, and so holds one configuration."""
-    settings = best_settings(configuration)
+    settings, comments = best_settings(configuration), [*_about(configuration)]
     if not settings:
         return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
     if key is not None and configuration.project is not None:
         placement.refuse_mapping(settings, configuration.project, key)
-    forms: dict[str, Callable[[], str]] = {
-        "yaml": lambda: f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}",
-        "overrides": lambda: overrides_in_place(settings, configuration) if key is None else overrides(settings, key),
-        "kwargs": lambda: kwargs(settings),
-        "lightning": lambda: lightning(settings, "data" if key is None else key),
-        "transformers": lambda: transformers(settings),
-    }
-    line, comments = forms[format_name](), [*_about(configuration)]
-    if format_name == "transformers":
-        comments += unknown_to_transformers(settings)
-    if format_name == "overrides" and key is None:
-        comments += left_out(configuration)
+    if format_name == "yaml":
+        line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
+    elif format_name == "overrides" and key is None:
+        line, comments = overrides_in_place(settings, configuration), [*comments, *left_out(configuration)]
+    elif format_name == "overrides":
+        line = arguments(settings, "++", key)
+    elif format_name == "kwargs":
+        line = kwargs(settings)
+    elif format_name == "lightning":
+        line = arguments(settings, "--", "data" if key is None else key)
+    else:
+        line, comments = transformers(settings), [*comments, *unknown_to_transformers(settings)]
     return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
-
-
-def _check_key(key: str | None) -> None:
-    if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
-        raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
-
-
-def _only(summary: Summary, format_name: str) -> ConfigurationSummary:
-    if len(summary.configurations) > 1:
-        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
-        raise ConfigurationError(
-            f"--format {format_name}: holds one configuration, but there are {len(summary.configurations)}; "
-            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
-        )
-    return summary.configurations[0]
-
-
-def _of_all(summary: Summary, format_name: str) -> Rendered:
-    """A format that has room for several configurations."""
-    forms: dict[str, Callable[[Summary], str]] = {
-        "table": as_markdown_table,
-        "yaml": lambda summary: as_yaml(documents(summary)),
-        "json": lambda summary: json.dumps(documents(summary), indent=2) + "\n",
-    }
-    comments = [
-        f"{configuration.label}: {line}" if len(summary.configurations) > 1 else line
-        for configuration in summary.configurations
-        for line in _about(configuration)
-    ]
-    return Rendered(text=forms[format_name](summary), comments=tuple(comments))
 
 
 def best_file(configuration: ConfigurationSummary) -> Rendered:
     """The best setting as YAML: keywords of DataLoader, or the keys of the project's config that was measured."""
-    settings = best_settings(configuration)
-    if settings is None or configuration.project is None:
-        return Rendered(text=as_yaml(settings), comments=tuple(_about(configuration)))
-    placed = placement.as_nodes(settings, configuration.project)
+    settings, project = best_settings(configuration), configuration.project
+    placed = placement.as_nodes(settings, project) if settings and project else settings
     return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
 
 
@@ -163,20 +148,14 @@ def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
     """As ``overrides``, for the keys that the project's config has where one was measured."""
     project = configuration.project
-    return overrides(settings) if project is None else placement.as_overrides(settings, project)
+    return arguments(settings, "++") if project is None else placement.as_overrides(settings, project)
 
 
-def overrides(settings: Settings, key: str = "") -> str:
-    """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists."""
-    return _arguments(settings, "++", key)
+def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
+    """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists.
 
-
-def lightning(settings: Settings, key: str = "data") -> str:
-    """``--data.num_workers=4 ...``, as LightningCLI takes the arguments of a LightningDataModule; null is None."""
-    return _arguments(settings, "--", key)
-
-
-def _arguments(settings: Settings, mark: str, key: str) -> str:
+    With two dashes as LightningCLI takes the arguments of a LightningDataModule; null is None.
+    """
     prefix = f"{mark}{key}." if key else mark
     return " ".join(f"{prefix}{name}={shown(value)}" for name, value in settings.items())
 
@@ -191,14 +170,16 @@ def transformers(settings: Settings) -> str:
 
     A prefetch_factor of None is left out: so it is by default, and without workers any other is refused.
     """
-    known = {argument: settings[name] for name, argument in _TRAINING_ARGUMENTS.items() if name in settings}
+    known = {f"dataloader_{name}": settings.get(name) for name in _TRAINING_ARGUMENTS}
+    known = {"per_device_train_batch_size": settings.get("batch_size"), **known}
     return kwargs({name: value for name, value in known.items() if value is not None})
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
     """Lines about the settings that not every version takes, or none."""
-    newer = {argument: settings[name] for name, argument in _NEWER_TRAINING_ARGUMENTS.items() if name in settings}
-    others = {name: settings[name] for name in settings if name not in _TRAINING_ARGUMENTS | _NEWER_TRAINING_ARGUMENTS}
+    newer = {f"dataloader_{name}": settings[name] for name in _NEWER_TRAINING_ARGUMENTS if name in settings}
+    known = ("batch_size", *_TRAINING_ARGUMENTS, *_NEWER_TRAINING_ARGUMENTS)
+    others = {name: value for name, value in settings.items() if name not in known}
     if newer:
         yield f"taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"
     if others:
@@ -212,8 +193,13 @@ def options(summary: Summary) -> dict[str, str]:
     composes it where it belongs, as by ``+best=batch_size-64``. There is none for a configuration of which nothing
     could be measured.
     """
-    names = storage.option_names([_distinguished(summary, each) for each in summary.configurations])
-    return {name: _option(c) for name, c in zip(names, summary.configurations, strict=True) if c.best}
+    distinguished = []  # by what each differs from the others; of one by itself in a grid by its dataset
+    for each in summary.configurations:
+        columns = each.configuration.columns
+        names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
+        distinguished.append({name: columns[name] for name in names if name in columns})
+    named = zip(storage.option_names(distinguished), summary.configurations, strict=True)
+    return {name: _option(configuration) for name, configuration in named if configuration.best}
 
 
 def _option(configuration: ConfigurationSummary) -> str:
@@ -221,26 +207,9 @@ def _option(configuration: ConfigurationSummary) -> str:
     return f"{package}# {one_line(configuration.label)}\n{best_file(configuration).file}"
 
 
-def _distinguished(summary: Summary, configuration: ConfigurationSummary) -> dict[str, Any]:
-    """What tells the configuration from the others of its grid; of one by itself in a grid its dataset."""
-    if not summary.stored.is_grid:
-        return {}
-    columns = configuration.configuration.columns
-    return {name: columns[name] for name in summary.distinguishing or ("dataset",) if name in columns}
-
-
 def as_yaml(document: Any) -> str:
     """YAML with the keys in their own order."""
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-
-
-def documents(summary: Summary) -> Any:
-    """The best settings as plain values: of a run its keywords, of a grid a list that names each configuration."""
-    if not summary.stored.is_grid:
-        return best_settings(summary.configurations[0])
-    return [
-        {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
-    ]
 
 
 def best_header(summary: Summary) -> list[str]:
@@ -260,18 +229,11 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     best = configuration.best
     if best is None or best.measurement is None:
         return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_besides else 5)]
-    also = [configuration.found_besides or units.NOTHING] if summary.searched_besides else []
-    shown_best = cells.of_trial(best, configuration.configuration)
-    return [
-        *identity,
-        str(best.num_workers),
-        *also,
-        shown_best.rate,
-        shown_best.batch,
-        shown_best.epoch,
-        str(configuration.gain_over_zero or units.NOTHING),
-        str(configuration.gain_over_reference or units.NOTHING),
-    ]
+    also = [configuration.found_besides] if summary.searched_besides else []
+    figures = cells.of_trial(best, configuration.configuration)
+    gains = (configuration.gain_over_zero, configuration.gain_over_reference)
+    found = [*also, figures.rate, figures.batch, figures.epoch, *gains]
+    return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
 
 
 def fastest_lines(summary: Summary) -> list[str]:
@@ -289,24 +251,19 @@ def cost_line(result: SearchRecord) -> str:
     best, _ = best_and_fastest(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
     epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
-    parts = (
-        []
-        if result.cost is None
-        else [
-            f"{name} {units.seconds(value)}"
-            for name, value in (
-                ("profile", result.cost.profile_s),
-                ("start-up", result.cost.startup_s),
-                ("warm-up", result.cost.warm_up_s),
-                ("measuring", result.cost.measuring_s),
-                ("comparing samples", result.cost.samples_s),
-                ("other", result.cost.other_s),
-                ("before that waiting", result.cost.waiting_s),
-            )
-            if value > _NEGLIGIBLE_S
-        ]
-    )
+    parts = [
+        f"{name} {units.seconds(getattr(result.cost, part))}"
+        for part, name in _PARTS.items()
+        if getattr(result.cost, part, 0.0) > _NEGLIGIBLE_S
+    ]
     return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def found_line(result: SearchRecord) -> str:
+    """Which candidate is the best."""
+    best, _ = best_and_fastest(result)
+    each = result.configuration.of_each
+    return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
@@ -329,16 +286,10 @@ def as_markdown_table(summary: Summary) -> str:
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table, aligned so that it reads well as plain text too; cells are escaped."""
-    table = [[_escaped(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    lines = [_row(row, widths) for row in table]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    escaped = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
+    columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    padded = ([cell.ljust(width) for cell in column] for column, width in zip(columns, widths, strict=True))
+    lines = [f"| {' | '.join(row)} |" for row in zip(*padded, strict=True)]
+    lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
     return "\n".join(lines) + "\n"
-
-
-def _row(cells: list[str], widths: list[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import os
 import platform
+import re
 import socket
 from pathlib import Path
 
-from nws_sweep import __version__
+from nws_sweep import __version__, cgroups
 from nws_sweep.cores import shared_cores, usable_cpus
 from nws_sweep.records import Host
 
 
 def describe(ranks: int = 1) -> Host:
-    """The facts that decide whether two runs may be compared. Reads versions without importing torch.
+    """The facts that decide whether two runs may be compared; versions are read without importing torch.
 
-    Args:
-        ranks: How many are measured at once; several have the CPUs of all ranks of a launcher.
+    Several ranks, which are measured at once, have the CPUs of all ranks of a launcher.
     """
     import psutil
 
+    model = re.search(r"^model name\s*:(.*)", cgroups.read(Path("/proc/cpuinfo")), re.MULTILINE)
     return Host(
         hostname=socket.gethostname(),
         platform=platform.platform(),
-        cpu_model=_cpu_model(),
+        cpu_model=model[1].strip() if model else platform.processor() or platform.machine(),
         cpu_count=os.cpu_count() or 1,
         usable_cpus=usable_cpus() if ranks == 1 else max(1, int(shared_cores())),
         memory_bytes=psutil.virtual_memory().total,
@@ -35,18 +38,6 @@ def describe(ranks: int = 1) -> Host:
 
 
 def _version(distribution: str) -> str:
-    import importlib.metadata
-
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return ""

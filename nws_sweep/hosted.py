@@ -25,7 +25,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
 
-from nws_sweep import claims, cores, gathering, grid, host, hostlock, machine, storage, timeline, usage
+from nws_sweep import claims, cores, gathering, grid, host, hostlock, storage, timeline, usage
 from nws_sweep.claims import Claim
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
@@ -169,7 +169,7 @@ class _Job:
         self.watch.start()
         self.started_at = datetime.now().astimezone().isoformat()
         self._began = time.monotonic()
-        self._before, self._machine = usage.of_tree(os.getpid()), machine.now()
+        self._before, self._machine = usage.of_tree(os.getpid()), usage.of_machine()
 
     def end(self) -> None:
         """Leaves the program and the machine as they were."""
@@ -184,7 +184,7 @@ class _Job:
             before=self._before,
             after=usage.of_tree(os.getpid()),
             elapsed_s=time.monotonic() - self._began,
-            machine=machine.now().since(self._machine),
+            machine=usage.of_machine().since(self._machine),
         )
 
 

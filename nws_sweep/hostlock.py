@@ -21,12 +21,9 @@ DEFAULT = "/tmp/nws_sweep.lock"  # as conf/paths/default.yaml has it
 
 @contextlib.contextmanager
 def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda text: None) -> Iterator[None]:
-    """Holds the host's lock during the block.
+    """Holds the host's lock during the block, by a file that is the same for all users; without a path there is none.
 
-    Args:
-        path: The lock's file, the same for all users; None or an empty path to do without.
-        what: What is going to be measured, for those who wait.
-        on_wait: Called once with a line that says who holds the lock.
+    Those who wait are told what is going to be measured: ``on_wait`` is called once with a line that says who holds it.
 
     Raises:
         ConfigurationError: If the file cannot be made or opened.
@@ -36,43 +33,29 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
         return
     # Other users must be able to open it; filelock sets the mode whatever the umask is.
     lock = filelock.FileLock(path, mode=0o666, thread_local=False)
-    _acquire(lock, Path(path), on_wait)
-    try:
-        with _introduced(Path(path), what):
-            yield
-    finally:
-        lock.release()
-
-
-def _acquire(lock: filelock.BaseFileLock, path: Path, on_wait: Callable[[str], None]) -> None:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        on_wait(f"waiting for {_holder(path)}: one measurement at a time on this machine ({path})")
+        on_wait(f"waiting for {_holder(Path(path))}: one measurement at a time on this machine ({path})")
         lock.acquire(poll_interval=_POLL_S)
     except OSError as error:
         raise ConfigurationError(
             f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); allowed is a file in a "
             "folder that all users may write to, or null"
         ) from error
-
-
-def _cards(path: Path) -> list[Path]:
-    """What holders say of themselves: beside the lock, whose own file is emptied by those who try it."""
-    return sorted(path.parent.glob(f"{path.name}.by-*"), key=lambda card: card.stat().st_mtime)
-
-
-@contextlib.contextmanager
-def _introduced(path: Path, what: str) -> Iterator[None]:
+    # Beside the lock, whose own file is emptied by those who try it; and nobody may replace another user's.
     user = os.getuid() if hasattr(os, "getuid") else 0
-    card = path.with_name(f"{path.name}.by-{user}")  # nobody may replace another user's
-    with contextlib.suppress(OSError, AttributeError):  # the lock counts, the card is a courtesy
-        _write(card, f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}")
+    card = Path(f"{path}.by-{user}")
     try:
+        with contextlib.suppress(OSError, AttributeError):  # the lock counts, the card is a courtesy
+            _write(
+                card, f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}"
+            )
         yield
     finally:
         with contextlib.suppress(OSError):
             card.unlink()
+        lock.release()
 
 
 def _write(card: Path, text: str) -> None:
@@ -84,6 +67,7 @@ def _write(card: Path, text: str) -> None:
 
 
 def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError, IndexError):
-        return _cards(path)[-1].read_text(errors="replace")
+    with contextlib.suppress(OSError, ValueError):  # there is none, or no more
+        cards = path.parent.glob(f"{path.name}.by-*")
+        return max(cards, key=lambda card: card.stat().st_mtime).read_text(errors="replace")
     return "another measurement"

@@ -93,6 +93,7 @@ def pass_by(run: storage.StoredRun, current: Invocation) -> None:
     """
     current.remember(run.result)
     current.view.configuration_finished(_label(run.result.configuration, current), run.result)
+    storage.renew_timings(run.folder, run.result)
     if not storage.has_pictures(run.folder):  # that call may have been killed before it had drawn them
         disk.remove_temporary(run.folder)
         _draw(run.folder, current)

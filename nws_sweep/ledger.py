@@ -61,7 +61,7 @@ class Ledger:
     def _finished(self, point: Point) -> StoredRun | None:
         folder = self._folder_of(point)
         # A look at the file first: to make a configuration takes a hundred times as long.
-        if not self._folders_known or any("${" in text for text in point) or not storage.result_file(folder).exists():
+        if not self._folders_known or any("${" in text for text in point) or not (folder / storage.RESULT).exists():
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
 

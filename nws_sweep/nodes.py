@@ -6,11 +6,12 @@ so that whatever is said of them is said for each kind.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nws_sweep.records import Host, SearchRecord
+from nws_sweep.records import VERSIONS, Host, SearchRecord
 
 COLUMN = "node"
 # What makers add to the name of a CPU and nobody says.
@@ -24,8 +25,7 @@ def kind_of(host: Host, accelerator: str | None = None) -> str:
     """
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
     gib = host.memory_bytes / 2**30
-    digits = 2 - len(str(int(gib)))
-    memory = f"{round(gib, digits):.0f}-GiB" if gib >= 1 else ""
+    memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
     cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
     return "_".join(filter(None, [model, cpus, memory, accelerator]))
 
@@ -53,10 +53,6 @@ def _with_column(result: SearchRecord, node: str) -> SearchRecord:
 
 def versions_differ(results: Iterable[SearchRecord]) -> bool:
     """Whether results of one kind of node do not compare all the same, by their systems and versions."""
-    versions: dict[str, set[tuple[object, ...]]] = {}
-    for result in results:
-        if (node := kind(result)) is not None:
-            host = result.host
-            own = (host.platform, host.cpu_count, host.python, host.torch, host.torchvision, host.nws_sweep)
-            versions.setdefault(node, set()).add(own)
-    return any(len(several) > 1 for several in versions.values())
+    facts = operator.attrgetter("platform", "cpu_count", *VERSIONS)
+    versions = {(kind(result), facts(result.host)) for result in results if kind(result)}
+    return len(versions) > len({node for node, _ in versions})

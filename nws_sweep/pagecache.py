@@ -9,36 +9,27 @@ from typing import Any
 
 # A dataset's attributes are searched this deep: samples are often tuples in a list of the dataset in a Subset.
 _DEEPEST = 5
-_CAN_DROP = hasattr(os, "posix_fadvise")
 
 
 def drop(paths: Iterable[str]) -> int:
-    """Asks the kernel to forget the files' pages, which needs no privileges.
+    """Asks the kernel to forget the files' pages, which needs no privileges; gives how many files were dropped.
 
     Pages that a process has mapped stay; those not yet written are written first.
-
-    Returns:
-        How many files were dropped.
     """
-    if not _CAN_DROP:
-        return 0
-    return sum(_drop(path) for path in paths)
+    return sum(map(_drop, paths)) if hasattr(os, "posix_fadvise") else 0
 
 
-def _drop(path: str) -> int:
-    try:
+def _drop(path: str) -> bool:
+    with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
-    except OSError:
-        return 0
-    try:
-        with contextlib.suppress(OSError):  # what cannot be written to, such as squashfs, has nothing to sync
-            os.fdatasync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return 1
-    except OSError:
-        return 0
-    finally:
-        os.close(descriptor)
+        try:
+            with contextlib.suppress(OSError):  # what cannot be written to, such as squashfs, has nothing to sync
+                os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def files_below(paths: Iterable[str]) -> tuple[str, ...]:
@@ -58,14 +49,9 @@ def paths_in(dataset: Any) -> tuple[str, ...]:
 
     Bare names without a separator are not tried: class names and splits would be mistaken for files.
     """
-    return tuple(dict.fromkeys(path for path in _strings(dataset, _DEEPEST, set()) if _exists(path)))
-
-
-def _exists(path: str) -> bool:
-    with contextlib.suppress(OSError, ValueError):  # a name that is too long, or has a null byte
-        # A separator alone is a delimiter of something, not the whole machine.
-        return os.sep in path and path.strip(os.sep) != "" and os.path.exists(path)  # noqa: PTH110
-    return False
+    named = dict.fromkeys(_strings(dataset, _DEEPEST, set()))
+    # A separator alone is a delimiter of something, not the whole machine.
+    return tuple(path for path in named if os.sep in path and path.strip(os.sep) and os.path.exists(path))  # noqa: PTH110
 
 
 def _strings(value: Any, depth: int, seen: set[int]) -> Iterator[str]:

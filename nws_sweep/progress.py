@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from nws_sweep import formats
-from nws_sweep.analysis import best_and_fastest
 from nws_sweep.records import SearchRecord, Trial
 
 Say = Callable[[str], None]
@@ -17,19 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class Narrator:
-    """Turns what happens in a search into lines.
-
-    Args:
-        say: Called with a line for each candidate.
-        announce: Called with the lines that no program should be without.
-
-    Attributes:
-        say: As given.
-    """
+    """Turns what happens in a search into lines: of each candidate, and those that no program should be without."""
 
     def __init__(self, say: Say, announce: Say) -> None:
         self.say = say
-        self._announce = announce
+        self.note = announce
 
     def turn_started(self, num_workers: int) -> None:
         """Is told by the trial's own line when it is done."""
@@ -41,34 +32,25 @@ class Narrator:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""
 
-    def note(self, line: str) -> None:
-        """The line itself."""
-        self._announce(line)
-
     def interrupted(self, result: SearchRecord) -> None:
         """The exception says so."""
 
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the answer."""
-        best, _ = best_and_fastest(result)
-        each = result.configuration.of_each
-        found = f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
-        self._announce(f"{found}; stopped: {result.stop_reason}")
+        self.note(f"{formats.found_line(result)}; stopped: {result.stop_reason}")
 
 
 def teller(progress: bool | Say | None) -> Say:
-    """Where lines go.
-
-    Args:
-        progress: A function that takes a line; True for standard error, or the cell in a notebook; False for nowhere;
-            None for the same as True where somebody is likely to look: on a terminal and in a notebook.
+    """Where lines go: to a function that takes them; for True to standard error, or the cell in a notebook; for False
+    nowhere; for None as for True where somebody is likely to look: on a terminal and in a notebook.
     """
     if callable(progress):
         return progress
     if progress is False:
         return _nowhere
-    if _in_notebook():
-        return _Cell()
+    ipython = sys.modules.get("IPython")
+    if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
+        return _Cell(ipython.display)
     return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
 
 
@@ -76,11 +58,7 @@ def announcer(progress: bool | Say | None, say: Say) -> Say:
     """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
 
     To the program's log at INFO in any case; beside that where all lines go, or to standard error where that would be
-    nowhere for want of a terminal. With ``progress=False`` to the log alone.
-
-    Args:
-        progress: As of ``teller``.
-        say: What ``teller`` has made of it.
+    nowhere for want of a terminal. With ``progress=False`` to the log alone. ``say`` is what ``teller`` has made of it.
     """
     shown = _on_standard_error if progress is None and say is _nowhere else say
 
@@ -100,24 +78,18 @@ def _on_standard_error(line: str) -> None:
     sys.stderr.flush()
 
 
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return getattr(shell, "kernel", None) is not None
-
-
 class _Cell:
-    """One output of the cell, which grows."""
+    """One output of a notebook's cell, which grows."""
 
-    def __init__(self) -> None:
-        self._lines: list[str] = []
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._text = ""
         self._handle: Any = None
 
     def __call__(self, line: str) -> None:
-        display: Any = sys.modules["IPython"].display  # it is there, since this is a notebook
-        self._lines.append(line)
-        content = display.HTML(f"<pre>{html.escape(chr(10).join(self._lines))}</pre>")
+        self._text += f"{line}\n"
+        content = self._display.HTML(f"<pre>{html.escape(self._text.rstrip())}</pre>")
         if self._handle is None:
-            self._handle = display.display(content, display_id=True)
+            self._handle = self._display.display(content, display_id=True)
         else:
             self._handle.update(content)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nws_sweep import advice, cells, csv_table, disk, formats, per_rank, storage, tables
+from nws_sweep import advice, cells, disk, formats, per_rank, storage, tables
 from nws_sweep.analysis import ConfigurationSummary, Summary, summarise
 from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import NotARunError
@@ -73,7 +73,7 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
         return
     for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
         path = summary.stored.folder / name
-        disk.write_text(path, csv_table.csv_text(table.columns, table.rows))
+        disk.write_text(path, storage.csv_text(table.columns, table.rows))
         yield path
 
 

@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nws_sweep import storage
+from nws_sweep import disk, storage
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import MACHINE, VERSIONS, Configuration, Host, SearchRecord
 
@@ -57,7 +57,7 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
 
 def _refuse_other_kind(folder: Path, is_grid: bool) -> None:
     """A grid's report would not show a single run in the same folder, nor a run's report a grid."""
-    is_run = storage.result_file(folder).exists()
+    is_run = (folder / storage.RESULT).exists()
     if is_grid and is_run:
         raise ConfigurationError(f"{folder}: holds a single run; choose another {_option(is_grid)}")
     if not is_grid and not is_run and storage.holds_results(folder):
@@ -101,17 +101,17 @@ def left_half_way(folder: Path) -> SearchRecord | None:
 
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """The result of a configuration, if it was searched to its end and all its files are whole; changes nothing."""
+    """The result of a configuration, if it was searched to its end and its batches can be read; changes nothing."""
     for place in storage.numbered(folder):
-        if not storage.result_file(place).exists():
+        if not (place / storage.RESULT).exists():
             return None
         try:
             loaded = storage.load(place)
         except NotARunError:
             return None
         if _asks_the_same(loaded.result, configuration, host):
-            whole = not loaded.batches_lost and storage.timings_fit(place, loaded.result)
-            return storage.StoredRun(folder=place, result=loaded.result) if loaded.result.complete and whole else None
+            whole = loaded.result.complete and not loaded.batches_lost
+            return storage.StoredRun(folder=place, result=loaded.result) if whole else None
     raise AssertionError("numbers do not end")
 
 
@@ -125,7 +125,7 @@ def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool
         force: Whether it does not matter where it was begun.
     """
     for place in storage.numbered(folder):
-        if not storage.result_file(place).exists():
+        if not (place / storage.RESULT).exists():
             return Begun(folder=place)
         try:
             loaded = storage.load(place)
@@ -160,13 +160,10 @@ def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> B
     if not record.complete and not force and (found := record.host.difference(host)):
         return Begun(folder=place, told=(f"{place}: begun {found}; {_aside(place, 'other_host')}, and measured anew",))
     if loaded.batches_lost:
-        aside = storage.set_aside_batches(place)
+        aside = disk.set_aside(place / storage.BATCHES, storage.UNREADABLE)
         told.append(f"{loaded.batches_lost}; {_named(aside)}: the times of its single batches are missing")
-    elif record.unfinished:
+    elif not all(trial.finished for trial in record.trials):
         storage.keep_batches(place)
-    if not storage.timings_fit(place, record):
-        aside = storage.renew_timings(place, record)
-        told.append(f"{place / storage.TIMINGS}: not what was measured; {_named(aside)}, and written anew")
     return Begun(folder=place, record=record, told=tuple(told))
 
 

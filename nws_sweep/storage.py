@@ -6,20 +6,33 @@ Every file is written under a temporary name and renamed, so that a reader never
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import itertools
+import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep import __version__, batch_table, codec, disk
-from nws_sweep.batch_table import BatchTime, BurstKey, Times
-from nws_sweep.csv_table import csv_text
-from nws_sweep.errors import NotARunError, one_line
-from nws_sweep.records import HostedRun, Measurement, Noise, RankMeasurement, SearchRecord, Trial, shown
+import msgspec
+
+from nws_sweep import batch_table, codec, disk
+from nws_sweep.batch_table import BatchTime
+from nws_sweep.errors import ConfigurationError, NotARunError, one_line
+from nws_sweep.records import (
+    HostedRun,
+    Measurement,
+    Noise,
+    RankMeasurement,
+    SearchRecord,
+    Trial,
+    shown,
+    varying_columns,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +61,8 @@ COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # what is set aside as such has this in its name
 # Beginnings of overrides that do not tell configurations apart: how the grid is run, and presets.
 NAMELESS = (
-    "axis/",
-    "order=",
-    "resume.",
-    "resume=",
-    "reuse=",
-    "paths.output_dir=",
-    "paths.lock_file=",
-    "paths.cache_dir=",
-)
+    "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
+)  # fmt: skip
 HOSTED = "nws_sweep_results"  # no name of a package; in the sweep folder of another program: the grid of its runs
 HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
 
@@ -66,16 +72,13 @@ TIMING_COLUMNS = (
     "reason", "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip
-_LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
-_OPTION_SUFFIX = ".yaml"
-_OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
-_RUN_OPTION = "run"  # the only option of a run that is no grid
-
-
 RANK_COLUMNS = (
     "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "meet_s",
     "startup_s", "settings",
 )  # fmt: skip
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
+_LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
+_OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,51 +91,36 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A result with all that is known of it.
+    """A result with all that is known of it."""
 
-    Attributes:
-        result: With the batches of its trials, or without any.
-        batches_lost: Why they cannot be read; empty if they can, or are not there.
-    """
-
-    result: SearchRecord
-    batches_lost: str = ""
+    result: SearchRecord  # with the batches of its trials, or without any
+    batches_lost: str = ""  # why they cannot be read; empty if they can, or are not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What was found in a folder.
-
-    Attributes:
-        folder: The run's or the grid's folder.
-        is_grid: Whether it holds a sub-folder per configuration.
-        runs: The configurations in the order of measuring.
-        unreadable: One line for each result that cannot be read.
-        aside: One line for each file that could not be read when it was to be gone on with.
-        axes: The columns that vary in the grid of which these are a selection.
-    """
+    """What was found in a folder of a run or a grid."""
 
     folder: Path
-    is_grid: bool
-    runs: tuple[StoredRun, ...]
-    unreadable: tuple[str, ...] = ()
-    aside: tuple[str, ...] = ()
-    axes: tuple[str, ...] = ()
+    is_grid: bool  # whether it holds a sub-folder per configuration
+    runs: tuple[StoredRun, ...]  # in the order of measuring
+    unreadable: tuple[str, ...] = ()  # one line for each result that cannot be read
+    aside: tuple[str, ...] = ()  # one line for each file that could not be read when it was to be gone on with
+    axes: tuple[str, ...] = ()  # the columns that vary in the grid of which these are a selection
 
 
 def folder_name(overrides: Sequence[str]) -> str:
     """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
-    Presets (``axis/...``) are left out: the values that they stand for are there; and so is what does not change what
-    is measured. Whatever does not belong into a file
+    Presets (``axis/...``) and what does not change what is measured are left out. Whatever does not belong into a file
     name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
     """
-    plain = sorted(_lower_literal(text) for text in overrides if not text.startswith(NAMELESS))
+    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
+    plain = sorted(text for text in typed if not text.startswith(NAMELESS))
     return _safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
 
 
 def _safe_name(name: str, refused: str) -> str:
-    """The name without the characters that the pattern matches, and with a hash if this or its length changes it."""
     safe = re.sub(refused, "_", name).encode()[:_LONGEST_NAME].decode(errors="ignore").lstrip(".")
     return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
@@ -140,24 +128,17 @@ def _safe_name(name: str, refused: str) -> str:
 def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
 
-    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
-
-    Args:
-        points: The values that tell each configuration from the others; none for the only one.
+    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``. The
+    values of a point are those that tell the configuration from the others; the only one has none.
     """
-    names: list[str] = []
-    taken: set[str] = set()  # as file systems see them that know no case
+    names: dict[str, str] = {}  # by what file systems see that know no case
     for point in points:
-        name = next(name for name in _numbered(_option_name(point)) if name.casefold() not in taken)
-        names.append(name)
-        taken.add(name.casefold())
-    return names
-
-
-def _option_name(point: Mapping[str, Any]) -> str:
-    # Never a number or null, which Hydra does not take for a name: each part has its key. Nor may it end like a file.
-    name = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or _RUN_OPTION
-    return _safe_name(name, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
+        # Never a number or null, which Hydra takes for no name: each part has its key. Nor may it end like a file.
+        wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
+        wanted = _safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
+        name = next(name for name in _numbered(wanted) if name.casefold() not in names)
+        names[name.casefold()] = name
+    return list(names.values())
 
 
 def _numbered(name: str) -> Iterator[str]:
@@ -165,10 +146,13 @@ def _numbered(name: str) -> Iterator[str]:
     return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
 
 
-def _lower_literal(override: str) -> str:
-    """``pin_memory=True``, as Hydra writes it, is what people type as ``pin_memory=true``."""
-    key, equals, value = override.partition("=")
-    return f"{key}={value.lower()}" if value in ("True", "False", "None") else f"{key}{equals}{value}"
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table as CSV; what a row lacks is an empty cell."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def save(folder: Path, result: SearchRecord) -> None:
@@ -178,16 +162,18 @@ def save(folder: Path, result: SearchRecord) -> None:
     there. What result.json says is in batches.csv too, also after a power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    disk.write_text(folder / TIMINGS, timings_text(result))
+    renew_timings(folder, result)
     disk.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
     if result.configuration.ranks > 1:
         disk.write_text(folder / RANKS, csv_text(RANK_COLUMNS, _rank_rows(result)))
     disk.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
-def timings_text(result: SearchRecord) -> str:
-    """The content of timings.csv."""
-    return csv_text(TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+def renew_timings(folder: Path, result: SearchRecord) -> None:
+    """Writes timings.csv if it does not say what result.json does."""
+    path, text = folder / TIMINGS, csv_text(TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+    if not path.is_file() or path.read_bytes() != text.encode():
+        disk.write_text(path, text)
 
 
 def load(folder: Path) -> Loaded:
@@ -196,36 +182,18 @@ def load(folder: Path) -> Loaded:
     Raises:
         NotARunError: If result.json is missing or cannot be read.
     """
-    path = folder / RESULT
-    try:
-        result, summaries = codec.with_summaries(path.read_text("utf-8"))
-    except (*codec.UNREADABLE, OSError) as error:
-        raise NotARunError(_cannot_be_read(path, error)) from error
+    result = _stored_run(folder / RESULT).result
     if not (folder / BATCHES).exists():  # set aside, or removed by somebody
         return Loaded(result=result)
     try:
         times = batch_table.by_burst(batch_table.parse((folder / BATCHES).read_text("utf-8")))
-        trials = [_with_bursts(t, s, result, times) for t, s in zip(result.trials, summaries, strict=True)]
+        return Loaded(result=codec.with_bursts((folder / RESULT).read_text("utf-8"), times))
     except (*codec.UNREADABLE, OSError) as error:
         return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
-    return Loaded(result=replace(result, trials=tuple(trials)))
-
-
-def _with_bursts(
-    trial: Trial, summaries: Sequence[Mapping[str, Any]], result: SearchRecord, times: Mapping[BurstKey, Times]
-) -> Trial:
-    settings = result.configuration.differing(trial.settings)
-    bursts = codec.bursts_of(summaries, lambda number: times.get((trial.num_workers, settings, number)))
-    return replace(trial, bursts=bursts)
 
 
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
-    """The trial as a row of timings.csv; what is not defined is left out and becomes an empty cell.
-
-    Args:
-        trial: What was measured, or not.
-        result: The result that it is part of.
-    """
+    """A trial of a result as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
     configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
@@ -253,7 +221,6 @@ def _values(record: Measurement | RankMeasurement | Noise | None) -> dict[str, A
 
 
 def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
-    """A row of each candidate and rank, in the order of measuring."""
     for trial in result.trials:
         settings = result.configuration.differing(trial.settings)
         for rank in trial.measurement.ranks if trial.measurement else ():
@@ -262,47 +229,22 @@ def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
-    """Writes a config group, and removes the options that an earlier report wrote and that are no more.
-
-    Args:
-        group: The folder, made if there is anything to write.
-        options: The YAML of each, by name.
-    """
+    """Writes the YAML of each option of a config group, and removes those that are no more of an earlier report."""
     if options:
         group.mkdir(parents=True, exist_ok=True)
     for name, text in options.items():
-        disk.write_text(group / f"{name}{_OPTION_SUFFIX}", _marked(text))
+        # The mark stands below a line for Hydra, which reads that only at the top.
+        header, newline, rest = text.partition("\n") if text.startswith("# @") else ("", "", text)
+        disk.write_text(group / f"{name}.yaml", f"{header}{newline}{_OPTION_MARK}{rest}")
     kept = {name.casefold() for name in options}
-    for path in group.glob(f"*{_OPTION_SUFFIX}"):
+    for path in group.glob("*.yaml"):
         if path.stem.casefold() not in kept and _OPTION_MARK.encode() in path.read_bytes():
             path.unlink()
-
-
-def _marked(text: str) -> str:
-    """The text with the mark, below a line for Hydra, which reads it only at the top."""
-    header, newline, rest = text.partition("\n") if text.startswith("# @") else ("", "", text)
-    return f"{header}{newline}{_OPTION_MARK}{rest}"
 
 
 def numbered(folder: Path) -> Iterator[Path]:
     """The folder itself, then those beside it with 2, 3, ... behind its name."""
     return (folder.with_name(name) for name in _numbered(folder.name))
-
-
-def result_file(folder: Path) -> Path:
-    """Where the result of a configuration is, or will be."""
-    return folder / RESULT
-
-
-def timings_fit(folder: Path, result: SearchRecord) -> bool:
-    """Whether timings.csv says the same as a complete result; one that is missing or of another version does not tell.
-
-    Of a search that goes on it is written anew in any case.
-    """
-    path = folder / TIMINGS
-    if not result.complete or result.host.nws_sweep != __version__ or not path.is_file():
-        return True
-    return path.read_bytes() == timings_text(result).encode()
 
 
 def set_aside(folder: Path, why: str) -> Path:
@@ -313,11 +255,6 @@ def set_aside(folder: Path, why: str) -> Path:
     return disk.set_aside(folder / RESULT, why)
 
 
-def set_aside_batches(folder: Path) -> Path:
-    """Renames a batches.csv that cannot be read; the new name."""
-    return disk.set_aside(folder / BATCHES, UNREADABLE)
-
-
 def keep_batches(folder: Path) -> None:
     """Copies batches.csv, whose unfinished trials will be measured anew; it stays until that has a result."""
     if _has_batches(folder):
@@ -325,26 +262,17 @@ def keep_batches(folder: Path) -> None:
 
 
 def _has_batches(folder: Path) -> bool:
-    """Whether there is more than the header; nobody says that it can be read."""
-    try:
-        with (folder / BATCHES).open("rb") as file:
-            return bool(file.readline() and file.readline())
-    except FileNotFoundError:
-        return False
+    with contextlib.suppress(FileNotFoundError), (folder / BATCHES).open("rb") as file:
+        return bool(file.readline() and file.readline())  # more than the header
+    return False
 
 
 def mark(folder: Path, forced: str) -> None:
-    """Writes what a resumption by force has mixed into the result of a configuration, and nothing else of it."""
+    """Writes what a resumption by force has mixed into the result of a configuration; all else stays."""
     path = folder / RESULT
-    disk.write_text(path, codec.marked(path.read_text("utf-8"), forced), durable=True)
-    disk.write_text(folder / TIMINGS, timings_text(codec.from_text(path.read_text("utf-8"))))
-
-
-def renew_timings(folder: Path, result: SearchRecord) -> Path:
-    """Renames timings.csv and writes it anew; the new name of the old one."""
-    aside = disk.set_aside(folder / TIMINGS, UNREADABLE)
-    disk.write_text(folder / TIMINGS, timings_text(result))
-    return aside
+    text = codec.marked(path.read_text("utf-8"), forced)
+    disk.write_text(path, text, durable=True)
+    renew_timings(folder, codec.from_text(text))
 
 
 def has_pictures(folder: Path) -> bool:
@@ -378,9 +306,9 @@ def find(folder: Path) -> Stored:
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
-    return Stored(
-        folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=tuple(_aside(folder))
-    )
+    left = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
+    aside = tuple(f"{path}: could not be read, and was set aside" for path in left)
+    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=aside)
 
 
 def each(folder: Path) -> Iterator[StoredRun]:
@@ -397,15 +325,49 @@ def _stored_run(path: Path) -> StoredRun:
         raise NotARunError(_cannot_be_read(path, error)) from error
 
 
-def _aside(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")):
-        yield f"{path.relative_to(folder)}: could not be read, and was set aside"
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """What was found with those configurations alone that meet all conditions, ``KEY=VALUE`` each.
+
+    The only one that is left of a grid is none any more.
+
+    Raises:
+        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
+    """
+    if not conditions:
+        return stored
+    runs = stored.runs
+    for index, condition in enumerate(conditions):
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        values, value = _column_values(runs), _AS_TYPED.get(value, value)
+        if value not in values.get(key, ()):
+            raise _nothing_left(conditions[: index + 1], key, values)
+        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
+    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
+
+
+def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
+    """Those of each identifying column as people type them, in the order of measuring."""
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, value in run.result.configuration.columns.items():
+            values.setdefault(key, {})[shown(value)] = None
+    return values
+
+
+def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
+    given = " ".join(f"--where {condition}" for condition in conditions)
+    if key in values:
+        what = f"allowed for {key}: {', '.join(values[key])}"
+    else:
+        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
+    return ConfigurationError(one_line(f"{given}: {what}", 1000))
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
-    """The per-batch times of a run, in the order of measuring; empty if there is no file.
-
-    Only those of the search of num_workers, not of the settings that were searched after it.
+    """The per-batch times of a run's search of num_workers, in the order of measuring; empty if there is no file.
 
     Raises:
         NotARunError: If the file is there and cannot be read.
@@ -424,15 +386,9 @@ def _cannot_be_read(path: Path, error: Exception) -> str:
 
 
 def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
-    """Writes what one run of another program told, below the folder of its configuration.
-
-    Args:
-        folder: Of the configuration.
-        number: That of the run in its sweep; a run of the same number is replaced.
-        run: What it told.
-    """
+    """Writes what a run of another program, of this number in its sweep, told into the configuration's folder."""
     (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
-    disk.write_text(folder / HOSTED_RUNS / f"{number}.json", codec.hosted_to_text(run))
+    disk.write_text(folder / HOSTED_RUNS / f"{number}.json", json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n")
 
 
 def read_hosted(folder: Path) -> list[HostedRun]:
@@ -440,7 +396,7 @@ def read_hosted(folder: Path) -> list[HostedRun]:
     runs = []
     for path in (folder / HOSTED_RUNS).glob("*.json"):
         try:
-            runs.append(codec.hosted_from_text(path.read_text("utf-8")))
+            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), HostedRun))
         except (*codec.UNREADABLE, OSError) as error:
             logger.warning("%s; it is left out", _cannot_be_read(path, error))
     return sorted(runs, key=lambda run: run.started_at)

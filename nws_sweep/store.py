@@ -6,6 +6,7 @@ place of the one before.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,6 @@ from pathlib import Path
 
 from nws_sweep import codec, disk
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.homes import expanded
 from nws_sweep.records import MACHINE, Configuration, Host, SearchRecord
 
 REUSES = ("never", "fresh", "always")
@@ -24,37 +24,26 @@ FRESH_FOR = timedelta(days=30)
 
 
 class ResultStore:
-    """Results in a folder.
-
-    Args:
-        folder: Made when the first result is kept.
-    """
+    """Results in a folder, which is made when the first one is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, record: SearchRecord, working_folder: str = "") -> None:
-        """Remembers a search that came to its own end. One that cannot be written is forgotten, no more.
-
-        Args:
-            record: What was found.
-            working_folder: Where relative paths of the configuration begin; empty if it has none.
-        """
+        """Remembers a search that came to its own end; for ``working_folder`` see ``find``."""
         if not record.complete or record.verdict is None:
             return
-        try:
+        with contextlib.suppress(OSError):  # no home, a full disk: the caller has the result all the same
             self._folder.mkdir(parents=True, exist_ok=True)
             disk.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
-        except OSError:  # no home, a full disk: the caller has the result all the same
-            return
 
     def find(
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
     ) -> SearchRecord | None:
-        """The result of the same search on the same machine.
+        """The result of the same search on the same machine, whatever the configuration is called.
 
         Args:
-            configuration: What is about to be searched; what it is called does not count.
+            configuration: What is about to be searched.
             host: This machine.
             reuse: ``never``; ``fresh``, one of the same versions and not older than ``FRESH_FOR``; or ``always``.
             working_folder: Where relative paths of the configuration begin; empty if it has none.
@@ -76,16 +65,15 @@ class ResultStore:
                 yield record
 
     def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
-        nameless = replace(configuration, columns={})
-        machine = [working_folder, *(getattr(host, name) for name in MACHINE)]
-        where = hashlib.sha256(json.dumps(machine).encode()).hexdigest()[:8]
-        return self._folder / f"{nameless.fingerprint}-{where}.json"
+        machine = json.dumps([working_folder, *(getattr(host, name) for name in MACHINE)])
+        where = hashlib.sha256(machine.encode()).hexdigest()[:8]
+        return self._folder / f"{replace(configuration, columns={}).fingerprint}-{where}.json"
 
 
 def default_folder(cache_dir: str | None = None) -> Path:
     """Where results are remembered: in the cache folder of this user."""
     cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
-    return expanded(cache) / "results"
+    return disk.expanded(cache) / "results"
 
 
 def staleness(record: SearchRecord, host: Host) -> str:
@@ -97,7 +85,6 @@ def staleness(record: SearchRecord, host: Host) -> str:
 
 
 def _read(path: Path) -> SearchRecord | None:
-    try:
+    with contextlib.suppress(OSError, *codec.UNREADABLE):  # none, or of another version: measured again
         return codec.from_text(path.read_text("utf-8"))
-    except (OSError, *codec.UNREADABLE):  # none, or of another version: measured again
-        return None
+    return None

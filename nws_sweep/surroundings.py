@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nws_sweep import machine, pagecache, room
+from nws_sweep import pagecache, room, usage
 from nws_sweep.cores import enforced_cores, shared_cores, usable_cores
 from nws_sweep.records import (
     Burst,
@@ -108,7 +108,7 @@ class Surroundings:
 
     open_arm: ArmFactory
     clock: Clock = time.perf_counter
-    machine_time: Callable[[], MachineTime] = machine.now
+    machine_time: Callable[[], MachineTime] = usage.of_machine
     memory_budget: Callable[[int | None], int | None] = room.memory_budget
     room: Callable[[int | None], Room] = room.now
     cores: Callable[[], float] = usable_cores

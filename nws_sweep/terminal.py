@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nws_sweep import channels, formats, units
-from nws_sweep.analysis import Summary, best_and_fastest
+from nws_sweep.analysis import Summary
 from nws_sweep.grid import Plan
-from nws_sweep.pace import Pace
 from nws_sweep.records import Configuration, SearchRecord, Trial
 
 # Wide enough for the table of best settings where no terminal sets a limit.
@@ -23,14 +22,11 @@ _PLAIN_WIDTH = 160
 
 
 class View:
-    """The terminal during one invocation.
+    """The terminal during one invocation."""
 
-    Args:
-        console: Where to print; None for standard output.
-    """
-
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or _console()
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self._console = _Console() if terminal else _Console(width=_PLAIN_WIDTH, force_terminal=False)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -43,12 +39,11 @@ class View:
             disable=not self._console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None, left="")
-        self._pace = Pace(1)
-        self._began = time.monotonic()
         self._label = ""
-        self._done = 0
-        self._planned = 0
-        self._per_configuration = 1
+        self._planned = self._per_configuration = 1
+        self._done = self._measured = 0  # configurations
+        self._measured_s = 0.0
+        self._began = time.monotonic()
 
     def announce(self, plan: Plan) -> None:
         """Says what is about to be done."""
@@ -61,9 +56,7 @@ class View:
         )
         for note in plan.notes:
             self.note(note)
-        self._per_configuration = tried
-        self._planned = count
-        self._pace = Pace(count)
+        self._planned, self._per_configuration = count, tried
         self._progress.update(self._task, total=count * tried)
 
     def status(self, text: str) -> None:
@@ -81,7 +74,8 @@ class View:
     def configuration_started(self, label: str) -> None:
         """A configuration's search begins."""
         self._began = time.monotonic()
-        left = self._left()
+        left_s = (self._planned - self._done) * self._measured_s / self._measured if self._measured else None
+        left = f"about {units.seconds(left_s)} left" if left_s else ""
         self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
         self._progress.update(self._task, left=left)
 
@@ -90,15 +84,9 @@ class View:
         self._done += 1
         return f"[{self._done}/{self._planned}] {label}" if self._planned > 1 else label
 
-    def _left(self) -> str:
-        """How long the grid will take from here on, as far as can be told."""
-        left_s = self._pace.left_s
-        return f"about {units.seconds(left_s)} left" if left_s is not None else ""
-
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
         """A configuration that an earlier call has measured into the same folder."""
-        self._pace.skipped()
-        self._print(f"{self._numbered(label)}: measured before, {_found(result)}")
+        self._print(f"{self._numbered(label)}: measured before, {formats.found_line(result)}")
         self._progress.update(self._task, completed=self._done * self._per_configuration)
 
     def turn_started(self, num_workers: int) -> None:
@@ -114,16 +102,14 @@ class View:
     def search_finished(self, result: SearchRecord) -> None:
         """A line for the configuration just searched, or known by another name."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
-        self._print(f"  {_found(result)}; stopped: {result.stop_reason}")
+        self._print(f"  {formats.found_line(result)}; stopped: {result.stop_reason}")
         if result.cost_s:  # nothing, if it was searched under another name
-            self._pace.measured(time.monotonic() - self._began)
+            self._measured += 1
+            self._measured_s += time.monotonic() - self._began
             self._print(f"  {formats.cost_line(result)}")
-        else:
-            self._pace.skipped()
 
     def failed(self, reason: str) -> None:
         """A configuration could not be searched at all."""
-        self._pace.skipped()
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
@@ -131,13 +117,13 @@ class View:
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        told = (
-            ("fastest on", formats.fastest_lines(summary)),
-            ("why", summary.explanations),
-            ("failed", summary.failures),
-            ("warning", summary.all_warnings),
-        )
-        for title, lines in told:
+        told = {
+            "fastest on": formats.fastest_lines(summary),
+            "why": summary.explanations,
+            "failed": summary.failures,
+            "warning": summary.all_warnings,
+        }
+        for title, lines in told.items():
             for line in lines:
                 self._print(f"{title}: {line}")
         for path in written:
@@ -152,15 +138,6 @@ class View:
         self._progress.console.print(Text(line), soft_wrap=True)
 
 
-def _found(result: SearchRecord) -> str:
-    best, _ = best_and_fastest(result)
-    return (
-        f"best: num_workers={best.num_workers}{result.configuration.of_each}"
-        if best
-        else "no candidate could be measured"
-    )
-
-
 class _Console(Console):
     """Goes on in silence when nobody reads any more: what is measured is on the disk."""
 
@@ -168,10 +145,6 @@ class _Console(Console):
         """Rich itself would end the program."""
         self.quiet = True
         channels.silence_output()
-
-
-def _console() -> Console:
-    return _Console() if sys.stdout.isatty() else _Console(width=_PLAIN_WIDTH, force_terminal=False)
 
 
 def _enumerated(candidates: Sequence[int]) -> str:

@@ -1,4 +1,5 @@
-"""What a process and all that descend from it use: CPU time, memory, shared memory, bytes from storage.
+"""What a process and all that descend from it use (CPU time, memory, shared memory, bytes from storage), and what the
+machine does besides.
 
 Read from /proc while the processes stand still; elsewhere what the platform lacks is None.
 """
@@ -13,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep.records import Usage
+from nws_sweep import cgroups
+from nws_sweep.records import MachineTime, Usage
 
 if TYPE_CHECKING:
     import psutil
@@ -38,8 +40,25 @@ def of_tree(pid: int) -> Usage:
         cpu_s=sum(_cpu_s(member) for member in family),
         memory_bytes=_memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
-        disk_bytes=_known_sum(map(_disk_bytes, pids)),
+        disk_bytes=_known_sum(_numbers(pid, "io").get("read_bytes") for pid in pids),  # not from the page cache
         major_faults=_known_sum(map(_major_faults, pids)),
+    )
+
+
+def of_machine(root: Path = Path("/")) -> MachineTime:
+    """The machine's counters since it started; the control groups are those below the root."""
+    import psutil
+
+    times = psutil.cpu_times()
+    stats = [cgroups.fields(folder / "cpu.stat") for _, folder in cgroups.folders(root, "cpu")]
+    throttled_s = (  # in version 2, or in version 1
+        stat["throttled_usec"] / 1e6 if "throttled_usec" in stat else stat.get("throttled_time", 0) / 1e9
+        for stat in stats
+    )
+    return MachineTime(
+        busy_s=sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")),
+        steal_s=getattr(times, "steal", 0.0),
+        throttled_s=max(throttled_s, default=0.0),
     )
 
 
@@ -64,6 +83,12 @@ def _cpu_s(process: psutil.Process) -> float:
     return own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
 
 
+def _numbers(pid: int, file: str) -> dict[str, int]:
+    """What a file of ``name: number`` lines in /proc says; empty if the process is gone, or another user's."""
+    pairs = (line.split()[:2] for line in cgroups.read(Path(f"/proc/{pid}/{file}")).splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
 def _memory_bytes(pids: Sequence[int]) -> int | None:
     """Memory of a process, the first, and its descendants, as if no others shared any with them; None if unknown.
 
@@ -71,42 +96,19 @@ def _memory_bytes(pids: Sequence[int]) -> int | None:
     that was made before the fork) nothing is taken off: a program of its own would have all of it. What a descendant
     has not written to it shares with the first. Files that others have mapped too are divided among all.
     """
-    kinds = [_rollup(pid) for pid in pids]
+    kinds = [_numbers(pid, "smaps_rollup") for pid in pids]  # kB; see proc_pid_smaps(5)
     if not any(kinds):
         return None
     own = kinds[0].get("Anonymous", 0) + sum(
         max(0, k.get("Private_Dirty", 0) - k.get("Pss_Shmem", 0)) for k in kinds[1:]
     )
-    return own + sum(k.get("Pss_File", 0) + k.get("Pss_Shmem", 0) for k in kinds)
-
-
-def _rollup(pid: int) -> dict[str, int]:
-    """Memory of one process by kind, B; empty if that is unknown. See proc_pid_smaps(5)."""
-    with contextlib.suppress(OSError):  # gone, or another user's
-        lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]]
-        return {name.rstrip(":"): int(value) * 1024 for name, value, *_ in lines}
-    return {}
-
-
-def _disk_bytes(pid: int) -> int | None:
-    """Bytes that really came from storage, not from the page cache, the dead children's included."""
-    return _number_of(Path(f"/proc/{pid}/io"), "read_bytes:", 1)
+    return 1024 * (own + sum(k.get("Pss_File", 0) + k.get("Pss_Shmem", 0) for k in kinds))
 
 
 def _major_faults(pid: int) -> int | None:
     """Page faults that had to wait for storage, the dead children's included."""
-    with contextlib.suppress(OSError):
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(after_name[_MAJFLT]) + int(after_name[_MAJFLT + 1])
-    return None
-
-
-def _number_of(path: Path, name: str, unit: int) -> int | None:
-    with contextlib.suppress(OSError):  # gone, or another user's
-        for line in path.read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * unit
-    return None
+    after_name = cgroups.read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return int(after_name[_MAJFLT]) + int(after_name[_MAJFLT + 1]) if after_name else None
 
 
 def _shared_memory_bytes(pids: Iterable[int]) -> int:
@@ -146,28 +148,16 @@ def resident_bytes(pid: int) -> int:
 
     Pages that several processes share (by a fork, or shared memory) count in each, so the true figure may be less.
     """
-    return sum(_resident_bytes(member) for member in _family(pid))
+    kinds = [_numbers(member, "status") for member in _family(pid)]
+    return 1024 * sum(kind.get("RssAnon", 0) + kind.get("RssShmem", 0) for kind in kinds)
 
 
 def _family(pid: int) -> Iterator[int]:
     """The process and its descendants, without looking at all processes of the machine."""
     yield pid
-    for task in _threads(pid):
-        with contextlib.suppress(OSError):  # it has ended
-            for child in (task / "children").read_text().split():
-                yield from _family(int(child))
-
-
-def _threads(pid: int) -> list[Path]:
-    try:
-        return list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:  # gone, or not Linux
-        return []
-
-
-def _resident_bytes(pid: int) -> int:
-    path = Path(f"/proc/{pid}/status")
-    return (_number_of(path, "RssAnon:", 1024) or 0) + (_number_of(path, "RssShmem:", 1024) or 0)
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in cgroups.read(children).split():
+            yield from _family(int(child))
 
 
 def of_memory(pid: int) -> int:

@@ -77,7 +77,7 @@ def _value_sections() -> Iterator[str]:
     for section in ("", "loader", "search", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
-        about = f"\n\n{_capital(explained[section])}." if section in explained else ""
+        about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""
         table = _table(["key", "default", "allowed", "what it is"], rows)
         yield f"### {section or 'the top level'}{about}\n\n{table}"
 
@@ -113,29 +113,17 @@ def _flat(values: Mapping[str, Any], explained: Collection[str] = (), prefix: st
 
 
 def _group_section(group: str) -> str:
-    files = sorted((CONF / group).glob("*.yaml"))
-    parts = [f"### {group}", _table([f"`{group}=`", "what it is", "sets"], [_option(group, path) for path in files])]
-    if keys := [row for path in files for row in _explained_keys(group, path)]:
-        parts.append(_table([f"of `{group}=`", "key", "value", "what it is"], keys))
-    return "\n\n".join(parts)
-
-
-def _option(group: str, path: Path) -> list[str]:
-    """An option: its name, what it is, and the values that are explained elsewhere or explain themselves."""
-    explained = {key for key, _, text in _values_of(group, path) if text}
-    values = {key: value for key, value, _ in _values_of(group, path) if key not in explained}
-    return [
-        f"`{path.stem}`",
-        plain(header(path.read_text("utf-8"))),
-        ", ".join(itertools.starmap(_setting, values.items())),
-    ]
-
-
-def _explained_keys(group: str, path: Path) -> Iterator[list[str]]:
-    """The values of an option that it explains."""
-    for key, value, text in _values_of(group, path):
-        if text:
-            yield [f"`{path.stem}`", f"`{key}`", _value(value), plain(_spelt(text.removesuffix("; must be given")))]
+    """The options of a group with the values that explain themselves, then the values that an option explains."""
+    options, keys = [], []
+    for path in sorted((CONF / group).glob("*.yaml")):
+        values, name = list(_values_of(group, path)), f"`{path.stem}`"
+        sets = ", ".join(_setting(key, value) for key, value, text in values if not text)
+        options.append([name, plain(header(path.read_text("utf-8"))), sets])
+        for key, value, text in values:
+            if text:
+                keys.append([name, f"`{key}`", _value(value), plain(_spelt(text.removesuffix("; must be given")))])
+    parts = [f"### {group}", _table([f"`{group}=`", "what it is", "sets"], options)]
+    return "\n\n".join([*parts, *([_table([f"of `{group}=`", "key", "value", "what it is"], keys)] if keys else [])])
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
@@ -196,19 +184,13 @@ def comments(text: str) -> dict[str, str]:
 
 def header(text: str) -> str:
     """The comment at the top of a YAML file, in a line."""
-    lines = []
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            break
-        if not line.startswith("# @package"):
-            lines.append(line.removeprefix("# "))
-    return " ".join(lines).rstrip(".")
+    lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return " ".join(line.removeprefix("# ") for line in lines if not line.startswith("# @package")).rstrip(".")
 
 
 def explanation(comment: str) -> str:
     """A comment without what stands in another column."""
-    parts = [part for part in comment.split("; ") if not _ALLOWED.match(part)]
-    return plain(_spelt("; ".join(parts)))
+    return plain(_spelt("; ".join(part for part in comment.split("; ") if not _ALLOWED.match(part))))
 
 
 def _spelt(text: str) -> str:
@@ -219,10 +201,6 @@ def _spelt(text: str) -> str:
 def plain(text: str) -> str:
     """Text in which Markdown sees no emphasis."""
     return re.sub(r"\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _value(value: Any) -> str:

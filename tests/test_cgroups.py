@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep import cgroups
-
-
-def found(root: Path, own: str, controller: str) -> list[tuple[int, str]]:
-    """The folders of a process with this /proc/self/cgroup, relative to the mount."""
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text(own)
-    mount = root / "sys/fs/cgroup"
-    return [(version, str(folder.relative_to(mount))) for version, folder in cgroups.folders(root, controller)]
+from tests.roots import made_up
 
 
 @pytest.mark.parametrize(
@@ -35,19 +28,13 @@ def found(root: Path, own: str, controller: str) -> list[tuple[int, str]]:
 def test_the_folders_go_from_the_own_group_up_to_the_mount(
     tmp_path: Path, own: str, expected: list[tuple[int, str]]
 ) -> None:
-    assert found(tmp_path, own, "memory") == expected
-
-
-def test_without_proc_there_are_no_groups(tmp_path: Path) -> None:
-    assert list(cgroups.folders(tmp_path, "memory")) == []
-
-
-def test_files_that_cannot_be_read_are_empty(tmp_path: Path) -> None:
-    assert cgroups.read(tmp_path / "missing") == ""
-    assert cgroups.read(tmp_path) == ""
-    assert cgroups.fields(tmp_path / "missing") == {}
+    assert list(cgroups.folders(tmp_path, "memory")) == []  # without /proc
+    mount = made_up(tmp_path, {"proc/self/cgroup": own}) / "sys/fs/cgroup"
+    found = [(version, str(folder.relative_to(mount))) for version, folder in cgroups.folders(tmp_path, "memory")]
+    assert found == expected
 
 
 def test_fields_are_the_lines_that_name_a_number(tmp_path: Path) -> None:
+    assert cgroups.fields(tmp_path / "missing") == {}
     (tmp_path / "cpu.stat").write_text("nr_periods 12\nthrottled_usec 3400\n\nodd\nhigh max\nthree 1 2\nbelow -1\n")
     assert cgroups.fields(tmp_path / "cpu.stat") == {"nr_periods": 12, "throttled_usec": 3400}

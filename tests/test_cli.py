@@ -34,32 +34,26 @@ def only_folder(parent: Path) -> Path:
     ("arguments", "line"),
     [
         (["batch_size=abc"], "batch_size=abc: allowed is null or an integer of at least 1"),
-        (["prefetch_factor=0"], "prefetch_factor=0: allowed is null or an integer of at least 1"),
-        (["patience=-1"], "patience=-1: allowed is an integer of at least 0"),
         (["bach_size=64"], "bach_size=64: there is no key bach_size; did you mean batch_size?"),
-        (["pin_memory=maybe"], "pin_memory=maybe: allowed is true, false or null"),
-        (["search.max_workers=-1"], "search.max_workers=-1: allowed is an integer of at least 0"),
         (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
         (["dataset=cfar"], "dataset=cfar: allowed are "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        (["check", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
-        (["best", "nowhere"], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_one_line_status_2_and_nothing_written(
     shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
 ) -> None:
-    done = shared_nws(*arguments)
-    check_refusal(done, line, tmp_path)
+    check_refusal(shared_nws(*arguments), line, tmp_path)
 
 
-@pytest.mark.parametrize("grid", [(), ("-m",)])
-def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, grid: tuple[str, ...]) -> None:
-    done = nws(*grid, "batch_size=64,0" if grid else "batch_size=0")
-    check_refusal(done, "batch_size=0: allowed is null or an integer of at least 1", tmp_path)
+@pytest.mark.parametrize("arguments", [["batch_size=0"], ["-m", "batch_size=64,0"]])
+def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, arguments: list[str]) -> None:
+    check_refusal(nws(*arguments), "batch_size=0: allowed is null or an integer of at least 1", tmp_path)
 
 
 def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: Path) -> None:
@@ -89,24 +83,14 @@ def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: P
 def test_a_dataset_without_anything_to_load_starts_nothing(
     shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
 ) -> None:
-    done = shared_nws(*arguments)
-    assert done.returncode == 2
-    assert line in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+    check_refusal(shared_nws(*arguments), line, tmp_path)
 
 
 def test_help_names_the_commands_and_groups(nws: Command) -> None:
     done = nws("--help")
     assert done.returncode == 0
-    for text in (
-        "-m batch_size=64,256 pin_memory=true,false",
-        "report DIR",
-        "best DIR",
-        "compare DIR_A DIR_B",
-        "dataset: cifar10",
-        "batch_size",
-    ):
+    shown = ("-m batch_size=64,256 pin_memory=true,false", "report DIR", "best DIR", "compare DIR_A DIR_B")
+    for text in (*shown, "dataset: cifar10"):
         assert text in done.stdout
 
 
@@ -149,7 +133,6 @@ def _check_tables(grid: Path) -> None:
     assert sorted(results["batch_size"].unique()) == [4, 8]
     assert (results[["startup_s", "samples_per_s", "epoch_s"]] > 0).all(axis=None)
     assert (results[["cpu_s", "memory_bytes"]] > 0).all(axis=None)
-    assert set(results["cache"]) == {"warm"}
     no_workers = results[results["num_workers"] == 0]
     assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
     best = pd.read_csv(grid / "best.csv")
@@ -165,16 +148,6 @@ def _check_folders(grid: Path) -> None:
         batches = pd.read_csv(folder / "batches.csv")
         result = json.loads((folder / "result.json").read_text())
         assert list(timings["num_workers"]) == [0, 1]
-        assert list(batches.columns) == [
-            "num_workers",
-            "burst",
-            "index",
-            "warm_up",
-            "wait_s",
-            "consume_s",
-            "outlier",
-            "settings",
-        ]
         assert set(batches["num_workers"]) == {0, 1}
         assert result["schema_version"] == 4
         assert result["host"]["torch"]
@@ -201,7 +174,6 @@ def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Co
 
 def _check_formats(nws: Command, grid: Path) -> None:
     assert nws("best", grid).stdout.count("\n") == 6
-    assert len(yaml.safe_load(nws("best", grid, "--format", "yaml").stdout)) == 4
     assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 4
     _check_choice(nws, grid)
     for name in ("report.md", "best.csv"):
@@ -218,11 +190,6 @@ def _check_choice(nws: Command, grid: Path) -> None:
     assert json.loads(nws("best", grid, "--format", "json", *one).stdout)["batch_size"] == 8
     composed = nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
     assert composed.startswith("# @package data\nbatch_size: 8\n")
-    pasted = nws("best", grid, *one, "--format", "overrides", "--key", "data.loader").stdout
-    assert re.fullmatch(r"\+\+data.loader.batch_size=8 \+\+data.loader.num_workers=[01] \S+pin_memory=false\n", pasted)
-    assert eval(f"dict({nws('best', grid, *one, '--format', 'kwargs').stdout})")["batch_size"] == 8
-    assert "--data.num_workers=" in nws("best", grid, *one, "--format", "lightning").stdout
-    assert "dataloader_num_workers=" in nws("best", grid, *one, "--format", "transformers").stdout
     sizes = sorted(yaml.safe_load(path.read_text())["batch_size"] for path in (grid / "best").iterdir())
     assert sizes == [4, 4, 8, 8]
     for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "overrides"]):

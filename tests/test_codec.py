@@ -75,11 +75,21 @@ def test_values_of_another_type_are_refused(key: str, value: Any) -> None:
         codec.from_text(json.dumps(data | {key: value}))
 
 
-@pytest.mark.parametrize(("name", "value"), [("batch_s", -1.0), ("samples_per_s", 0.0), ("startup_s", 1e30)])
-def test_figures_that_nothing_measured_are_refused(name: str, value: float) -> None:
-    data = json.loads(codec.to_text(whole()))
-    measured = data["trials"][0]["measurement"]
-    measured[name] = measured[name] | {"value": value} if name == "batch_s" else value
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("trials.0.measurement.batch_s.value", -1.0), ("trials.0.measurement.samples_per_s", 0.0),
+        ("trials.0.measurement.startup_s", 1e30), ("trials.0.measurement.memory_growth_bytes", float("nan")),
+        ("trials.0.noise.steal", float("inf")), ("trials.2.settings.batch_size", 0), ("host.usable_cpus", 0),
+        ("configuration.search.candidates", []), ("configuration.search.candidates", [-1]), ("cost_s", -1.0),
+    ],
+)  # fmt: skip
+def test_figures_that_nothing_measured_are_refused_with_their_place(place: str, value: Any) -> None:
+    data = node = json.loads(codec.to_text(whole()))
+    *path, name = place.split(".")
+    for part in path:
+        node = node[int(part) if part.isdecimal() else part]
+    node[name] = value
     with pytest.raises(ValueError, match=name):
         codec.from_text(json.dumps(data))
 

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from nws_sweep import disk
+
+
+def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old and longer")
+    old_mask = os.umask(0o027)
+    try:
+        disk.write_text(path, "ä\r\n")
+    finally:
+        os.umask(old_mask)
+    assert path.read_bytes() == "ä\r\n".encode()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Path, target: Path) -> Path:
+        assert (self.read_text(), target.read_text()) == ("new", "old")
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        disk.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +59,23 @@ def test_other_files_cost_no_wait_for_the_disk(tmp_path: Path, monkeypatch: pyte
     disk.write_text(tmp_path / "plot.svg", "quick")
 
 
+@pytest.mark.parametrize(
+    ("path", "found"), [("~/.cache/x", "/home/me/.cache/x"), ("/data/x", "/data/x"), ("data/~x", "data/~x")]
+)
+def test_a_home_is_put_in(monkeypatch: pytest.MonkeyPatch, path: str, found: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert disk.expanded(path) == Path(found)
+
+
+def test_without_a_home_it_is_a_folder_of_that_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    instead = Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}"
+    assert disk.expanded("~/.cache/x") == instead / ".cache" / "x"
+
+
 def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
     path = tmp_path / "batches.csv"
     for content in ("one", "two"):
@@ -40,22 +87,19 @@ def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
     }
 
 
-def test_only_what_a_killed_program_left_is_removed(tmp_path: Path) -> None:
+def test_what_is_left_of_a_write_that_was_killed_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = {".nws_sweep", ".result.json-abc", "result.json", "nws_sweep-result.json-abc"}
-    for name in (".nws_sweep-result.json-abc123", ".nws_sweep-report.html-1", *kept):
+    for name in kept:
         (tmp_path / name).touch()
-    disk.remove_temporary(tmp_path)
-    assert {each.name for each in tmp_path.iterdir()} == kept
-
-
-def test_what_is_left_of_a_write_that_was_killed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "replace", lambda temporary, path: os._exit(0))
     if (pid := os.fork()) == 0:
         disk.write_text(tmp_path / "report.html", "half of it")
     os.waitpid(pid, 0)
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == len(kept) + 1
     disk.remove_temporary(tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert {each.name for each in tmp_path.iterdir()} == kept
 
 
 def test_the_names_of_new_folders_last_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

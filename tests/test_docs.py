@@ -20,12 +20,8 @@ from tests.factories import configuration, search_result, store_grid, trial
 from tests.one_process import SharedProcess
 from tests.real_files import write_cifar10, write_mnist
 
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
+DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Left out, since it would need a process of its own.
 TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
@@ -63,12 +59,8 @@ def shrunk(arguments: list[str]) -> list[str]:
                      "search.candidates=[0,4]"]  # fmt: skip
     arguments = [*arguments, *EXPERIMENTS.get(arguments[0] if arguments else "", ())]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
-    small = {
-        "measure": "quick",
-        "measure.window_s": "0.01",
-        "measure.max_seconds": "0.1",
-        "search.max_workers": "1" if "-m" not in arguments else "0",
-    }
+    small = {"measure": "quick", "measure.window_s": "0.01", "measure.max_seconds": "0.1"}
+    small["search.max_workers"] = "1" if "-m" not in arguments else "0"
     if "dataset=project" in text:
         small.pop("search.max_workers")
         small["search.candidates"] = "[1]"
@@ -135,10 +127,6 @@ def test_every_command_of_the_documents_works(
     assert done.stdout
 
 
-def test_the_documents_have_commands() -> None:
-    assert len(commands()) > 12
-
-
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(path: Path) -> None:
     for target in LINK.findall(path.read_text("utf-8")):
@@ -152,6 +140,7 @@ def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
 
 
 def test_the_demo_runs_the_grid_that_the_readme_shows() -> None:
+    assert len(commands()) > 12
     assert "-m batch_size=64,256 pin_memory=true,false" in (ROOT / "scripts" / "demo").read_text()
     assert "python -m nws_sweep -m batch_size=64,256 pin_memory=true,false" in commands()
 
@@ -166,21 +155,17 @@ def test_the_reference_is_what_the_script_writes() -> None:
     assert reference.PAGE.read_text("utf-8") == reference.page(), "scripts/reference writes it anew"
 
 
-def test_every_group_and_option_is_explained() -> None:
-    text = reference.PAGE.read_text("utf-8").partition("\n## Groups\n")[2]
+def test_every_group_option_and_value_is_explained() -> None:
+    values, _, groups = reference.PAGE.read_text("utf-8").partition("\n## Groups\n")
     for path in (ROOT / "conf").glob("*/**/*.yaml"):
         group = path.parent.relative_to(ROOT / "conf").as_posix()
         if group.startswith("axis/"):
-            assert f"\n| `{group}={path.stem}` |" in text
+            assert f"\n| `{group}={path.stem}` |" in groups
         elif not group.startswith(("hydra", "paths", "local")):  # not for users to choose from
-            section = text.partition(f"\n### {group}\n")[2].partition("\n### ")[0]
+            section = groups.partition(f"\n### {group}\n")[2].partition("\n### ")[0]
             assert f"\n| `{path.stem}` |" in section, path
-
-
-def test_every_value_is_in_the_reference_with_an_explanation() -> None:
-    text = reference.PAGE.read_text("utf-8")
     for key, permits in config.ranges().items():
-        (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*", text.partition("\n## Groups")[0], re.MULTILINE)
+        (row,) = re.findall(rf"^\| `{re.escape(key)}` \|.*", values, re.MULTILINE)
         assert reference.plain(permits.text) in row
         assert len(row.split(" | ")[-1]) > 8, row
 

@@ -16,7 +16,7 @@ from nws_sweep import formats, storage
 from nws_sweep.analysis import Summary, summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings, ProjectFacts, SearchCost, Verdict
-from nws_sweep.selection import select
+from nws_sweep.storage import select
 from tests.factories import (
     COLUMNS,
     FACTS,
@@ -48,10 +48,28 @@ def grid() -> Summary:
     )
 
 
-def test_overrides_set_keys_whether_or_not_they_exist_and_are_spelt_as_on_a_command_line() -> None:
-    assert formats.render(run(), "overrides").text == (
-        "++batch_size=64 ++num_workers=4 ++pin_memory=true ++prefetch_factor=4 ++persistent_workers=true\n"
-    )
+TYPED = "batch_size=64 num_workers=4 pin_memory=true prefetch_factor=4 persistent_workers=true"
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "text"),
+    [
+        ("overrides", None, "++" + TYPED.replace(" ", " ++")),  # whether or not the keys exist
+        ("overrides", "data", "++data." + TYPED.replace(" ", " ++data.")),
+        ("lightning", None, "--data." + TYPED.replace(" ", " --data.")),
+        ("lightning", "", "--" + TYPED.replace(" ", " --")),
+        ("lightning", "a.b", "--a.b." + TYPED.replace(" ", " --a.b.")),
+        ("yaml", "a.b", "# @package a.b\n" + TYPED.replace("=", ": ").replace(" p", "\np").replace(" n", "\nn")),
+        ("kwargs", None, TYPED.replace(" ", ", ").replace("true", "True")),
+        (
+            "transformers", None,
+            "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
+            "dataloader_prefetch_factor=4, dataloader_persistent_workers=True",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | None, text: str) -> None:
+    assert formats.render(run(), form, key) == formats.Rendered(text=f"{text}\n")
 
 
 @pytest.mark.parametrize(
@@ -154,44 +172,6 @@ def test_a_provisional_answer_is_told_to_be_one_in_a_comment(form: str) -> None:
     assert rendered.file.startswith(f"# {line}\n")
 
 
-def test_overrides_take_a_prefix_and_null_for_none() -> None:
-    settings: dict[str, Any] = {"num_workers": 0, "prefetch_factor": None}
-    assert (
-        formats.overrides(settings, "data.loader") == "++data.loader.num_workers=0 ++data.loader.prefetch_factor=null"
-    )
-    assert formats.render(run(), "overrides", key="data").text.startswith("++data.batch_size=64 ++data.num_workers=4 ")
-
-
-def test_keywords_are_python_that_gives_the_same_settings() -> None:
-    text = formats.render(run(), "kwargs").text
-    assert text.startswith("batch_size=64, num_workers=4, pin_memory=True, ")
-    assert eval(f"dict({text})") == BEST
-    assert eval(f"dict({formats.kwargs(ZERO)})") == ZERO
-
-
-def test_lightning_takes_options_under_its_own_key_or_the_given_one() -> None:
-    assert formats.render(run(), "lightning").text == (
-        "--data.batch_size=64 --data.num_workers=4 --data.pin_memory=true --data.prefetch_factor=4 "
-        "--data.persistent_workers=true\n"
-    )
-    assert formats.lightning({"prefetch_factor": None}) == "--data.prefetch_factor=null"
-    assert formats.render(run(), "lightning", "data.loader").text.startswith(
-        "--data.loader.batch_size=64 --data.loader."
-    )
-    assert formats.render(run(), "lightning", "").text.startswith("--batch_size=64 --num_workers=4 ")
-
-
-def test_transformers_gets_keywords_of_its_training_arguments() -> None:
-    assert formats.render(run(), "transformers").text == (
-        "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
-        "dataloader_prefetch_factor=4, dataloader_persistent_workers=True\n"
-    )
-
-
-def test_transformers_gets_no_prefetch_factor_where_there_is_none_since_it_refuses_any_without_workers() -> None:
-    assert formats.transformers({"num_workers": 0, "prefetch_factor": None}) == "dataloader_num_workers=0"
-
-
 def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(formats.unknown_to_transformers(settings)) == [
@@ -200,6 +180,7 @@ def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> 
         "TrainingArguments cannot be told: sampler=None",
     ]
     assert formats.transformers(settings) == "dataloader_num_workers=2"
+    assert formats.transformers({"num_workers": 0, "prefetch_factor": None}) == "dataloader_num_workers=0"  # or refused
 
 
 SETTINGS_FORMATS = [name for name in formats.FORMATS if name != "table"]
@@ -221,17 +202,12 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
-def test_yaml_and_json_of_a_run_are_its_keywords(form: str, read: Any) -> None:
+def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: Any) -> None:
     assert read(formats.render(run(), form).text) == BEST
     assert read(formats.render(summary_of_run(search_result(failed_trial(0))), form).text) is None
-
-
-@pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
-def test_yaml_and_json_of_a_grid_name_each_configuration(form: str, read: Any) -> None:
     assert read(formats.render(grid(), form).text) == [
-        {"configuration": {**COLUMNS, "pin_memory": True}, "loader": BEST},
-        {"configuration": {**COLUMNS, "pin_memory": False}, "loader": ZERO},
-        {"configuration": {**COLUMNS, "pin_memory": "x"}, "loader": None},
+        {"configuration": {**COLUMNS, "pin_memory": value}, "loader": loader}
+        for value, loader in ((True, BEST), (False, ZERO), ("x", None))
     ]
 
 
@@ -239,12 +215,6 @@ def test_yaml_and_json_of_a_grid_name_each_configuration(form: str, read: Any) -
 def test_the_only_configuration_that_is_left_of_a_grid_is_printed_like_a_run(form: str) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
     assert formats.render(left, form).text == formats.render(run(), form).text
-
-
-def test_yaml_with_a_key_says_where_hydra_is_to_put_it() -> None:
-    text = formats.render(run(), "yaml", "data.loader").text
-    assert text == "# @package data.loader\n" + formats.render(run(), "yaml").text
-    assert formats.render(run(), "yaml", "").text.startswith("# @package _global_\nbatch_size: 64\n")
 
 
 def test_yaml_with_a_key_of_what_could_not_be_measured_sets_nothing() -> None:
@@ -317,12 +287,6 @@ def test_a_program_of_hydras_composes_what_is_written_and_what_is_printed(tmp_pa
     }
 
 
-def test_yaml_keeps_the_order_of_the_keywords_and_letters_of_any_script() -> None:
-    assert formats.as_yaml({"num_workers": 1, "batch_size": 2, "name": "größe"}) == (
-        "num_workers: 1\nbatch_size: 2\nname: größe\n"
-    )
-
-
 def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     rules = search_rules((0, 2, 4), reference=4)
     found = summary_of_run(
@@ -335,36 +299,24 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     ]
 
 
-def test_the_table_names_no_cpu_count_where_none_was_measured() -> None:
-    assert formats.best_header(grid())[-1] == "vs CPU count"
-    assert formats.best_cells(run(), run().configurations[0])[-1] == "-"
-
-
-def test_a_configuration_with_nothing_measured_has_a_row_that_says_so() -> None:
+def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measured() -> None:
     found = grid()
+    assert formats.best_header(found)[-1] == "vs CPU count"  # none was measured
+    assert formats.best_cells(found, found.configurations[0])[-1] == "-"
     cells = formats.best_cells(found, found.configurations[2])
     assert cells == ["photos", "x", "failed", "-", "-", "-", "-", "-"]
     assert len(cells) == len(formats.best_header(found))
-
-
-def test_a_column_that_a_configuration_does_not_have_is_a_dash() -> None:
     found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"consumer.ms": 5}))
     assert [formats.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
 
 
-def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
-    assert formats.markdown_table(["a|b"], [["<script>"], ["two\nlines"]]).splitlines() == [
-        "| a\\|b        |",
-        "|-------------|",
-        "| &lt;script> |",
-        "| two lines   |",
+def test_cells_of_a_markdown_table_are_aligned_escaped_and_stay_on_one_line() -> None:
+    assert formats.markdown_table(["a|b", "c"], [["<script>", "wide"], ["two\nlines", "d"]]).splitlines() == [
+        "| a\\|b        | c    |",
+        "|-------------|------|",
+        "| &lt;script> | wide |",
+        "| two lines   | d    |",
     ]
-
-
-def test_cells_of_a_markdown_table_are_aligned() -> None:
-    assert (
-        formats.markdown_table(["a", "long"], [["wide", "b"]]) == "| a    | long |\n|------|------|\n| wide | b    |\n"
-    )
 
 
 def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:

@@ -11,8 +11,7 @@ from nws_sweep.analysis import told_apart
 from nws_sweep.effects import effects
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import SearchRecord
-from nws_sweep.selection import select
-from tests.conftest import Command
+from nws_sweep.storage import select
 from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
 
 SMALL = replace(HOST, hostname="node2", usable_cpus=4)
@@ -33,9 +32,6 @@ SMALL = replace(HOST, hostname="node2", usable_cpus=4)
 )
 def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:
     assert nodes.kind_of(replace(HOST, **changes)) == name  # type: ignore[arg-type]
-
-
-def test_an_accelerator_makes_another_kind() -> None:
     with_one = search_result(trial(0, 8.0), facts=replace(FACTS, accelerator="cuda"))
     assert nodes.kind(with_one) == "Example_8-CPUs_64-GiB_cuda"
 
@@ -46,11 +42,8 @@ def test_nothing_changes_where_all_are_of_one_kind() -> None:
     assert nodes.named(results) == results
     found = summary_of_grid(*results)
     assert (found.varying, found.warnings, found.fastest_per_node) == (("dataset",), (), {})
-
-
-def test_a_job_that_was_lost_before_it_measured_is_of_no_kind() -> None:
-    lost = search_result(host=SMALL, error="the job was lost")
-    assert nodes.named([search_result(trial(0, 8.0)), lost])[0].configuration.columns.get("node") is None
+    lost = search_result(host=SMALL, error="the job was lost")  # before it measured: of no kind
+    assert nodes.named([results[0], lost])[0].configuration.columns.get("node") is None
 
 
 def test_a_column_that_is_called_so_already_stays_as_it_is() -> None:
@@ -112,15 +105,4 @@ def test_one_kind_can_be_picked(tmp_path: Path) -> None:
 def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
     both = on_two_kinds()
     found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
-    assert len(found.pairs) == 2
-    assert len(found.only_a) == 2
-    assert found.only_b == ()
-
-
-def test_the_command_line_knows_the_kinds(shared_nws: Command, tmp_path: Path) -> None:
-    folder = stored(tmp_path)
-    done = shared_nws(
-        "best", folder, "--where", "node=Example_4-CPUs_64-GiB", "--where", "batch_size=64", "--format", "json"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert '"batch_size": 64' in done.stdout
+    assert (len(found.pairs), len(found.only_a), found.only_b) == (2, 2, ())

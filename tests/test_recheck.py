@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,13 @@ from tests.factories import (
 
 def timed(value: float, half_width: float | None) -> Trial:
     """A trial whose batches took so long, with an interval of so much to either side, as a share."""
-    one = trial(2, 2.0)
-    assert one.measurement is not None
     low, high = (None, None) if half_width is None else (value * (1 - half_width), value * (1 + half_width))
-    return replace(one, measurement=replace(one.measurement, batch_s=Estimate(value=value, low=low, high=high, n=5)))
+    return trial(2, 2.0, measurement=measurement(2.0, batch_s=Estimate(value=value, low=low, high=high, n=5)))
 
 
 @pytest.mark.parametrize(
     ("now", "half_width", "change"),
     [
-        (1.0, 0.01, Change.SAME),
         (1.09, 0.01, Change.SAME),
         (1.2, 0.01, Change.SLOWER),
         (0.8, 0.01, Change.FASTER),
@@ -56,26 +52,26 @@ def test_a_change_counts_where_the_whole_interval_lies_beyond(
     assert found.ratio.value == pytest.approx(now)
 
 
-def test_epochs_are_compared_where_there_are_no_steady_batches() -> None:
-    def whole(epoch_s: float) -> Trial:
-        one = trial(2, 2.0)
-        assert one.measurement is not None
-        return replace(one, measurement=replace(one.measurement, batch_s=None, epoch_s=epoch_s))
+def whole(epoch_s: float) -> Trial:
+    """A trial without steady batches."""
+    return trial(2, epoch_s, measurement=measurement(epoch_s, batch_s=None))
 
+
+def test_epochs_are_compared_where_there_are_no_steady_batches() -> None:
     assert recheck.compare("it", whole(1.0), whole(1.5), 0.1).change is Change.SLOWER
 
 
-def test_a_trial_that_fails_now_does_not_hold() -> None:
-    found = recheck.compare("it", trial(2, 2.0), failed_trial(2), 0.1)
+@pytest.mark.parametrize(
+    ("then", "now", "reason"),
+    [
+        (trial(2, 2.0), failed_trial(2), "it broke"),
+        (endless_trial(2, 2.0), whole(2.0), "there is no time that both have"),
+    ],
+)
+def test_what_fails_now_or_has_other_times_does_not_hold(then: Trial, now: Trial, reason: str) -> None:
+    found = recheck.compare("it", then, now, 0.1)
     assert (found.change, found.holds) == (None, False)
-    assert found.reason == failed_trial(2).reason
-
-
-def test_times_of_different_things_do_not_hold() -> None:
-    whole = trial(2, 2.0, measurement=measurement(2.0, batch_s=None))
-    found = recheck.compare("it", endless_trial(2, 2.0), whole, 0.1)
-    assert (found.change, found.holds) == (None, False)
-    assert recheck.table([found])[1][0][-1] == "failed: there is no time that both have"
+    assert recheck.table([found])[1][0][-1] == f"failed: {reason}"
 
 
 def test_only_the_best_is_measured_and_precisely_enough() -> None:
@@ -95,7 +91,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
         search_result(failed_trial(0)),
         search_result(trial(2, 2.0)),
     )
-    first, second, third = recheck._checks(summary, 0.1, lambda chosen: trial(2, 2.0))
+    first, second, third = recheck.checks(summary, 0.1, lambda chosen: trial(2, 2.0))
     assert "object of a program" in first.reason
     assert "nothing could be measured" in second.reason
     assert [one.holds for one in (first, second, third)] == [False, False, True]
@@ -118,9 +114,3 @@ def test_the_command_tells_by_its_exit_status(shared_nws: Command, tmp_path: Pat
     failed = shared_nws("check", tmp_path / "boasting", "--within", "50")
     assert failed.returncode == 1
     assert "slower" in failed.stdout
-
-
-def test_there_must_be_something_to_check(shared_nws: Command, tmp_path: Path) -> None:
-    done = shared_nws("check", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"nws_sweep: {tmp_path}: not a run or a grid")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep import __version__, resuming, storage
+from nws_sweep import resuming, storage
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Host, SearchRecord
 from nws_sweep.resuming import Begun
@@ -95,18 +95,6 @@ def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> N
     assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
     assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
     assert begun(folder, complete).told == ()
-
-
-def test_a_garbled_table_of_timings_is_set_aside_and_written_anew(tmp_path: Path) -> None:
-    complete = search_result(trial(0, 8.0), trial(2, 4.0), host=replace(HOST, nws_sweep=__version__))
-    folder = store_run(tmp_path, complete)
-    path = folder / "timings.csv"
-    intact = path.read_text()
-    path.write_text(intact[:-40])
-    assert resuming.finished(folder, complete.configuration, HOST) is None
-    (line,) = begun(folder, complete, complete.host).told
-    assert line.endswith("set aside as timings.csv.unreadable-1, and written anew")
-    assert path.read_text() == intact
 
 
 def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import disk, storage
+from nws_sweep import storage
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.errors import NotARunError
+from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import BurstKind, SearchCost, SearchRecord, TrialState, Verdict
-from nws_sweep.storage import StoredRun
+from nws_sweep.storage import Stored, StoredRun
 from tests.factories import (
     FACTS,
     burst,
-    bursts,
     configuration,
     endless_trial,
     failed_trial,
@@ -27,6 +25,8 @@ from tests.factories import (
     search_result,
     store_grid,
     store_run,
+    summary_of_grid,
+    summary_of_run,
     trial,
 )
 
@@ -40,11 +40,6 @@ def timings_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def edit_result(folder: Path, **changes: Any) -> None:
-    path = folder / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 RESULTS = {
     "everything measured": search_result(trial(0, 8.0, notes=("one", "two")), trial(2, 0.1 + 0.2), trial(4, 1 / 3)),
     "failures among it": search_result(failed_trial(0), failed_trial(1, "late", TrialState.TIMEOUT), trial(2, 8.0)),
@@ -55,6 +50,13 @@ RESULTS = {
         trial(0, 8.0),
         configuration=configuration(
             {"dataset.sizes": [1, 2], "größe": None}, collate_fn={"_target_": "package.pad"}, seed=7
+        ),
+    ),
+    "cost and verdict": search_result(
+        trial(2, 8.0),
+        cost=SearchCost(profile_s=0.5, measuring_s=1.5),
+        verdict=Verdict(
+            recommended=loader_settings(2), fastest=loader_settings(4), tied=(loader_settings(3),), settle_s=2.5
         ),
     ),
 }
@@ -76,26 +78,28 @@ def test_saving_again_replaces_what_was_there_and_leaves_only_the_three_files(tm
     assert sorted(path.name for path in folder.iterdir()) == ["batches.csv", "result.json", "timings.csv"]
 
 
+def test_a_garbled_table_of_timings_is_written_anew(tmp_path: Path) -> None:
+    complete = search_result(trial(0, 8.0), trial(2, 4.0))
+    folder = store_run(tmp_path, complete)
+    intact, written = (folder / "timings.csv").read_text(), (folder / "timings.csv").stat().st_mtime_ns
+    storage.renew_timings(folder, complete)
+    assert (folder / "timings.csv").stat().st_mtime_ns == written  # left alone
+    (folder / "timings.csv").write_text(intact[:-40])
+    storage.renew_timings(folder, complete)
+    assert (folder / "timings.csv").read_text() == intact
+
+
 def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst(tmp_path: Path) -> None:
     ended = burst(batches=2, startup_s=0.25, end_s=0.5)
     result = search_result(trial(1, 8.0, bursts=(ended,)))
     data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
     assert data["schema_version"] == 4
     assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
-    assert data["trials"][0]["bursts"] == [
-        {
-            "kind": "steady",
-            "batches": 2,
-            "samples": 128,
-            "startup_s": 0.25,
-            "wait_s": 1.5,
-            "consume_s": 0.25,
-            "end_s": 0.5,
-            "produced": None,
-            "batch_bytes": None,
-            "batch_tensors": None,
-        }
-    ]
+    (summary,) = data["trials"][0]["bursts"]
+    assert summary == {
+        "kind": "steady", "batches": 2, "samples": 128, "startup_s": 0.25, "wait_s": 1.5, "consume_s": 0.25,
+        "end_s": 0.5, "produced": None, "batch_bytes": None, "batch_tensors": None,
+    }  # fmt: skip
 
 
 def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_defined(tmp_path: Path) -> None:
@@ -108,40 +112,17 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     )
     measured, failed = timings_of(folder)
     assert {name: text for name, text in measured.items() if text} == {
-        "num_workers": "2",
-        "startup_s": "4.0",
-        "batch_s": "0.0625",
-        "batch_s_low": "0.046875",
-        "batch_s_high": "0.09375",
-        "samples_per_s": "1024.0",
-        "wait_s": "0.046875",
-        "consume_s": "0.015625",
-        "stall_fraction": "0.75",
-        "epoch_s": "8.0",
-        "state": "ok",
-        "bursts": "5",
-        "bias_bound": "0.03125",
-        "cache": "warm",
-        "disk_bytes": "0.0",
-        "other_cpus": "0.125",
-        "steal": "0.0",
-        "throttled": "0.0",
-        "outliers": "0",
-        "cpu_s": "0.0078125",
-        "memory_bytes": "1048576",
-        "shm_bytes": "65536",
-        "memory_growth_bytes": "1024.0",
-        "cost_s": "1.5",
-        "notes": "one; two",
-    }
+        "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
+        "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "consume_s": "0.015625",
+        "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "bursts": "5", "bias_bound": "0.03125",
+        "cache": "warm", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
+        "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
+        "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
+    }  # fmt: skip
     assert {name: text for name, text in failed.items() if text} == {
-        "num_workers": "4",
-        "state": "out_of_memory",
-        "reason": 'ValueError: "a", b',
-        "bursts": "0",
-        "cache": "warm",
+        "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "bursts": "0", "cache": "warm",
         "cost_s": "0.5",
-    }
+    }  # fmt: skip
 
 
 def test_an_unknown_epoch_is_an_empty_cell_and_a_zero_is_a_zero(tmp_path: Path) -> None:
@@ -151,30 +132,18 @@ def test_an_unknown_epoch_is_an_empty_cell_and_a_zero_is_a_zero(tmp_path: Path) 
 
 
 def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_warm_up(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, bursts=bursts()[2:])))
+    epoch = burst(BurstKind.EPOCH, 1, startup_s=0.25, end_s=0.5)  # a whole epoch counts
+    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, bursts=(epoch,))))
     assert storage.read_batches(folder) == [
-        BatchTime(4, 0, 0, True, 0.25, 0.125),
-        BatchTime(4, 0, 1, True, 1.25, 0.125),
-        BatchTime(4, 1, 2, False, 0.25, 0.125),
-        BatchTime(4, 1, 3, False, 1.25, 0.125),
-        BatchTime(4, 1, 4, False, 2.25, 0.125),
-        BatchTime(4, 2, 5, False, 0.25, 0.125),
-        BatchTime(4, 2, 6, False, 1.25, 0.125),
-        BatchTime(4, 2, 7, False, 2.25, 0.125),
+        *(BatchTime(4, 0, index, True, 0.25 + index, 0.125) for index in range(2)),
+        *(BatchTime(4, 1, 2 + index, False, 0.25 + index, 0.125) for index in range(3)),
+        *(BatchTime(4, 2, 5 + index, False, 0.25 + index, 0.125) for index in range(3)),
         BatchTime(2, 0, 0, False, 0.25, 0.125),
-        BatchTime(2, 0, 1, False, 1.25, 0.125),
-        BatchTime(2, 0, 2, False, 2.25, 0.125),
     ]
-
-
-def test_batches_of_a_whole_epoch_count(tmp_path: Path) -> None:
-    epoch = burst(BurstKind.EPOCH, 1, startup_s=0.25, end_s=0.5)
-    folder = store_run(tmp_path, search_result(trial(0, 8.0, bursts=(epoch,))))
-    assert storage.read_batches(folder) == [BatchTime(0, 0, 0, False, 0.25, 0.125)]
-
-
-def test_a_folder_without_batches_has_none(tmp_path: Path) -> None:
     assert storage.read_batches(tmp_path) == []
+    (folder / "batches.csv").write_text("garbled")
+    with pytest.raises(NotARunError, match=r"batches\.csv: cannot be read"):
+        storage.read_batches(folder)
 
 
 def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_path: Path) -> None:
@@ -185,97 +154,43 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
     assert (stored.is_grid, stored.unreadable) == (True, ())
     assert [run.result.configuration.columns["batch_size"] for run in stored.runs] == [256, 128]
     assert [run.folder.parent for run in stored.runs] == [folder, folder]
-
-
-def test_a_configuration_of_a_grid_is_found_as_a_run(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    (inner,) = folder.iterdir()
-    assert storage.find(inner).is_grid is False
-
-
-def test_a_folder_that_does_not_exist_is_not_a_run(tmp_path: Path) -> None:
-    with pytest.raises(NotARunError) as caught:
-        storage.find(tmp_path / "gone")
-    assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"
-
-
-def test_a_folder_without_results_is_not_a_run(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(NotARunError) as caught:
-        storage.find(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"
-    )
+    assert storage.find(stored.runs[0].folder).is_grid is False
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", '{"schema_version": 1, "conf', "null", "[]", '{"schema_version": 1}', '{"schema_version": "1"}', "\udcff"],
+    ("content", "message"),
+    [
+        (None, "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        ("{", "/run/result.json: cannot be read (JSONDecodeError("),
+        (b"\xff", "/run/result.json: cannot be read (UnicodeDecodeError("),
+        ('{"schema_version": 5}', "schema version 5, this program reads up to 4"),
+    ],
 )
-def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: Path, text: str) -> None:
+def test_a_folder_without_a_result_that_can_be_read_is_not_a_run(
+    tmp_path: Path, content: str | bytes | None, message: str
+) -> None:
+    with pytest.raises(NotARunError) as caught:
+        storage.find(tmp_path / "gone")
+    assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"
+    (tmp_path / "run").mkdir()
+    if content is not None:
+        (tmp_path / "run" / "result.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(NotARunError) as caught:
+        storage.find(tmp_path / "run")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: Path) -> None:
     folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
     garbled = folder / "batch_size=1" / "result.json"
     garbled.parent.mkdir()
-    garbled.write_bytes(text.encode(errors="surrogateescape"))
+    garbled.write_text('{"schema_version": 1, "conf')
     stored = storage.find(folder)
     assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
     (line,) = stored.unreadable
     assert line.startswith(f"{garbled}: cannot be read (")
-    assert "\n" not in line
     assert tuple(storage.each(folder)) == stored.runs
-
-
-def test_a_run_whose_only_result_is_garbled_is_not_a_run(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    (folder / "result.json").write_text("{")
-    with pytest.raises(NotARunError, match=r"run/result\.json: cannot be read \(JSONDecodeError") as caught:
-        storage.find(folder)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_result_of_a_newer_version_is_refused_with_both_versions(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    edit_result(folder, schema_version=5)
-    with pytest.raises(NotARunError, match="schema version 5, this program reads up to 4"):
-        storage.find(folder)
-
-
-def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old and longer")
-    old_mask = os.umask(0o027)
-    try:
-        disk.write_text(path, "ä\r\n")
-    finally:
-        os.umask(old_mask)
-    assert path.read_bytes() == "ä\r\n".encode()
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_when_writing_fails_the_old_content_stays_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
-        disk.write_text(path, "begun, then \ud800")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(self: Path, target: Path) -> Path:
-        assert (self.read_text(), target.read_text()) == ("new", "old")
-        raise KeyboardInterrupt
-
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    monkeypatch.setattr(Path, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        disk.write_text(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -317,14 +232,6 @@ def test_a_name_too_long_for_a_file_system_is_cut_and_stays_unique(tmp_path: Pat
     for name in names:
         assert name.startswith(f"dataset.path={letter * 10}")
         (tmp_path / name).mkdir()
-
-
-@pytest.mark.parametrize("override", ["..", ".", "../../etc", "../x=1", ".hidden=1", "a=/etc/passwd", "a=b/../../c"])
-def test_no_override_leads_out_of_the_grid_or_hides_its_folder(tmp_path: Path, override: str) -> None:
-    name = storage.folder_name([override])
-    folder = tmp_path / name
-    assert folder.resolve().parent == tmp_path.resolve()
-    assert not name.startswith(".")
 
 
 @pytest.mark.parametrize(
@@ -373,22 +280,6 @@ def test_results_are_found_at_any_depth(tmp_path: Path) -> None:
     assert [run.folder for run in storage.find(tmp_path).runs] == [tmp_path / "a" / "b" / "run"]
 
 
-def test_cost_and_verdict_come_back_as_they_were(tmp_path: Path) -> None:
-    settings = loader_settings(2)
-    verdict = Verdict(recommended=settings, fastest=loader_settings(4), tied=(loader_settings(3),), settle_s=2.5)
-    cost = SearchCost(profile_s=0.5, measuring_s=1.5)
-    folder = store_run(tmp_path, search_result(trial(2, 8.0), verdict=verdict, cost=cost))
-    (run,) = storage.find(folder).runs
-    assert (run.result.verdict, run.result.cost) == (verdict, cost)
-
-
-def test_batches_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(trial(0, 8.0)))
-    (folder / "batches.csv").write_text("garbled")
-    with pytest.raises(NotARunError, match=r"batches\.csv: cannot be read"):
-        storage.read_batches(folder)
-
-
 def test_what_was_set_aside_is_told_as_long_as_it_is_there(tmp_path: Path) -> None:
     folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
     storage.set_aside(folder, storage.UNREADABLE)
@@ -400,16 +291,91 @@ def test_what_was_set_aside_is_told_as_long_as_it_is_there(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "/etc/passwd", "..", "a\0b", "a\nb", "~root", "$(reboot)", "..\\..\\x"]
+    "name", ["../../etc/passwd", "/etc/passwd", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "$(reboot)", "..\\..\\x"]
 )
-def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+def test_no_name_leads_out_of_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
     """Overrides come from config files too, which others may have written."""
     for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):
         path = tmp_path / storage.folder_name([text])
-        assert path.parent == tmp_path
-        assert path.resolve().parent == tmp_path.resolve()
-        path.mkdir()
-        path.rmdir()
+        assert path.resolve().parent == path.parent == tmp_path
+        assert not path.name.startswith(".")
+        path.mkdir(exist_ok=True)
         (option,) = storage.option_names([{"dataset": text}])
-        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path.resolve()
+        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path
         assert re.fullmatch(r"[\w.-]+", option, re.ASCII)
+
+
+POINTS: tuple[dict[str, Any], ...] = (
+    {"batch_size": 64, "pin_memory": True},
+    {"batch_size": 64, "pin_memory": False},
+    {"batch_size": 256, "pin_memory": True, "prefetch_factor": 4},
+)
+
+
+def grid() -> Stored:
+    return summary_of_grid(*(search_result(trial(0, 8.0), columns=point) for point in POINTS)).stored
+
+
+def selected(*conditions: str) -> list[int]:
+    """Which points meet the conditions."""
+    stored = grid()
+    return [stored.runs.index(run) for run in storage.select(stored, conditions).runs]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "points"),
+    [
+        ([], [0, 1, 2]),
+        (["batch_size=64"], [0, 1]),
+        (["pin_memory=true"], [0, 2]),
+        (["pin_memory=True"], [0, 2]),
+        (["prefetch_factor=null"], [0, 1]),
+        (["prefetch_factor=None"], [0, 1]),
+        (["pin_memory=true", "batch_size=64"], [0]),
+        (["dataset=photos"], [0, 1, 2]),
+    ],
+)
+def test_those_are_kept_that_have_all_the_values_as_people_type_them(conditions: list[str], points: list[int]) -> None:
+    assert selected(*conditions) == points
+
+
+def test_only_the_single_one_that_was_asked_for_is_no_grid_any_more() -> None:
+    assert storage.select(grid(), ["batch_size=64"]).is_grid
+    assert not storage.select(grid(), ["batch_size=256"]).is_grid
+    alone = replace(grid(), runs=grid().runs[:1])
+    assert storage.select(alone, []).is_grid
+    assert not storage.select(alone, ["batch_size=64"]).is_grid
+    run = summary_of_run(search_result(trial(0, 8.0))).stored
+    assert storage.select(run, ["batch_size=64"]) == run
+
+
+def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None:
+    stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
+    assert storage.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
+    stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
+    assert storage.select(stored, ["seed=null"]).runs == stored.runs[1:]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "line"),
+    [
+        (["batch_size=65"], "--where batch_size=65: allowed for batch_size: 64, 256"),
+        (["batch_size="], "--where batch_size=: allowed for batch_size: 64, 256"),
+        (
+            ["batch_size=256", "pin_memory=false"],
+            "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true",
+        ),
+        (
+            ["bach_size=64"],
+            "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
+            "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
+        ),
+        (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
+        (["=64"], "--where =64: allowed is KEY=VALUE, such as batch_size=64"),
+        (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
+    ],
+)
+def test_what_nothing_meets_is_one_line_that_says_what_there_is(conditions: list[str], line: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        storage.select(grid(), conditions)
+    assert str(caught.value) == line

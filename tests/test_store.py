@@ -29,24 +29,19 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path / "results")
 
 
-def test_what_was_kept_is_found_again(store: ResultStore) -> None:
+def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) -> None:
     kept = record()
-    store.keep(kept)
-    found = store.find(kept.configuration, kept.host, "fresh")
-    assert found is not None
-    assert found.verdict == kept.verdict
-    assert [t.num_workers for t in found.trials] == [0, 2]
-    assert store.find(kept.configuration, kept.host, "never") is None
-
-
-def test_the_name_does_not_count_but_the_search_does(store: ResultStore) -> None:
-    kept = record()
-    store.keep(kept)
+    store.keep(kept, "/one")
     renamed = replace(kept.configuration, columns={"dataset": "another name"})
-    found = store.find(renamed, kept.host, "fresh")
+    found = store.find(renamed, kept.host, "fresh", "/one")
     assert found is not None
-    assert found.configuration == renamed
-    assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh") is None
+    assert (found.verdict, found.configuration) == (kept.verdict, renamed)
+    assert [t.num_workers for t in found.trials] == [0, 2]
+    assert store.find(kept.configuration, kept.host, "never", "/one") is None
+    assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # where relative paths begin
+    with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
+        store.find(kept.configuration, kept.host, "sometimes")
 
 
 @pytest.mark.parametrize("name", ["python", "torch", "torchvision", "nws_sweep"])
@@ -92,32 +87,16 @@ def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -
     assert [one.configuration.seed for one in store.newest()] == [2, 0]
 
 
-def test_relative_paths_are_those_of_a_folder(store: ResultStore) -> None:
-    kept = record()
-    store.keep(kept, "/one")
-    assert store.find(kept.configuration, kept.host, "fresh", "/one") is not None
-    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None
-
-
-def test_a_file_that_cannot_be_read_is_as_none(store: ResultStore, tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
     store.keep(kept)
     (file,) = (tmp_path / "results").iterdir()
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
     assert list(store.newest()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_no_failure(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    store, kept = ResultStore(tmp_path / "file" / "results"), record()
-    store.keep(kept)
-    assert store.find(kept.configuration, kept.host, "always") is None
-
-
-def test_a_wrong_word_is_refused(store: ResultStore) -> None:
-    with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
-        store.find(record().configuration, record().host, "sometimes")
+    elsewhere = ResultStore(file / "results")  # a folder that cannot be made
+    elsewhere.keep(kept)
+    assert elsewhere.find(kept.configuration, kept.host, "always") is None
 
 
 def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import io
 import pandas as pd
 import pytest
 
-from nws_sweep import csv_table, storage, tables
+from nws_sweep import storage, tables
 from nws_sweep.analysis import Summary
 from nws_sweep.tables import Rows
 from tests.factories import (
@@ -33,7 +33,7 @@ def grid() -> Summary:
 
 
 def text_of(table: Rows) -> str:
-    return csv_table.csv_text(table.columns, table.rows)
+    return storage.csv_text(table.columns, table.rows)
 
 
 def read_back(table: Rows) -> pd.DataFrame:

@@ -1,18 +1,21 @@
-"""Real processes, and what they can be seen to use."""
+"""Real processes, and what they can be seen to use; what a machine does besides."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from nws_sweep import pagecache, usage
-from nws_sweep.records import Usage
+from nws_sweep import usage
+from nws_sweep.records import MachineTime, Usage
 from tests.children import child, line_of, tell
+from tests.roots import made_up
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
 
@@ -36,17 +39,7 @@ def segment() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def test_the_cpu_seconds_of_a_process_are_counted() -> None:
-    with child(f"import time\n{BURN}\ninput()\nburn(0.3)\nprint('ready', flush=True)\ninput()") as process:
-        before = usage.of_tree(process.pid)
-        tell(process)
-        line_of(process)
-        after = usage.of_tree(process.pid)
-        assert after.cpu_s - before.cpu_s > 0.29
-        assert usage.of_tree(process.pid).cpu_s - after.cpu_s < 0.1  # it stands still now
-
-
-def test_the_cpu_seconds_of_children_alive_and_dead_are_counted() -> None:
+def test_the_cpu_seconds_of_a_process_and_of_its_children_alive_and_dead_are_counted() -> None:
     script = f"""
 import os, sys, time
 {BURN}
@@ -59,11 +52,20 @@ if not os.fork():
     burn(0.1)
     print("ready", flush=True)
     time.sleep(60)
+input()
+burn(0.3)
+print("burnt", flush=True)
 time.sleep(60)
 """
     with child(script) as process:
         line_of(process)
-        assert usage.of_tree(process.pid).cpu_s > 0.27  # the dead one's time has a resolution of 10 ms
+        before = usage.of_tree(process.pid).cpu_s
+        assert before > 0.27  # the dead one's time has a resolution of 10 ms
+        tell(process)
+        line_of(process)
+        after = usage.of_tree(process.pid).cpu_s
+        assert after - before > 0.29
+        assert usage.of_tree(process.pid).cpu_s - after < 0.1  # it stands still now
 
 
 MAPPED = """
@@ -124,12 +126,6 @@ def test_different_segments_add_up_and_other_files_do_not_count(segment: Path, t
         other.unlink(missing_ok=True)
 
 
-def test_a_process_without_shared_memory_has_none_of_it() -> None:
-    with child(ALONE) as process:
-        line_of(process)
-        assert usage.of_tree(process.pid).shm_bytes == 0
-
-
 HELD = """
 import os, sys
 held = b"x" * int(sys.argv[1])
@@ -143,6 +139,11 @@ sys.stdin.read()
 
 def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None:
     size = 40 * MB
+    with child("import sys\nheld = b'x' * int(sys.argv[1])\n" + ALONE, size) as process:
+        line_of(process)
+        assert size <= usage.resident_bytes(process.pid) < 2 * size
+        assert size <= usage.of_memory(process.pid) < 2 * size
+        assert usage.of_tree(process.pid).shm_bytes == 0
     with child(HELD, size) as process:
         line_of(process)
         found = usage.of_tree(process.pid).memory_bytes
@@ -154,69 +155,51 @@ def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None
         assert usage.resident_bytes(process.pid) >= 2 * size
 
 
-def test_what_is_quick_to_read_is_not_less_than_what_a_process_allocated() -> None:
-    with child("import sys\nheld = b'x' * int(sys.argv[1])\n" + ALONE, 40 * MB) as process:
-        line_of(process)
-        assert 40 * MB <= usage.resident_bytes(process.pid) < 80 * MB
-        assert 40 * MB <= usage.of_memory(process.pid) < 80 * MB
-
-
-READ = """
-import sys
-print("ready", flush=True)
-input()
-data = open(sys.argv[1], "rb").read()
-print(len(data), flush=True)
-input()
-"""
-
-
-def bytes_from_storage(path: Path) -> int:
-    """How many bytes this process must take from storage to read the file."""
-    before = usage.of_tree(os.getpid()).disk_bytes or 0
-    path.read_bytes()
-    return (usage.of_tree(os.getpid()).disk_bytes or 0) - before
-
-
-def test_bytes_from_storage_are_those_that_were_not_cached(tmp_path: Path) -> None:
-    size, path = 32 * MB, tmp_path / "samples"
-    path.write_bytes(os.urandom(size))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if bytes_from_storage(path) < size:
-        pytest.skip("this file system does not say what it read")
-    for cached in (False, True):
-        if not cached:
-            assert pagecache.drop([str(path)]) == 1
-        with child(READ, path) as process:
-            line_of(process)
-            before = usage.of_tree(process.pid).disk_bytes
-            tell(process)
-            assert line_of(process) == str(size)
-            after = usage.of_tree(process.pid).disk_bytes
-        assert before is not None
-        assert after is not None
-        # Some of what is cached may be dropped meanwhile, and the process brings its own code along.
-        assert after - before < size // 2 if cached else after - before >= size
-
-
-def test_a_process_that_is_gone_has_used_nothing() -> None:
-    with child(ALONE) as process:
-        line_of(process)
-        tell(process)
-        process.wait()
-        assert usage.of_tree(process.pid) == Usage()
-        assert usage.resident_bytes(process.pid) == 0
-        assert usage.of_memory(process.pid) == 0
-
-
-def test_a_process_that_nobody_has_waited_for_yet_does_no_harm() -> None:
+def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing() -> None:
     with child(ALONE) as process:
         line_of(process)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         found = usage.of_tree(process.pid)
-        assert found.memory_bytes in (None, 0)
-        assert found.shm_bytes == 0
-        assert usage.resident_bytes(process.pid) == 0
+        assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes(process.pid)) == (0, 0, 0)
+        process.wait()
+        assert usage.of_tree(process.pid) == Usage()
+        assert (usage.resident_bytes(process.pid), usage.of_memory(process.pid)) == (0, 0)
+
+
+def test_cpu_time_of_the_machine_is_that_in_which_cpus_worked_and_steal_is_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # user nice system idle iowait irq softirq steal guest guest_nice: user includes guest.
+    line = " ".join(str(n * os.sysconf("SC_CLK_TCK")) for n in (100, 20, 30, 70_000, 9_000, 4, 5, 60, 50, 10))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(made_up(tmp_path, {"proc/stat": f"cpu  {line}\n"}) / "proc"))
+    now = usage.of_machine(tmp_path)
+    assert (now.busy_s, now.steal_s, now.throttled_s) == (159, 60, 0)
+    assert now.since(MachineTime(busy_s=100, steal_s=10)) == MachineTime(busy_s=59, steal_s=50)
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.stat": "throttled_usec 1000000\n", "a/cpu.stat": "throttled_usec 3000000\n"}, 3.0),
+        ("0::/a/b\n", {"a/b/cpu.stat": "throttled_usec 4000000\n", "a/cpu.stat": "throttled_usec 3000000\n"}, 4.0),
+        ("4:cpu,cpuacct:/d\n", {"cpu/d/cpu.stat": "nr_periods 7\nthrottled_time 250000000\n"}, 0.25),
+        ("4:cpuacct:/d\n", {"cpu/d/cpu.stat": "throttled_time 250000000\n"}, 0.0),
+        ("9:name=systemd:/\n4:cpu:/\n0::/\n", {"cpu/cpu.stat": "throttled_time 125000000\n"}, 0.125),
+        ("0::/\n", {"cpu.stat": "usage_usec 9\n"}, 0.0),
+        ("", {"cpu.stat": "throttled_usec 500000\n"}, 0.0),
+    ],
+)
+def test_throttled_time_is_the_most_that_any_group_was_kept_from_running(
+    tmp_path: Path, own: str, files: dict[str, str], expected: float
+) -> None:
+    files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    assert usage.of_machine(made_up(tmp_path, {"proc/self/cgroup": own, **files})).throttled_s == expected
+
+
+def test_the_work_of_this_process_shows_on_this_machine() -> None:
+    before, began = usage.of_machine(), time.process_time()
+    while time.process_time() - began < 0.3:
+        pass
+    passed = usage.of_machine().since(before)
+    assert passed.busy_s + passed.steal_s > 0.1
