@@ -23,8 +23,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import arms, claims, config, embedding, grid, host, notices, processes, resuming, temporary
-from nws_sweep.composing import Composer, configuration_of
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
+from nws_sweep.grid import Composer, configuration_of
 from nws_sweep.interrupts import Interrupted
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import Job, measure

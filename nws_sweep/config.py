@@ -10,8 +10,8 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, cast, get_type_hints
 
 from hydra.core.config_store import ConfigStore
@@ -30,8 +30,7 @@ SCHEMA_NAME = "nws_sweep_schema"
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _MISSING: Any = "???"
-_DELETED = object()
-ORDERS = ("grid", "interleaved")
+_QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +41,25 @@ class Allowed:
     test: Callable[[Any], bool] = lambda value: True
 
 
-def allowed(text: str, test: Callable[[Any], bool] = lambda value: True) -> Any:
-    """A field of the schema whose value comes from conf/*.yaml and must pass ``test``."""
-    return field(default=_MISSING, metadata={"allowed": Allowed(text, test)})
+def allowed(text: str, test: Callable[[Any], bool] = lambda value: True, *, null: bool = False) -> Any:
+    """A field of the schema whose value comes from conf/*.yaml and must pass ``test``, or may be null too."""
+    permitted = Allowed(f"null or {text}", lambda value: value is None or test(value)) if null else Allowed(text, test)
+    return field(default=_MISSING, metadata={"allowed": permitted})
 
 
-def at_least(least: float, unit: str = "an integer") -> Any:
+def at_least(least: int, unit: str = "an integer", *, null: bool = False) -> Any:
     """A field with a smallest value."""
-    return allowed(f"{unit} of at least {least:g}", lambda value: least <= value < math.inf)
+    return allowed(f"{unit} of at least {least}", lambda value: least <= value < math.inf, null=null)
 
 
-def above_zero(unit: str) -> Any:
+def above_zero(unit: str = "seconds, a number", *, null: bool = False) -> Any:
     """A field whose value is positive."""
-    return allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
+    return allowed(f"{unit} above 0", lambda value: 0 < value < math.inf, null=null)
 
 
 def one_of(*options: str | None) -> Any:
     """A field with a fixed set of values; None stands for null."""
-    return allowed(" or ".join("null" if option is None else option for option in options), lambda v: v in options)
-
-
-def or_null(text: str, test: Callable[[Any], bool]) -> Any:
-    """A field that may be null."""
-    return allowed(f"null or {text}", lambda value: value is None or test(value))
+    return allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
 def yes_or_no() -> Any:
@@ -80,9 +75,9 @@ class LoaderSchema:
     drop_last: bool | None = yes_or_no()
     persistent_workers: bool | None = yes_or_no()
     multiprocessing_context: str | None = one_of("fork", "spawn", "forkserver", None)
-    timeout: float | None = or_null("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
+    timeout: float | None = at_least(0, "seconds, a number", null=True)
     in_order: bool | None = yes_or_no()
-    threads_per_worker: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
+    threads_per_worker: int | None = at_least(1, null=True)
     collate_fn: dict[str, Any] | None = allowed("a _target_ with its arguments, or null")
 
 
@@ -93,17 +88,18 @@ class SearchSchema:
     strategy: str = one_of(*STRATEGIES)
     maximum_patience: int = at_least(0)
     candidates: list[int] | None = allowed(
-        "null or a list of different integers of at least 0, such as [0,2,4]",
-        lambda value: value is None or (value and min(value) >= 0 and len(set(value)) == len(value)),
+        "a list of different integers of at least 0, such as [0,2,4]",
+        lambda value: value and min(value) >= 0 and len(set(value)) == len(value),
+        null=True,
     )
     max_workers: int = at_least(0)
-    reference: int | None = or_null("an integer of at least 0", lambda value: value >= 0)
+    reference: int | None = at_least(0, null=True)
     tolerance: float = allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)
     also: list[str] = allowed(
         f"a list of different names out of {', '.join(ALSO)}",
         lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
     )
-    time_budget_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
+    time_budget_s: float | None = above_zero(null=True)
 
 
 @dataclass
@@ -112,16 +108,16 @@ class MeasureSchema:
 
     mode: str = one_of("steady", "epoch")
     precision: float = allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)
-    window_s: float = above_zero("seconds, a number")
+    window_s: float = above_zero()
     bursts: int = at_least(1)
-    max_seconds: float = above_zero("seconds, a number")
-    max_batches: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
+    max_seconds: float = above_zero()
+    max_batches: int | None = at_least(1, null=True)
     epochs: int = at_least(1)
-    timeout_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
+    timeout_s: float | None = above_zero(null=True)
     interleave: int = at_least(1)
     cache: str = one_of("warm", "cold", "as_is")
-    cache_files: list[str] | None = allowed("null or a list of files and folders, such as [data/train]")
-    memory_budget_bytes: int | None = or_null("an integer above 0", lambda value: value > 0)
+    cache_files: list[str] | None = allowed("a list of files and folders, such as [data/train]", null=True)
+    memory_budget_bytes: int | None = above_zero("an integer", null=True)
 
 
 @dataclass
@@ -145,9 +141,9 @@ class PathsSchema:
 class SweepSchema:
     """The whole configuration."""
 
-    batch_size: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
+    batch_size: int | None = at_least(1, null=True)
     pin_memory: bool | None = yes_or_no()
-    prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
+    prefetch_factor: int | None = at_least(1, null=True)
     patience: int = at_least(0)
     ranks: int = at_least(1)
     loader: LoaderSchema = field(default_factory=LoaderSchema)
@@ -161,7 +157,7 @@ class SweepSchema:
     seed: int = allowed("an integer")
     check_samples: bool | None = yes_or_no()
     reuse: str = one_of(*REUSES)
-    order: str = one_of(*ORDERS)
+    order: str = one_of("grid", "interleaved")
     resume: ResumeSchema = field(default_factory=ResumeSchema)
 
 
@@ -172,9 +168,6 @@ def register() -> None:
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
-_PROJECT_OVERRIDES = re.compile(r"(\+{0,2}dataset\.overrides=)(.*)", re.DOTALL)
-
-
 def with_quoted_overrides(argument: str) -> str:
     """An argument of the command line as Hydra's grammar takes it, which has no ``=`` in a list but in quotes.
 
@@ -182,25 +175,16 @@ def with_quoted_overrides(argument: str) -> str:
         argument: Such as ``dataset.overrides=[data=cifar,trainer=cpu]``, of a grid with several lists; any other one
             is given back as it is.
     """
-    match = _PROJECT_OVERRIDES.fullmatch(argument)
-    if match is None:
-        return argument
-    return match[1] + ",".join(_with_quoted_elements(value) for value in _split_at_commas(match[2]))
+    match = re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL)
+    return match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2]))) if match else argument
 
 
 def _with_quoted_elements(value: str) -> str:
     if not re.fullmatch(r"\[.*\S.*\]", value, re.DOTALL):
         return value
-    elements = (element.strip() for element in _split_at_commas(value[1:-1]))
-    return f"[{','.join(element if element[:1] in _QUOTES else _quoted(element) for element in elements)}]"
-
-
-_QUOTES = ("'", '"')
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "\\'")
-    return f"'{escaped}'"
+    elements = [element.strip() for element in _split_at_commas(value[1:-1])]
+    quoted = ("'" + element.replace("'", "\\'") + "'" for element in elements)
+    return f"[{','.join(old if old[:1] in _QUOTES else new for old, new in zip(elements, quoted, strict=True))}]"
 
 
 def _split_at_commas(text: str) -> list[str]:
@@ -234,15 +218,17 @@ def configuration(
         ConfigurationError: If a value is out of range or a key unknown.
         OmegaConfBaseException: If a value is missing; ``explain`` makes one line of it.
     """
-    _refuse_unknown_keys(config)
-    check(config)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    _fill_in(plain, own or _USUAL)
+    for key in map(str, config):  # +bach_size=64 makes Hydra add any key; at the top level none would have an effect
+        if key not in SweepSchema.__dataclass_fields__:
+            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
+    plain = _checked(config)
+    loader = _loader(plain, own or LoaderSettings(batch_size=None))
+    columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
     return Configuration(
-        columns=_columns(plain, config, dataset_name, overrides),
+        columns=_with_overridden({**columns, "patience": plain["patience"]}, config, overrides),
         dataset=_target(plain, "dataset"),
         consumer=_target(plain, "consumer"),
-        loader=_loader(plain),
+        loader=loader,
         measure=_measure(plain["measure"]),
         search=_search(plain["search"]),
         collate_fn=plain["loader"]["collate_fn"],
@@ -255,12 +241,8 @@ def configuration(
 
 def leaves_open(config: DictConfig) -> bool:
     """Whether settings are null that a DataLoader has itself, if the dataset comes in one."""
-    settings = [config[name] for name in AXES[:2]] + [config.loader[name] for name in _OWN]
-    return None in settings
-
-
-# Beside the axes; null in others has a meaning of its own.
-_OWN = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null in others has another meaning
+    return None in [config.batch_size, config.pin_memory, *(config.loader[name] for name in own)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,11 +269,9 @@ def embedded(node: Any) -> Embedded:
     refuse_unserved(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
-        config = cast("DictConfig", OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
-        check(config)
+        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
-    checked = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True))
     return Embedded(
         search=_search(checked["search"]),
         measure=_measure(checked["measure"]),
@@ -302,24 +282,6 @@ def embedded(node: Any) -> Embedded:
     )
 
 
-# What DataLoader does by itself.
-_USUAL = LoaderSettings(batch_size=None)
-
-
-def _fill_in(plain: dict[str, Any], own: LoaderSettings) -> None:
-    """Puts the DataLoader's own settings where there are none."""
-    for node, name in [(plain, name) for name in AXES[:3]] + [(plain["loader"], name) for name in plain["loader"]]:
-        if node[name] is None and name != "collate_fn":
-            node[name] = getattr(own, name)
-
-
-def _refuse_unknown_keys(config: DictConfig) -> None:
-    """A plus sign (``+bach_size=64``) makes Hydra add any key; at the top level none would have an effect."""
-    for key in map(str, config):
-        if key not in {entry.name for entry in fields(SweepSchema)}:
-            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-
-
 def no_such_key(key: str) -> str:
     """What to tell about a key that does not exist."""
     if key.startswith(("dataset.", "consumer.")):
@@ -328,25 +290,16 @@ def no_such_key(key: str) -> str:
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
-def check(config: DictConfig, keys: Collection[str] | None = None) -> None:
-    """Checks every value against what its field of the schema allows.
-
-    Args:
-        config: The whole configuration.
-        keys: Dotted keys of the values to check; None for all.
-
-    Raises:
-        ConfigurationError: With one line that names the key, the value and what is allowed.
-    """
-    known = ranges()
-    for key in known if keys is None else keys:
-        permitted = known[key]
-        value = OmegaConf.select(config, key, default=_DELETED, throw_on_missing=True)
-        if value is _DELETED:
+def _checked(config: Any) -> dict[str, Any]:
+    """The plain values, each of which is what its field of the schema allows."""
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+    for key, permitted in ranges().items():
+        node, _, name = key.rpartition(".")
+        values = plain.get(node, {}) if node else plain
+        if name not in values:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
-        plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        if not _passes(permitted, plain):
-            raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")
+        _require(key, values[name], permitted, shown(values[name]))
+    return plain
 
 
 def require(name: str, value: Any, key: str | None = None) -> None:
@@ -360,37 +313,35 @@ def require(name: str, value: Any, key: str | None = None) -> None:
     Raises:
         ConfigurationError: With one line that names it, the value and what is allowed.
     """
-    permitted = ranges()[key or name]
-    if not _passes(permitted, value):
-        raise ConfigurationError(f"{name}={value!r}: allowed is {permitted.text}")
+    _require(name, value, ranges()[key or name], repr(value))
 
 
-def _passes(permitted: Allowed, value: Any) -> bool:
+def _require(name: str, value: Any, permitted: Allowed, written: str) -> None:
     try:
-        return permitted.test(value)
+        passes = permitted.test(value)
     except TypeError:  # null where a number is needed: OmegaConf lets a key be deleted
-        return False
+        passes = False
+    if not passes:
+        raise ConfigurationError(f"{name}={written}: allowed is {permitted.text}")
 
 
 @functools.cache
 def ranges() -> Mapping[str, Allowed]:
     """Every key of the schema, dotted, with what it allows."""
-    return dict(_ranges(SweepSchema, ""))
+    found: dict[str, Allowed] = {}
+    types = get_type_hints(SweepSchema)
+    for entry in fields(SweepSchema):
+        if "allowed" in entry.metadata:
+            found[entry.name] = entry.metadata["allowed"]
+        elif is_dataclass(types[entry.name]):
+            found |= {f"{entry.name}.{below.name}": below.metadata["allowed"] for below in fields(types[entry.name])}
+    return found
 
 
-def _ranges(schema: type, prefix: str) -> Iterator[tuple[str, Allowed]]:
-    types = get_type_hints(schema)
-    for entry in fields(schema):
-        if is_dataclass(types[entry.name]):
-            yield from _ranges(cast("type", types[entry.name]), f"{prefix}{entry.name}.")
-        elif "allowed" in entry.metadata:
-            yield f"{prefix}{entry.name}", entry.metadata["allowed"]
-
-
-def _loader(plain: Mapping[str, Any]) -> LoaderSettings:
-    keywords = {key: value for key, value in plain["loader"].items() if key != "collate_fn"}
-    axes = {name: plain[name] for name in ("batch_size", "pin_memory", "prefetch_factor")}
-    return LoaderSettings(**axes, **keywords)
+def _loader(plain: Mapping[str, Any], own: LoaderSettings) -> LoaderSettings:
+    """The DataLoader's own settings with those that are given."""
+    given = {**{name: plain[name] for name in AXES[:3]}, **plain["loader"], "collate_fn": None}
+    return replace(own, num_workers=0, **{name: value for name, value in given.items() if value is not None})
 
 
 def _measure(plain: Mapping[str, Any]) -> MeasureRules:
@@ -399,19 +350,12 @@ def _measure(plain: Mapping[str, Any]) -> MeasureRules:
 
 
 def _search(plain: Mapping[str, Any]) -> SearchRules:
-    chosen = plain["candidates"]
-    candidates = tuple(range(plain["max_workers"] + 1)) if chosen is None else tuple(sorted(chosen))
-    reference = plain["reference"]
-    return SearchRules(
-        strategy=plain["strategy"],
-        candidates=candidates,
-        maximum_patience=plain["maximum_patience"],
-        tolerance=plain["tolerance"],
-        time_budget_s=plain["time_budget_s"],
-        also=tuple(plain["also"]),
-        # Nobody who limits the candidates wants others to be started.
-        reference=reference if reference in candidates else None,
-    )
+    given = dict(plain)
+    largest, chosen = given.pop("max_workers"), given.pop("candidates")
+    candidates = tuple(range(largest + 1)) if chosen is None else tuple(sorted(chosen))
+    if given["reference"] not in candidates:  # nobody who limits the candidates wants others to be started
+        given["reference"] = None
+    return SearchRules(**{**given, "candidates": candidates, "also": tuple(given["also"])})
 
 
 def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -421,10 +365,7 @@ def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
     return node
 
 
-def _columns(
-    plain: Mapping[str, Any], config: DictConfig, dataset_name: str, overrides: Sequence[str]
-) -> dict[str, Any]:
-    columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
+def _with_overridden(columns: dict[str, Any], config: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):

@@ -28,18 +28,15 @@ def _about_override(error: Exception) -> str | None:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
-    if (match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error))) and (
-        advice := extras.advice(match.group(1))
-    ):
-        return advice
+    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
+        return extras.advice(match.group(1))
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match.group(1)}: several values are a grid, which needs -m before them"
     return None
 
 
 def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
-    key = _key_of(error)
-    if key is None:
+    if (key := _key_of(error)) is None:
         return None
     given = next((text for text in reversed(overrides) if text.lstrip("+").partition("=")[0] == key), None)
     text = f"{error}\n{error.__cause__ or ''}"
@@ -47,7 +44,7 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: give it as {key}=VALUE"
-    permitted = dict(ranges()).get(key)
+    permitted = ranges().get(key)
     return f"{given}: allowed is {permitted.text}" if given and permitted else None
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from nws_sweep import learning, ranks, services, storage
 from nws_sweep.arms import Supervision
 from nws_sweep.claims import Claim
-from nws_sweep.composing import Composer
-from nws_sweep.grid import Plan
+from nws_sweep.grid import Composer, Plan
 from nws_sweep.interrupts import Interrupts
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import Configuration, DatasetFacts, SearchRecord

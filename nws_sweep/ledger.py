@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nws_sweep import host, resuming, storage
-from nws_sweep.composing import Composer
 from nws_sweep.errors import LostJob
+from nws_sweep.grid import Composer
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import pass_by, record_loss
 from nws_sweep.storage import StoredRun
