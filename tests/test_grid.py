@@ -84,11 +84,13 @@ def test_the_plan_has_a_limit(
         (["pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
-        (["dataset=sleep", "dataset.lenght=3,4"], "dataset.lenght=3: the chosen dataset has no such argument; ++dataset.lenght=VALUE passes it "
-            "on all the same",
+        (
+            ["dataset=sleep", "dataset.lenght=3,4"],
+            "dataset.lenght=3: the chosen dataset has no such argument; ++dataset.lenght=VALUE passes it on all the "
+            "same",
         ),
     ],
-)  # fmt: skip
+)
 def test_one_bad_value_refuses_the_whole_grid(
     composer: Callable[..., Composer], overrides: list[str], line: str
 ) -> None:

@@ -24,14 +24,12 @@ def epoch(batches: int, *, began_s: float = 0.0, ended: bool = True, breaks: dic
         given.append(now + WAIT_S)
         now += WAIT_S + USE_S + (breaks or {}).get(index, 0.0)
     over = (now, now + END_S) if ended else None
-    return Epoch(
-        began_s=began_s, iter_s=ITER_S, asked_s=tuple(asked), given_s=tuple(given), over_s=over, batch_length=4
-    )
+    return Epoch(began_s=began_s, iter_s=ITER_S, asked_s=asked, given_s=given, over_s=over, batch_length=4)
 
 
 def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, dataset: str = "my.Data") -> Timeline:
     settings = LoaderSettings(batch_size=4, num_workers=num_workers, prefetch_factor=2 if num_workers else None)
-    return Timeline(loader=Loader(settings=settings, dataset=dataset, batches=batches), epochs=epochs)
+    return Timeline(loader=Loader(settings=settings, dataset=dataset, batches=batches), epochs=list(epochs))
 
 
 def conditions(timeline_: Timeline, **changes: int) -> Conditions:
@@ -131,11 +129,9 @@ def test_an_epoch_without_a_batch_is_left_out() -> None:
 
 def validation(began_s: float) -> Timeline:
     """A pass of two batches over another loader, which takes 1 s."""
-    asked, over = (began_s + 0.25, began_s + 0.5), (began_s + 0.75, began_s + 1.0)
-    given = tuple(moment + 0.125 for moment in asked)
-    return Timeline(
-        loader=line().loader, epochs=(Epoch(began_s=began_s, iter_s=0.25, asked_s=asked, given_s=given, over_s=over),)
-    )
+    asked, over = [began_s + 0.25, began_s + 0.5], (began_s + 0.75, began_s + 1.0)
+    given = [moment + 0.125 for moment in asked]
+    return line(Epoch(began_s=began_s, iter_s=0.25, asked_s=asked, given_s=given, over_s=over))
 
 
 def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> None:
