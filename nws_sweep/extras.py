@@ -17,18 +17,6 @@ def advice(option: str) -> str | None:
     return _line("hydra/launcher", extra) if extra else None
 
 
-def require_launcher(target: str) -> None:
-    """Checks that a launcher is installed whose configuration is ours, and so is always found.
-
-    Args:
-        target: Its ``_target_``.
-
-    Raises:
-        ConfigurationError: If it is not.
-    """
-    require("hydra/launcher", ".".join(target.split(".")[:2]))
-
-
 def require(user: str, package: str) -> None:
     """Checks that a package is installed, if one of our extras brings it.
 

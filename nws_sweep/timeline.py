@@ -53,7 +53,7 @@ class Epoch:
     @property
     def last_s(self) -> float:
         """The last moment that is known of it."""
-        return [self.began_s + self.iter_s, *self.given_s[-1:], *(self.over_s or ())][-1]
+        return max(self.began_s + self.iter_s, *self.given_s[-1:], *(self.over_s or ()), self.began_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep import claims, cores, formats, hosted, hostlock, storage
+from nws_sweep import cores, formats, hosted, hostlock, resuming, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of, project_of
@@ -268,7 +268,7 @@ def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed,
 
 
 def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_GRACE_S", 0.0)
+    monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
     first = started(multirun())
     with pytest.raises(
         SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep_results: another program measures into this folder"
