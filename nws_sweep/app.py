@@ -29,7 +29,6 @@ from nws_sweep.grid import Composer, configuration_of
 from nws_sweep.interrupts import Interrupted
 from nws_sweep.invocation import Invocation, parts_of
 from nws_sweep.records import Configuration
-from nws_sweep.store import ResultStore, default_folder
 
 if TYPE_CHECKING:
     from nws_sweep.terminal import View
@@ -210,13 +209,4 @@ def task(composed: DictConfig) -> None:
             resuming.refuse_another(folder, configuration)
         if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
             current.folder = folder
-        chosen = job.Job(
-            configuration=configuration,
-            folder=folder,
-            working_folder=started_in,
-            lock_file=composed.paths.lock_file,
-            store=ResultStore(default_folder(composed.paths.cache_dir)),
-            reuse=composed.reuse,
-            force=composed.resume.force,
-        )
-        job.measure(chosen, current)
+        job.measure(configuration, folder, composed, current, started_in)

@@ -20,8 +20,8 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from nws_sweep import config as schema
+from nws_sweep.config import explain
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.explain import explain
 from nws_sweep.records import Configuration, LoaderSettings, varying_columns
 from nws_sweep.strategies import most_candidates
 

@@ -13,11 +13,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
 
 from nws_sweep import disk, host, hostlock, learning, resuming, sample_check, storage
 from nws_sweep.errors import LostJob, NotARunError, NwsSweepError, one_line
@@ -25,7 +27,7 @@ from nws_sweep.invocation import Invocation, services
 from nws_sweep.nursery import spec_of
 from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
 from nws_sweep.runner import search
-from nws_sweep.store import ResultStore
+from nws_sweep.store import ResultStore, default_folder
 from nws_sweep.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -74,46 +76,32 @@ def heeding_notices() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One configuration to be searched.
-
-    Attributes:
-        configuration: What to measure.
-        folder: Where its files belong.
-        working_folder: Where relative paths of its dataset begin.
-        lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
-        store: Where the result is remembered, and looked up.
-        reuse: Which remembered results will do, one of ``store.REUSES``.
-        force: Whether what another host or other versions have begun is gone on with.
-    """
-
-    configuration: Configuration
-    folder: Path
-    working_folder: str
-    lock_file: str | None
-    store: ResultStore
-    reuse: str = "never"
-    force: bool = False
-
-
-def measure(job: Job, current: Invocation) -> None:
+def measure(
+    configuration: Configuration, folder: Path, composed: DictConfig, current: Invocation, working_folder: str
+) -> None:
     """Searches one configuration; its files are written as it goes, its failure is part of them.
 
     Args:
-        job: What to search.
+        configuration: What to measure.
+        folder: Where its files belong.
+        composed: Has the lock that is held while measuring, and which earlier results will do.
         current: The call of the command line that this belongs to.
+        working_folder: Where relative paths of the dataset begin.
     """
-    configuration = job.configuration
     current.interrupts.check()
-    begun = resuming.begun(job.folder, configuration, host.describe(), force=job.force)
+    begun = resuming.begun(folder, configuration, host.describe(), force=composed.resume.force)
     for line in begun.told:
         logger.warning(line)
         current.view.note(line)
     if begun.record is not None and begun.record.complete:
         return pass_by(storage.StoredRun(folder=begun.folder, result=begun.record), current)
     current.view.configuration_started(_label(configuration, current))
-    start = begun.record or _remembered(job, current) or _start_of(configuration, current.results)
+    store = ResultStore(default_folder(composed.paths.cache_dir))
+    start = begun.record or _start_of(configuration, current.results)
+    if begun.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
+        with contextlib.suppress(NwsSweepError):  # the search will tell
+            if known.facts and current.facts(configuration, working_folder).samples == known.facts.samples:
+                start = _taken_over(known, f"measured before, at {known.started_at}")
     if start.error:  # once more, to its end
         start = replace(start, error="", stop_reason="", verdict=None)
     start = replace(start, forced=start.forced or current.forced)
@@ -127,7 +115,11 @@ def measure(job: Job, current: Invocation) -> None:
     disk.keep_folder(begun.folder)  # Hydra has made it
     try:
         storage.save(begun.folder, start)
-        _search(job, start, begun.folder, current, observer)
+        with hostlock.held(composed.paths.lock_file, str(begun.folder), current.view.status):
+            result = _searched(start, begun.folder, current, observer, working_folder)
+            _draw(begun.folder, current)  # while no other job of this machine measures
+        current.remember(result)
+        store.keep(result, working_folder)
     except (Exception, SystemExit, Told) as error:  # a service may call sys.exit
         logger.exception("the search failed")
         _record_failure(observer.latest or start, error, begun.folder, current.view)
@@ -151,39 +143,26 @@ def _label(configuration: Configuration, current: Invocation) -> str:
     return configuration.label_of(current.plan.varying if current.plan else tuple(configuration.columns))
 
 
-def _remembered(job: Job, current: Invocation) -> SearchRecord | None:
-    """The result of an earlier call, if one will do: of a dataset that has kept its size."""
-    known = job.store.find(job.configuration, host.describe(), job.reuse, job.working_folder)
-    if known is None or known.facts is None:
-        return None
-    with contextlib.suppress(NwsSweepError):  # the search will tell
-        if current.facts(job.configuration, job.working_folder).samples == known.facts.samples:
-            return _taken_over(known, f"measured before, at {known.started_at}")
-    return None
-
-
 def _taken_over(known: SearchRecord, where: str) -> SearchRecord:
     return replace(known, stop_reason=f"{known.stop_reason} ({where})", cost_s=0.0, cost=SearchCost())
 
 
-def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder) -> None:
-    view, asked_at = current.view, time.monotonic()
-    with hostlock.held(job.lock_file, str(folder), view.status):
-        waited = SearchCost(waiting_s=time.monotonic() - asked_at)
-        start = replace(start, cost=waited.plus(start.cost or SearchCost()))
-        log = str(folder / storage.ARM_LOG)
-        open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, job.working_folder, log), view.status)
-        surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
-        guess = learning.first_guess(start.configuration, current.results)
-        with services(start.configuration), current.interrupts.waiting():
-            result = search(start, surroundings, observer, guess)
-            if start.configuration.check_samples:
-                view.status("looking at how workers share the samples")
-                result = sample_check.checked(result, open_arm)
-                storage.save(folder, result)
-        _draw(folder, current)  # while no other job of this machine measures
-    current.remember(result)
-    job.store.keep(result, job.working_folder)
+def _searched(
+    start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder, working_folder: str
+) -> SearchRecord:
+    view, log = current.view, str(folder / storage.ARM_LOG)
+    waited = SearchCost(waiting_s=time.monotonic() - observer.began_s)
+    start = replace(start, cost=waited.plus(start.cost or SearchCost()))
+    open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
+    surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
+    guess = learning.first_guess(start.configuration, current.results)
+    with services(start.configuration), current.interrupts.waiting():
+        result = search(start, surroundings, observer, guess)
+        if start.configuration.check_samples:
+            view.status("looking at how workers share the samples")
+            result = sample_check.checked(result, open_arm)
+            storage.save(folder, result)
+    return result
 
 
 def _draw(folder: Path, current: Invocation) -> None:
@@ -243,7 +222,7 @@ class _Recorder:
         self._folder = folder
         self._view = view
         self._more_to_come = more_to_come  # the search is not all that was asked for
-        self._saved_at = time.monotonic()
+        self.began_s = self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 

@@ -6,7 +6,6 @@ import itertools
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.plugins.launcher import Launcher
@@ -14,39 +13,36 @@ from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import app, disk, grid, host, resuming, storage
 from nws_sweep.errors import ConfigurationError, LostJob
-from nws_sweep.grid import Composer
 from nws_sweep.invocation import Invocation
 from nws_sweep.job import pass_by, record_loss
 from nws_sweep.launching import Point, launch_surviving
 
 logger = logging.getLogger(__name__)
 
-# As conf/config.yaml has it: only then it is known beforehand where a point's files are.
-_SUBDIR = "${nws_sweep.folder_name:${hydra.overrides.task}}"
-
 
 class Ledger:
-    """What is known of a grid's points by their files.
+    """What is known of a grid's points by their files, where these are as conf/config.yaml has it; else by nothing.
 
     Args:
-        current: The call of the command line that the grid belongs to; it has been prepared.
-        composer: Makes configurations of points.
-        folder: That of the grid.
-        folders_known: Whether it is known beforehand where a point's files are; if not, each job finds out by itself.
+        current: The call of the command line that the grid belongs to.
+
+    Raises:
+        ConfigurationError: If the callback was taken out of the configuration: nothing was checked then.
     """
 
-    def __init__(self, current: Invocation, composer: Composer, folder: Path, *, folders_known: bool = True) -> None:
-        self._current = current
-        self._composer = composer
-        self._folder = folder
-        self._folders_known = folders_known
+    def __init__(self, current: Invocation) -> None:
+        if current.composer is None or current.folder is None:
+            raise ConfigurationError(
+                "hydra.callbacks: without nws_sweep's own a grid cannot be run; allowed is to add others"
+            )
+        self._current, self._composer, self._folder = current, current.composer, current.folder
         self._host = host.describe()
 
     def finished(self, point: Point) -> storage.StoredRun | None:
         """The finished result of a point, if there is one."""
         folder = self._folder / storage.folder_name(point)
         # A look at the file first: to make a configuration takes a hundred times as long.
-        if not self._folders_known or any("${" in text for text in point) or not storage.result_file(folder).exists():
+        if not storage.result_file(folder).exists():
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
 
@@ -79,17 +75,8 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
         launcher: Runs jobs.
         batch_size: Jobs that the launcher gets at once; None for one if it runs them one after the other in this
             process, else for all.
-
-    Raises:
-        ConfigurationError: If the callback was taken out of the configuration: nothing was checked then.
     """
-    current = app.invocation()
-    if current.composer is None or current.folder is None:
-        raise ConfigurationError(
-            "hydra.callbacks: without nws_sweep's own a grid cannot be run; allowed is to add others"
-        )
-    written = cast("dict[str, Any]", OmegaConf.to_container(config.hydra.sweep, resolve=False))
-    ledger = Ledger(current, current.composer, current.folder, folders_known=written["subdir"] == _SUBDIR)
+    ledger = Ledger(app.invocation())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
