@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,30 +36,9 @@ logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
 # process (a launcher's worker) there is none, and a job works alone.
-_current: ContextVar[Invocation | None] = ContextVar("nws_sweep_invocation", default=None)
+invocation: ContextVar[Invocation] = ContextVar("nws_sweep_invocation")
 
-
-def invocation() -> Invocation:
-    """The current invocation; made here where a host program has Hydra call the callback."""
-    current = _current.get()
-    if current is None:
-        current = Invocation()
-        _current.set(current)
-    return current
-
-
-@contextlib.contextmanager
-def _own_invocation() -> Iterator[Invocation]:
-    """That of a job in a launcher's worker process, which may live on, or wait for its children: none is left to it."""
-    processes.drop_foreign_start_method()
-    current = Invocation()
-    token = _current.set(current)
-    try:
-        with job.heeding_notices():
-            yield current
-    finally:
-        _current.reset(token)
-        current.close()
+_LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 def run() -> int:
@@ -73,7 +51,7 @@ def run() -> int:
         NwsSweepError: If the command line or the configuration is wrong.
     """
     current = Invocation()
-    _current.set(current)
+    invocation.set(current)
     config.register()
     temporary.remove_left()
     # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
@@ -154,7 +132,7 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     Raises:
         NwsSweepError: If a value, a dataset or the output folder is wrong.
     """
-    current = invocation()
+    current = invocation.get()
     if is_grid:
         current.composer = Composer(composed, GlobalHydra.instance().config_loader())
         plan, shown = grid.check(current.composer)
@@ -164,7 +142,7 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder}: the output folder cannot be made, since {existing} is not writable")
-    nodes_differ = is_grid and not grid.is_local(composed.hydra.launcher)
+    nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
     forced = resuming.check(
         folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ, force=bool(composed.resume.force)
     )
@@ -195,18 +173,25 @@ def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
-    current = _current.get()
-    with _own_invocation() if current is None else contextlib.nullcontext(current) as current:
-        hydra_config = cast("DictConfig", HydraConfig.get())
-        folder = Path(hydra_config.runtime.output_dir)
-        overrides, started_in = list(hydra_config.overrides.task), hydra_config.runtime.cwd
-        configuration = configuration_of(composed, hydra_config, overrides)
-        if config.leaves_open(composed):
-            with contextlib.suppress(NwsSweepError):  # the search will tell
-                own = current.facts(configuration, started_in).loader  # of the DataLoader that the dataset comes in
-                configuration = configuration_of(composed, hydra_config, overrides, own)
-        if hydra_config.mode is RunMode.RUN:
-            resuming.refuse_another(folder, configuration)
-        if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
-            current.folder = folder
-        job.measure(configuration, folder, composed, current, started_in)
+    if current := invocation.get(None):
+        return _measure(composed, current)
+    processes.drop_foreign_start_method()
+    # The process of a launcher's worker may live on, or wait for its children: none is left to it.
+    with contextlib.closing(Invocation()) as current, job.heeding_notices():
+        _measure(composed, current)
+
+
+def _measure(composed: DictConfig, current: Invocation) -> None:
+    hydra_config = cast("DictConfig", HydraConfig.get())
+    folder = Path(hydra_config.runtime.output_dir)
+    overrides, started_in = list(hydra_config.overrides.task), hydra_config.runtime.cwd
+    configuration = configuration_of(composed, hydra_config, overrides)
+    if config.leaves_open(composed):
+        with contextlib.suppress(NwsSweepError):  # the search will tell
+            own = current.facts(configuration, started_in).loader  # of the DataLoader that the dataset comes in
+            configuration = configuration_of(composed, hydra_config, overrides, own)
+    if hydra_config.mode is RunMode.RUN:
+        resuming.refuse_another(folder, configuration)
+    if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
+        current.folder = folder
+    job.measure(configuration, folder, composed, current, started_in)

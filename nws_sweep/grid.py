@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -20,18 +21,14 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from nws_sweep import config as schema
-from nws_sweep.config import explain
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Configuration, LoaderSettings, varying_columns
 from nws_sweep.strategies import most_candidates
 
 # Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
 _TRIAL_OVERHEAD_S = 2.0
-# The axis whose values are repeats: it changes the random order of the samples, and nothing that should matter.
-_REPEATS = "seed"
 # Compositions by Hydra that are kept: points that follow each other mostly choose the same.
 _KEPT = 16
-_LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ class Composer:
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
-            raise explain(error, overrides) from error
+            raise schema.explain(error, overrides) from error
 
     def _composed_by_hydra(self, *overrides: str) -> tuple[DictConfig, DictConfig]:
         """The job's own configuration, with the types of its values and refusing unknown keys, and Hydra's node."""
@@ -137,28 +134,25 @@ def configuration_of(
     return schema.configuration(task, str(name), overrides, own)
 
 
-def axes(overrides: Sequence[str], presets: Mapping[str, str], loader: ConfigLoader) -> dict[str, list[str]]:
+def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
     """Each overridden key with the overrides that it takes in turn, as Hydra's own sweeper expands them.
 
     Args:
-        overrides: The task's overrides of the whole grid, such as ``batch_size=64,256``.
-        presets: hydra.sweeper.params, which the command line's overrides of the same key replace.
+        config: What Hydra composed for the grid as a whole; the command line replaces presets of the same key.
         loader: For ``glob(*)`` over the options of a group.
     """
-    texts = [f"{key}={value}" for key, value in presets.items()] + list(overrides)
+    presets = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    given = cast(
+        "list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    )  # ${...} is each point's
     expanded = {}
-    for override in OverridesParser.create(config_loader=loader).parse_overrides(texts):
+    for override in OverridesParser.create(config_loader=loader).parse_overrides([*presets, *given]):
         key = override.get_key_element()
         if override.is_sweep_override():
             expanded[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
             expanded[key] = [f"{key}={override.get_value_element_as_str()}"]
     return expanded
-
-
-def size_of(expanded: Mapping[str, Sequence[str]]) -> int:
-    """How many points the grid has."""
-    return math.prod(len(values) for values in expanded.values())
 
 
 def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[str]]:
@@ -173,15 +167,11 @@ def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[s
     if order == "grid":
         yield from map(list, itertools.product(*expanded.values()))
         return
-    for number, seed in enumerate(expanded.get(_REPEATS, [""])):
-        once = {key: [seed] if key == _REPEATS else values for key, values in expanded.items()}
-        size = size_of(once)
-        for index in random.Random(number).sample(range(size), size):
-            point = []
-            for values in reversed(once.values()):
-                index, position = divmod(index, len(values))  # noqa: PLW2901
-                point.append(values[position])
-            yield point[::-1]
+    for number, seed in enumerate(expanded.get("seed", [""])):
+        once = [[seed] if key == "seed" else values for key, values in expanded.items()]
+        drawn = [list(point) for point in itertools.product(*once)]
+        random.Random(number).shuffle(drawn)
+        yield from drawn
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
@@ -210,14 +200,8 @@ def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
     """
     expanded = axes_of(composer.whole, composer.loader)
     shown = [composer.configuration(point) for point in samples(expanded)]
-    return _plan(shown, size_of(expanded), varying_columns(shown), str(composer.whole.hydra.sweep.dir)), shown
-
-
-def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
-    """The axes of what Hydra composed for the grid as a whole; see ``axes``."""
-    given = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # ${...} is each point's own
-    overrides = [str(override) for override in given] if isinstance(given, list) else []
-    return axes(overrides, dict(config.hydra.sweeper.get("params") or {}), loader)
+    size = math.prod(map(len, expanded.values()))
+    return _plan(shown, size, varying_columns(shown), str(composer.whole.hydra.sweep.dir)), shown
 
 
 def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
@@ -232,31 +216,25 @@ def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
     return _plan([chosen], 1, varying, str(config.hydra.run.dir), tuple(notes)), [chosen]
 
 
-def is_local(launcher: DictConfig) -> bool:
-    """Whether a launcher runs the jobs on this machine."""
-    return str(launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
-
-
 def _plan(
     shown: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
 ) -> Plan:
-    searches_s = [_search_s(point) for point in shown]
-    known_s = [search_s for search_s in searches_s if search_s is not None]
+    longest_s = [_search_s(point) for point in shown]
     return Plan(
         configurations=size,
         candidates=max((point.search.candidates for point in shown), key=len),
         tried=max(most_candidates(point.search) for point in shown),
-        at_most_s=size * max(known_s) if len(known_s) == len(searches_s) else None,
+        at_most_s=size * max(longest_s) if max(longest_s) < math.inf else None,
         varying=varying,
         folder=folder,
         notes=notes,
     )
 
 
-def _search_s(point: Configuration) -> float | None:
-    """The longest that the search of a configuration may take, roughly; None where that cannot be told."""
+def _search_s(point: Configuration) -> float:
+    """The longest that the search of a configuration may take, roughly; infinite where that cannot be told."""
     if point.search.time_budget_s is not None:
         return point.search.time_budget_s + _TRIAL_OVERHEAD_S
     if point.measure.mode == "epoch":
-        return None
+        return math.inf
     return most_candidates(point.search) * (point.measure.max_seconds + _TRIAL_OVERHEAD_S)

@@ -76,7 +76,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
         batch_size: Jobs that the launcher gets at once; None for one if it runs them one after the other in this
             process, else for all.
     """
-    ledger = Ledger(app.invocation())
+    ledger = Ledger(app.invocation.get())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     disk.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
