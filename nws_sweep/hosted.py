@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,14 +27,12 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, flag_override
 
 from nws_sweep import cores, gathering, grid, host, hostlock, machine, noise, resuming, storage, timeline, usage
-from nws_sweep.conditions import Conditions
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.progress import teller
 from nws_sweep.project_keys import SETTINGS
-from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
-from nws_sweep.timeline import Timeline
+from nws_sweep.records import HostedRun, ProjectFacts, Turn
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
@@ -46,15 +44,6 @@ _LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
 _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 _USAGE = "python train.py -m +nws_sweep=auto"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """The axis of num_workers: dotted key, values (none if a sweeper chooses them); and where results belong."""
-
-    key: str
-    candidates: tuple[int, ...]
-    folder: Path
 
 
 class HostedSweep(Callback):
@@ -72,8 +61,9 @@ class HostedSweep(Callback):
         self._key = key
         self._candidates = candidates
         self._keep_going = keep_going
-        # Known before the first job; a launcher's processes get it with the callback.
-        self._axis: Axis | None = None
+        # Where results belong; None in processes that leave them to another. All three are known before the first job,
+        # and a launcher's processes get them with the callback.
+        self._folder: Path | None = None
         self._job: _Job | None = None
         self._claim: filelock.BaseFileLock | None = None
 
@@ -95,13 +85,14 @@ class HostedSweep(Callback):
 
     def _prepare(self, config: DictConfig) -> None:
         given = _given(config)
-        key = key_of(_dotted(config), list(given), self._key)
-        swept = given.get(key)
-        if swept is None:
-            swept = checked(self._candidates) if self._candidates is not None else default_candidates()
+        self._key = key = key_of(_dotted(config), list(given), self._key)
+        if key in given:
+            self._candidates = given[key]
+        else:
+            self._candidates = default_candidates() if self._candidates is None else checked(self._candidates)
             overrides = config.hydra.overrides.task  # Hydra hands these to its sweeper after this
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
-                overrides.append(f"{key}={','.join(map(str, swept))}")
+                overrides.append(f"{key}={','.join(map(str, self._candidates))}")
         # Of all those that a launcher such as torchrun or srun has started one speaks.
         if all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID")):
             folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
@@ -110,19 +101,19 @@ class HostedSweep(Callback):
                 raise ConfigurationError(
                     f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir"
                 )
-            self._axis = Axis(key=key, candidates=swept, folder=folder)
+            self._folder = folder
             atexit.register(_report_after_all, folder, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Waits until no other measurement runs on this machine, and begins to watch."""
-        if self._axis is None:
+        if self._folder is None:
             return
         try:
-            self._job = _Job(self._axis.folder)
+            self._job = _Job(self._folder)
         except NwsSweepError as error:
             raise SystemExit(f"nws_sweep: {error}") from error
-        if not self._keep_going and (failure := gathering.repeated_failure(self._axis.folder)):
-            self._job.end()
+        if not self._keep_going and (failure := gathering.repeated_failure(self._folder)):
+            self._job.lock.close()
             raise SystemExit(
                 f"nws_sweep: {failure}; the other runs are left out; {_CALLBACK}.keep_going=true includes them"
             )
@@ -130,37 +121,69 @@ class HostedSweep(Callback):
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes what was seen, and the result of the configuration as far as it is known."""
         job, self._job = self._job, None
-        if self._axis is None or job is None:
+        if self._folder is None or job is None:
             return
         with job.lock:
-            timelines = timeline.merged(job.watch.stop())
-            others = list(_other_overrides(job_return.overrides or (), self._axis.key))
-            run = _hosted_run(self._axis, config, others, timelines, job)
+            told = {override: override.partition("=")[0].lstrip("+") for override in job_return.overrides or ()}
+            others = {override: name for override, name in told.items() if name not in (self._key, GROUP)}
+            run = self._run_of(job, config, others)
             if job_return.status.name == "FAILED":
                 error = job_return._return_value  # what .return_value would raise
-                logger.error(
-                    "the program failed", exc_info=error
-                )  # Hydra 1.3 shows the first failure alone, at the end
+                logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone
                 run = replace(run, reason=one_line(f"{type(error).__name__}: {error}"))
-            folder = self._axis.folder / storage.folder_name(others)
+            folder = self._folder / storage.folder_name(list(others))
             storage.save_hosted(folder, int(config.hydra.job.num), run)
             gathering.gather(folder)
 
+    def _run_of(self, job: _Job, config: DictConfig, others: Mapping[str, str]) -> HostedRun:
+        """What a job told; ``others`` are its overrides beside its num_workers, with their keys."""
+        key = str(self._key)
+        number = int(OmegaConf.select(config, key))
+        timelines, meanwhile = timeline.merged(job.watch.stop()), job.so_far()
+        run = HostedRun(
+            num_workers=number,
+            candidates=tuple(self._candidates or ()),
+            columns={name: column_value(config, name, override) for override, name in others.items()},
+            program=str(config.hydra.job.name),
+            host=host.describe(),
+            reason="the program took no batch of any DataLoader",
+            started_at=job.started_at,
+            elapsed_s=meanwhile.elapsed_s,
+            noise=noise.of_turns([meanwhile], cores.usable_cpus()),
+        )
+        chosen = timeline.training(timelines, number)
+        if chosen is None:
+            return run
+        settings, length, samples = chosen.settings, chosen.batches_per_epoch, None
+        if length is not None:  # what one process sees of it in an epoch: a sampler may leave some out
+            seen = length * (settings.batch_size or 1)
+            samples = seen if chosen.facts.samples is None else min(seen, chosen.facts.samples)
+        project = project_of(key, _dotted(config), list(others.values()))
+        lost = f"asked for {key}={number}, ran with num_workers={settings.num_workers}: the value does not reach the "
+        return replace(
+            run,
+            settings=settings,
+            facts=replace(chosen.facts, samples=samples, project=project),
+            batches_per_epoch=length,
+            bursts=timeline.bursts(chosen, [other for other in timelines if other is not chosen]),
+            reason="" if number == settings.num_workers else f"{lost}DataLoader",
+        )
+
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Reports."""
-        if self._axis is None:
+        if self._folder is None:
             return
         from nws_sweep import report
         from nws_sweep.terminal import View
 
         atexit.unregister(_report_after_all)
-        folders = storage.hosted_folders(self._axis.folder)
+        folders = storage.hosted_folders(self._folder)
         for folder in folders:
             gathering.gather(folder, finished=True)
-        if storage.holds_results(self._axis.folder):
+        if storage.holds_results(self._folder):
             for folder in folders:
                 report.try_pictures(folder)
-            View().conclude(*report.write(self._axis.folder))
+            View().conclude(*report.write(self._folder))
 
 
 class _Job:
@@ -171,16 +194,11 @@ class _Job:
         self.lock.enter_context(_alone(str(folder)))
         self.watch = LoaderWatch()
         self.watch.start()
+        self.lock.callback(self.watch.stop)
         self.started_at = datetime.now().astimezone().isoformat()
         self._began = time.monotonic()
         self._before, self._machine = usage.of_tree(os.getpid()), machine.now()
 
-    def end(self) -> None:
-        """Leaves the program and the machine as they were."""
-        self.watch.stop()
-        self.lock.close()
-
-    @property
     def so_far(self) -> Turn:
         """The whole job up to now, without its batches."""
         return Turn(
@@ -345,55 +363,3 @@ def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> Pro
         beside = {name: ".".join([*path[:place], f"{prefix}{name}", *below]) for name in SETTINGS}
         keys |= {name: at for name, at in beside.items() if not isinstance(config.get(at, {}), Mapping | list)}
     return ProjectFacts(key=".".join(path[:place]), keys={**keys, "num_workers": key}, fingerprint="")
-
-
-def _other_overrides(overrides: Sequence[str], key: str) -> Iterator[str]:
-    """What a job was told beside its num_workers."""
-    for override in overrides:
-        name = override.partition("=")[0].lstrip("+")
-        if name not in (key, GROUP):
-            yield override
-
-
-def _hosted_run(
-    axis: Axis, config: DictConfig, others: Sequence[str], timelines: Sequence[Timeline], job: _Job
-) -> HostedRun:
-    """What a job told."""
-    number = int(OmegaConf.select(config, axis.key))
-    names = {override: override.partition("=")[0].lstrip("+") for override in others}
-    meanwhile = job.so_far
-    run = HostedRun(
-        num_workers=number,
-        candidates=axis.candidates,
-        columns={name: column_value(config, name, override) for override, name in names.items()},
-        program=str(config.hydra.job.name),
-        host=host.describe(),
-        reason="the program took no batch of any DataLoader",
-        started_at=job.started_at,
-        elapsed_s=meanwhile.elapsed_s,
-        noise=noise.of_turns([meanwhile], cores.usable_cpus()),
-    )
-    chosen = timeline.training(timelines, number)
-    if chosen is None:
-        return run
-    settings, length = chosen.loader.settings, chosen.batches_per_epoch
-    conditions = Conditions(settings=settings, rules=MeasureRules(), batches_per_epoch=length)
-    reason = (
-        f"asked for {axis.key}={number}, ran with num_workers={settings.num_workers}: the value does not reach the "
-    )
-    return replace(
-        run,
-        settings=settings,
-        facts=replace(_facts(chosen), project=project_of(axis.key, _dotted(config), list(names.values()))),
-        batches_per_epoch=length,
-        bursts=timeline.bursts(chosen, [line for line in timelines if line is not chosen], conditions),
-        reason="" if number == settings.num_workers else f"{reason}DataLoader",
-    )
-
-
-def _facts(line: Timeline) -> DatasetFacts:
-    loader, batches, samples = line.loader, line.batches_per_epoch, None
-    if batches is not None:  # what one process sees of it in an epoch: a sampler may leave some out
-        seen = batches * (loader.settings.batch_size or 1)
-        samples = seen if loader.samples is None else min(seen, loader.samples)
-    return DatasetFacts(type=loader.dataset, iterable=loader.iterable, samples=samples, accelerator=loader.accelerator)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from nws_sweep.conditions import Conditions
-from nws_sweep.records import Burst, BurstKind, LoaderSettings
+from nws_sweep.records import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules
 from nws_sweep.trial import whole_epochs
 
 # What happens in a larger share of the gaps between batches is a part of the training step.
@@ -57,31 +57,19 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loader:
-    """What a DataLoader says of itself.
+class Timeline:
+    """All epochs of one loader, in their order.
 
     Attributes:
-        settings: What it was given.
-        dataset: The class of its dataset, with its module.
-        iterable: Whether that is an IterableDataset.
-        samples: Length of the dataset; None if it has none.
-        batches: Batches of an epoch; None if only an epoch's end can tell.
-        accelerator: The accelerator that pinned memory serves; None if there is none, or no memory is pinned.
+        settings: What the DataLoader was given.
+        facts: What it says of its dataset.
+        length: Batches of an epoch; None if only an epoch's end can tell.
+        epochs: What was noted.
     """
 
     settings: LoaderSettings
-    dataset: str
-    iterable: bool = False
-    samples: int | None = None
-    batches: int | None = None
-    accelerator: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """All epochs of one loader, in their order."""
-
-    loader: Loader
+    facts: DatasetFacts
+    length: int | None = None
     epochs: list[Epoch] = field(default_factory=list)
 
     @property
@@ -98,18 +86,16 @@ class Timeline:
     def batches_per_epoch(self) -> int | None:
         """Length of an epoch, as the latest one that ended had it, else as the loader says; None if unknown."""
         ended = (epoch.batches for epoch in reversed(self.epochs) if epoch.over_s is not None)
-        return next(ended, self.loader.batches)
+        return next(ended, self.length)
 
 
 def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
     """Loaders that say the same of themselves count as one: many programs make theirs anew for each epoch."""
-    epochs: dict[Loader, list[Epoch]] = {}
-    for timeline in timelines:
-        epochs.setdefault(timeline.loader, []).extend(timeline.epochs)
-    return [
-        Timeline(loader=loader, epochs=sorted(found, key=lambda epoch: epoch.began_s))
-        for loader, found in epochs.items()
-    ]
+    found: dict[tuple[LoaderSettings, DatasetFacts, int | None], Timeline] = {}
+    for each in timelines:
+        one = found.setdefault((each.settings, each.facts, each.length), replace(each, epochs=[]))
+        one.epochs[:] = sorted([*one.epochs, *each.epochs], key=lambda epoch: epoch.began_s)
+    return list(found.values())
 
 
 def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None:
@@ -121,18 +107,14 @@ def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None
     able = [timeline for timeline in timelines if timeline.batches]
     most_s = max((timeline.elapsed_s for timeline in able), default=0.0)
     long = [timeline for timeline in able if timeline.elapsed_s >= _LEAST_SHARE * most_s]
-    chosen = [timeline for timeline in long if timeline.loader.settings.num_workers == num_workers]
+    chosen = [timeline for timeline in long if timeline.settings.num_workers == num_workers]
     return max(chosen or long, key=lambda timeline: timeline.elapsed_s, default=None)
 
 
-def bursts(timeline: Timeline, others: Iterable[Timeline], conditions: Conditions) -> tuple[Burst, ...]:
-    """The bursts of a loader's epochs.
-
-    Args:
-        timeline: The training's.
-        others: Those of other loaders, whose passes may lie between two of its batches.
-        conditions: What was measured.
-    """
+def bursts(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Burst, ...]:
+    """The bursts of the epochs of the training's loader; passes over others may lie between two of its batches."""
+    length = timeline.batches_per_epoch
+    conditions = Conditions(settings=timeline.settings, rules=MeasureRules(), batches_per_epoch=length)
     passes = [epoch for other in others for epoch in other.epochs if epoch.batches > 1 or epoch.over_s is not None]
     found: list[Burst] = []
     for epoch in timeline.epochs:

@@ -22,7 +22,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from nws_sweep.batches import batch_length
-from nws_sweep.timeline import Epoch, Loader, Timeline
+from nws_sweep.records import DatasetFacts
+from nws_sweep.timeline import Epoch, Timeline
 
 _MODULE = "torch.utils.data.dataloader"
 # By then everything is known that a loader's times can tell; what comes later is not noted.
@@ -101,7 +102,7 @@ class LoaderWatch(MetaPathFinder):
     def _begun(self, loader: Any, iterator: Any, epoch: Epoch) -> None:
         timeline = self._by_loader.get(loader)
         if timeline is None:
-            timeline = self._by_loader[loader] = Timeline(loader=_described(loader))
+            timeline = self._by_loader[loader] = _described(loader)
             self._timelines.append(timeline)
         self._by_iterator[iterator] = epoch, _MOST_BATCHES - timeline.batches
         timeline.epochs.append(epoch)
@@ -132,14 +133,12 @@ class LoaderWatch(MetaPathFinder):
 
 def _with_batch_size(timeline: Timeline) -> Timeline:
     """With a sampler of whole batches, or a dataset of them, as the first one was."""
-    settings = timeline.loader.settings
-    if settings.batch_size is not None:
-        return timeline
     length = next((epoch.batch_length for epoch in timeline.epochs if epoch.batch_length), 1)
-    return replace(timeline, loader=replace(timeline.loader, settings=replace(settings, batch_size=length)))
+    size = timeline.settings.batch_size
+    return replace(timeline, settings=replace(timeline.settings, batch_size=length if size is None else size))
 
 
-def _described(loader: Any) -> Loader:
+def _described(loader: Any) -> Timeline:
     """What a DataLoader says of itself; nothing is asked that might draw random numbers or change how it behaves."""
     from torch.utils.data import BatchSampler, IterableDataset
 
@@ -148,11 +147,13 @@ def _described(loader: Any) -> Loader:
 
     kind, sampler = type(loader.dataset), loader.batch_sampler
     iterable = isinstance(loader.dataset, IterableDataset)
-    return Loader(
+    return Timeline(
         settings=replace(settings_of(loader), prefetch_factor=loader.prefetch_factor).canonical(),
-        dataset=f"{kind.__module__}.{kind.__qualname__}",
-        iterable=iterable,
-        samples=None if iterable else length(loader.dataset),
-        batches=length(sampler) if type(sampler) is BatchSampler else None,  # others may draw batches to count them
-        accelerator=accelerator.available() if loader.pin_memory else None,
+        facts=DatasetFacts(
+            type=f"{kind.__module__}.{kind.__qualname__}",
+            iterable=iterable,
+            samples=None if iterable else length(loader.dataset),
+            accelerator=accelerator.available() if loader.pin_memory else None,
+        ),
+        length=length(sampler) if type(sampler) is BatchSampler else None,  # others may draw batches to count them
     )

@@ -241,8 +241,7 @@ def check_left_alone(config: DictConfig, candidates: tuple[int, ...]) -> None:
     before = task(config)
     callback = started(config)
     assert task(config) == before
-    assert callback._axis is not None
-    assert callback._axis.candidates == candidates
+    assert callback._candidates == candidates
 
 
 def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +249,7 @@ def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pyte
     config = multirun()
     callback = started(config)
     assert task(config)[-1].startswith(f"{KEY}=")
-    assert callback._axis is None
+    assert callback._folder is None
     callback.on_job_start(config)
     assert callback._job is None
     callback.on_multirun_end(config)

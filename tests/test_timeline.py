@@ -9,8 +9,8 @@ import pytest
 from nws_sweep import timeline
 from nws_sweep.conditions import Conditions
 from nws_sweep.quantities import summarise
-from nws_sweep.records import Burst, BurstKind, LoaderSettings, MeasureRules, Turn
-from nws_sweep.timeline import Epoch, Loader, Timeline
+from nws_sweep.records import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules, Turn
+from nws_sweep.timeline import Epoch, Timeline
 
 ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
 WARM_UP, STEADY, EPOCH = BurstKind.WARM_UP, BurstKind.STEADY, BurstKind.EPOCH
@@ -29,20 +29,12 @@ def epoch(batches: int, *, began_s: float = 0.0, ended: bool = True, breaks: dic
 
 def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, dataset: str = "my.Data") -> Timeline:
     settings = LoaderSettings(batch_size=4, num_workers=num_workers, prefetch_factor=2 if num_workers else None)
-    return Timeline(loader=Loader(settings=settings, dataset=dataset, batches=batches), epochs=list(epochs))
-
-
-def conditions(timeline_: Timeline, **changes: int) -> Conditions:
-    return Conditions(
-        settings=timeline_.loader.settings,
-        rules=MeasureRules(),
-        batches_per_epoch=timeline_.batches_per_epoch,
-        **changes,
-    )
+    facts = DatasetFacts(type=dataset, iterable=False, samples=None, accelerator=None)
+    return Timeline(settings=settings, facts=facts, length=batches, epochs=list(epochs))
 
 
 def bursts(timeline_: Timeline, *others: Timeline) -> tuple[Burst, ...]:
-    return timeline.bursts(timeline_, others, conditions(timeline_))
+    return timeline.bursts(timeline_, others)
 
 
 def kinds(found: tuple[Burst, ...]) -> list[tuple[BurstKind, int]]:
@@ -195,7 +187,9 @@ def test_an_epoch_is_as_long_as_it_was_seen_to_be(
 
 def test_the_quantities_are_those_of_the_loop() -> None:
     watched = line(epoch(60), epoch(60, began_s=100.0))
-    found = summarise([Turn(bursts=bursts(watched))], conditions(watched))
+    length = watched.batches_per_epoch
+    conditions = Conditions(settings=watched.settings, rules=MeasureRules(), batches_per_epoch=length)
+    found = summarise([Turn(bursts=bursts(watched))], conditions)
     assert found.startup_s == ITER_S + WAIT_S
     assert found.batch_s is not None
     assert (found.batch_s.value, found.wait_s, found.consume_s) == (WAIT_S + USE_S, WAIT_S, USE_S)
