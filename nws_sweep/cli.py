@@ -52,8 +52,7 @@ def sweep(arguments: Sequence[str]) -> int:
     """One configuration or a grid, by Hydra's command line."""
     _find_modules_here()
     from nws_sweep import app
-    from nws_sweep.config import with_quoted_overrides
-    from nws_sweep.explain import explain
+    from nws_sweep.config import explain, with_quoted_overrides
 
     sys.argv[1:] = map(with_quoted_overrides, arguments)  # which Hydra reads
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"

@@ -6,18 +6,20 @@ and misspelt keys, ``configuration`` checks ranges; either way the user reads on
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import functools
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, cast, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
+from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nws_sweep import extras
 from nws_sweep.embedding import refuse_unserved, register_resolvers
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
@@ -29,9 +31,7 @@ SCHEMA_NAME = "nws_sweep_schema"
 # The columns that every configuration has, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
-_MISSING: Any = "???"
-_DELETED = object()
-ORDERS = ("grid", "interleaved")
+_QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,127 +42,99 @@ class Allowed:
     test: Callable[[Any], bool] = lambda value: True
 
 
-def allowed(text: str, test: Callable[[Any], bool] = lambda value: True) -> Any:
-    """A field of the schema whose value comes from conf/*.yaml and must pass ``test``."""
-    return field(default=_MISSING, metadata={"allowed": Allowed(text, test)})
+def or_null(permitted: Allowed) -> Allowed:
+    """The same, or null."""
+    return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-def at_least(least: float, unit: str = "an integer") -> Any:
-    """A field with a smallest value."""
-    return allowed(f"{unit} of at least {least:g}", lambda value: least <= value < math.inf)
+def at_least(least: int, unit: str = "an integer") -> Allowed:
+    """A smallest value."""
+    return Allowed(f"{unit} of at least {least}", lambda value: least <= value < math.inf)
 
 
-def above_zero(unit: str) -> Any:
-    """A field whose value is positive."""
-    return allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
+def above_zero(unit: str = "seconds, a number") -> Allowed:
+    """A positive value."""
+    return Allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
 
 
-def one_of(*options: str | None) -> Any:
-    """A field with a fixed set of values; None stands for null."""
-    return allowed(" or ".join("null" if option is None else option for option in options), lambda v: v in options)
+def one_of(*options: str | None) -> Allowed:
+    """A fixed set of values; None stands for null."""
+    return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
-def or_null(text: str, test: Callable[[Any], bool]) -> Any:
-    """A field that may be null."""
-    return allowed(f"null or {text}", lambda value: value is None or test(value))
+_YES_OR_NO = Allowed("true, false or null")  # null is what the DataLoader has by itself
+_CANDIDATES = Allowed(
+    "a list of different integers of at least 0, such as [0,2,4]",
+    lambda value: value and min(value) >= 0 and len(set(value)) == len(value),
+)
+_ALSO = Allowed(
+    f"a list of different names out of {', '.join(ALSO)}",
+    lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
+)
+# Every key, dotted, with its type and what it allows.
+_KEYS: dict[str, tuple[Any, Allowed]] = {
+    "batch_size": (int | None, or_null(at_least(1))),
+    "pin_memory": (bool | None, _YES_OR_NO),
+    "prefetch_factor": (int | None, or_null(at_least(1))),
+    "patience": (int, at_least(0)),
+    "ranks": (int, at_least(1)),
+    # The DataLoader's other keywords; null for those of a DataLoader that the dataset comes in.
+    "loader.shuffle": (bool | None, _YES_OR_NO),
+    "loader.drop_last": (bool | None, _YES_OR_NO),
+    "loader.persistent_workers": (bool | None, _YES_OR_NO),
+    "loader.multiprocessing_context": (str | None, one_of("fork", "spawn", "forkserver", None)),
+    "loader.timeout": (float | None, or_null(at_least(0, "seconds, a number"))),
+    "loader.in_order": (bool | None, _YES_OR_NO),
+    "loader.threads_per_worker": (int | None, or_null(at_least(1))),
+    "loader.collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
+    "search.strategy": (str, one_of(*STRATEGIES)),
+    "search.maximum_patience": (int, at_least(0)),
+    "search.candidates": (list[int] | None, or_null(_CANDIDATES)),
+    "search.max_workers": (int, at_least(0)),
+    "search.reference": (int | None, or_null(at_least(0))),
+    "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
+    "search.also": (list[str], _ALSO),
+    "search.time_budget_s": (float | None, or_null(above_zero())),
+    "measure.mode": (str, one_of("steady", "epoch")),
+    "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
+    "measure.window_s": (float, above_zero()),
+    "measure.bursts": (int, at_least(1)),
+    "measure.max_seconds": (float, above_zero()),
+    "measure.max_batches": (int | None, or_null(at_least(1))),
+    "measure.epochs": (int, at_least(1)),
+    "measure.timeout_s": (float | None, or_null(above_zero())),
+    "measure.interleave": (int, at_least(1)),
+    "measure.cache": (str, one_of("warm", "cold", "as_is")),
+    "measure.cache_files": (list[str] | None, or_null(Allowed("a list of files and folders, such as [data/train]"))),
+    "measure.memory_budget_bytes": (int | None, or_null(above_zero("an integer"))),
+    "paths.cache_dir": (str, Allowed("a folder")),
+    "paths.data_dir": (str, Allowed("a folder")),
+    "paths.output_dir": (str, Allowed("a folder")),
+    "paths.lock_file": (str | None, Allowed("a file, or null")),
+    "seed": (int, Allowed("an integer")),
+    "check_samples": (bool | None, _YES_OR_NO),
+    "reuse": (str, one_of(*REUSES)),
+    "order": (str, one_of("grid", "interleaved")),
+    "resume.force": (bool, Allowed("true or false")),
+}
 
 
-def yes_or_no() -> Any:
-    """A field that is true or false; or null, for what the DataLoader has by itself."""
-    return allowed("true, false or null")
+def _schema() -> type:
+    """The whole configuration as OmegaConf wants it: every value comes from conf/*.yaml."""
+    groups: dict[str, list[Any]] = {"": []}
+    for key, (kind, _) in _KEYS.items():
+        group, _, name = key.rpartition(".")
+        groups.setdefault(group, []).append((name, kind, field(default="???")))
+    top = groups.pop("")
+    for name, keys in groups.items():
+        inner = make_dataclass(f"{name.title()}Schema", keys)
+        top.append((name, inner, field(default_factory=inner)))
+    for name in ("dataset", "consumer", "services"):  # free-form: each has a _target_ and that target's arguments
+        top.append((name, dict[str, Any], field(default_factory=dict)))
+    return make_dataclass("SweepSchema", top)
 
 
-@dataclass
-class LoaderSchema:
-    """``loader``: the DataLoader's other keywords; null for those of a DataLoader that the dataset comes in."""
-
-    shuffle: bool | None = yes_or_no()
-    drop_last: bool | None = yes_or_no()
-    persistent_workers: bool | None = yes_or_no()
-    multiprocessing_context: str | None = one_of("fork", "spawn", "forkserver", None)
-    timeout: float | None = or_null("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
-    in_order: bool | None = yes_or_no()
-    threads_per_worker: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
-    collate_fn: dict[str, Any] | None = allowed("a _target_ with its arguments, or null")
-
-
-@dataclass
-class SearchSchema:
-    """``search``: which candidates are tried and which is called the best."""
-
-    strategy: str = one_of(*STRATEGIES)
-    maximum_patience: int = at_least(0)
-    candidates: list[int] | None = allowed(
-        "null or a list of different integers of at least 0, such as [0,2,4]",
-        lambda value: value is None or (value and min(value) >= 0 and len(set(value)) == len(value)),
-    )
-    max_workers: int = at_least(0)
-    reference: int | None = or_null("an integer of at least 0", lambda value: value >= 0)
-    tolerance: float = allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)
-    also: list[str] = allowed(
-        f"a list of different names out of {', '.join(ALSO)}",
-        lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
-    )
-    time_budget_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
-
-
-@dataclass
-class MeasureSchema:
-    """``measure``: how long a trial measures, and under which circumstances."""
-
-    mode: str = one_of("steady", "epoch")
-    precision: float = allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)
-    window_s: float = above_zero("seconds, a number")
-    bursts: int = at_least(1)
-    max_seconds: float = above_zero("seconds, a number")
-    max_batches: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
-    epochs: int = at_least(1)
-    timeout_s: float | None = or_null("seconds, a number above 0", lambda value: 0 < value < math.inf)
-    interleave: int = at_least(1)
-    cache: str = one_of("warm", "cold", "as_is")
-    cache_files: list[str] | None = allowed("null or a list of files and folders, such as [data/train]")
-    memory_budget_bytes: int | None = or_null("an integer above 0", lambda value: value > 0)
-
-
-@dataclass
-class ResumeSchema:
-    """``resume``: what happens to results that a folder holds already."""
-
-    force: bool = allowed("true or false")
-
-
-@dataclass
-class PathsSchema:
-    """``paths``: folders."""
-
-    cache_dir: str = allowed("a folder")
-    data_dir: str = allowed("a folder")
-    output_dir: str = allowed("a folder")
-    lock_file: str | None = allowed("a file, or null")
-
-
-@dataclass
-class SweepSchema:
-    """The whole configuration."""
-
-    batch_size: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
-    pin_memory: bool | None = yes_or_no()
-    prefetch_factor: int | None = or_null("an integer of at least 1", lambda value: value >= 1)
-    patience: int = at_least(0)
-    ranks: int = at_least(1)
-    loader: LoaderSchema = field(default_factory=LoaderSchema)
-    search: SearchSchema = field(default_factory=SearchSchema)
-    measure: MeasureSchema = field(default_factory=MeasureSchema)
-    paths: PathsSchema = field(default_factory=PathsSchema)
-    # Free-form: each option carries a _target_ and that target's arguments.
-    dataset: dict[str, Any] = field(default_factory=dict)
-    consumer: dict[str, Any] = field(default_factory=dict)
-    services: dict[str, Any] = field(default_factory=dict)
-    seed: int = allowed("an integer")
-    check_samples: bool | None = yes_or_no()
-    reuse: str = one_of(*REUSES)
-    order: str = one_of(*ORDERS)
-    resume: ResumeSchema = field(default_factory=ResumeSchema)
+SweepSchema = _schema()
 
 
 def register() -> None:
@@ -172,9 +144,6 @@ def register() -> None:
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
-_PROJECT_OVERRIDES = re.compile(r"(\+{0,2}dataset\.overrides=)(.*)", re.DOTALL)
-
-
 def with_quoted_overrides(argument: str) -> str:
     """An argument of the command line as Hydra's grammar takes it, which has no ``=`` in a list but in quotes.
 
@@ -182,25 +151,16 @@ def with_quoted_overrides(argument: str) -> str:
         argument: Such as ``dataset.overrides=[data=cifar,trainer=cpu]``, of a grid with several lists; any other one
             is given back as it is.
     """
-    match = _PROJECT_OVERRIDES.fullmatch(argument)
-    if match is None:
-        return argument
-    return match[1] + ",".join(_with_quoted_elements(value) for value in _split_at_commas(match[2]))
+    match = re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL)
+    return match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2]))) if match else argument
 
 
 def _with_quoted_elements(value: str) -> str:
     if not re.fullmatch(r"\[.*\S.*\]", value, re.DOTALL):
         return value
-    elements = (element.strip() for element in _split_at_commas(value[1:-1]))
-    return f"[{','.join(element if element[:1] in _QUOTES else _quoted(element) for element in elements)}]"
-
-
-_QUOTES = ("'", '"')
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "\\'")
-    return f"'{escaped}'"
+    elements = [element.strip() for element in _split_at_commas(value[1:-1])]
+    quoted = ("'" + element.replace("'", "\\'") + "'" for element in elements)
+    return f"[{','.join(old if old[:1] in _QUOTES else new for old, new in zip(elements, quoted, strict=True))}]"
 
 
 def _split_at_commas(text: str) -> list[str]:
@@ -234,15 +194,24 @@ def configuration(
         ConfigurationError: If a value is out of range or a key unknown.
         OmegaConfBaseException: If a value is missing; ``explain`` makes one line of it.
     """
-    _refuse_unknown_keys(config)
-    check(config)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    _fill_in(plain, own or _USUAL)
+    for key in map(str, config):  # +bach_size=64 makes Hydra add any key; at the top level none would have an effect
+        if key not in {each.name for each in fields(SweepSchema)}:
+            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
+    plain = _checked(config)
+    given = {**{name: plain[name] for name in AXES[:3]}, **plain["loader"], "collate_fn": None}
+    given = {name: value for name, value in given.items() if value is not None}
+    loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
+    columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
+    columns["patience"] = plain["patience"]
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
+            columns[key] = column_value(config, key, override)
     return Configuration(
-        columns=_columns(plain, config, dataset_name, overrides),
+        columns=columns,
         dataset=_target(plain, "dataset"),
         consumer=_target(plain, "consumer"),
-        loader=_loader(plain),
+        loader=loader,
         measure=_measure(plain["measure"]),
         search=_search(plain["search"]),
         collate_fn=plain["loader"]["collate_fn"],
@@ -255,12 +224,8 @@ def configuration(
 
 def leaves_open(config: DictConfig) -> bool:
     """Whether settings are null that a DataLoader has itself, if the dataset comes in one."""
-    settings = [config[name] for name in AXES[:2]] + [config.loader[name] for name in _OWN]
-    return None in settings
-
-
-# Beside the axes; null in others has a meaning of its own.
-_OWN = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null in others has another meaning
+    return None in [config.batch_size, config.pin_memory, *(config.loader[name] for name in own)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,11 +252,9 @@ def embedded(node: Any) -> Embedded:
     refuse_unserved(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
-        config = cast("DictConfig", OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
-        check(config)
+        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
-    checked = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True))
     return Embedded(
         search=_search(checked["search"]),
         measure=_measure(checked["measure"]),
@@ -302,24 +265,6 @@ def embedded(node: Any) -> Embedded:
     )
 
 
-# What DataLoader does by itself.
-_USUAL = LoaderSettings(batch_size=None)
-
-
-def _fill_in(plain: dict[str, Any], own: LoaderSettings) -> None:
-    """Puts the DataLoader's own settings where there are none."""
-    for node, name in [(plain, name) for name in AXES[:3]] + [(plain["loader"], name) for name in plain["loader"]]:
-        if node[name] is None and name != "collate_fn":
-            node[name] = getattr(own, name)
-
-
-def _refuse_unknown_keys(config: DictConfig) -> None:
-    """A plus sign (``+bach_size=64``) makes Hydra add any key; at the top level none would have an effect."""
-    for key in map(str, config):
-        if key not in {entry.name for entry in fields(SweepSchema)}:
-            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-
-
 def no_such_key(key: str) -> str:
     """What to tell about a key that does not exist."""
     if key.startswith(("dataset.", "consumer.")):
@@ -328,69 +273,40 @@ def no_such_key(key: str) -> str:
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
-def check(config: DictConfig, keys: Collection[str] | None = None) -> None:
-    """Checks every value against what its field of the schema allows.
-
-    Args:
-        config: The whole configuration.
-        keys: Dotted keys of the values to check; None for all.
-
-    Raises:
-        ConfigurationError: With one line that names the key, the value and what is allowed.
-    """
-    known = ranges()
-    for key in known if keys is None else keys:
-        permitted = known[key]
-        value = OmegaConf.select(config, key, default=_DELETED, throw_on_missing=True)
-        if value is _DELETED:
+def _checked(config: Any) -> dict[str, Any]:
+    """The plain values, each of which is what its key allows."""
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
+    for key, permitted in ranges().items():
+        node, _, name = key.rpartition(".")
+        values = plain.get(node, {}) if node else plain
+        if name not in values:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
-        plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        if not _passes(permitted, plain):
-            raise ConfigurationError(f"{key}={shown(plain)}: allowed is {permitted.text}")
+        require(key, values[name], written=shown(values[name]))
+    return plain
 
 
-def require(name: str, value: Any, key: str | None = None) -> None:
+def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
     """Checks one value that a program has given.
 
     Args:
         name: What the program calls it.
         value: The value.
         key: Its key in the configuration, dotted; None if that is the name.
+        written: The value as it was given; None for Python's own way.
 
     Raises:
         ConfigurationError: With one line that names it, the value and what is allowed.
     """
-    permitted = ranges()[key or name]
-    if not _passes(permitted, value):
-        raise ConfigurationError(f"{name}={value!r}: allowed is {permitted.text}")
+    permitted = _KEYS[key or name][1]
+    with contextlib.suppress(TypeError):  # null where a number is needed: OmegaConf lets a key be deleted
+        if permitted.test(value):
+            return
+    raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
 
 
-def _passes(permitted: Allowed, value: Any) -> bool:
-    try:
-        return permitted.test(value)
-    except TypeError:  # null where a number is needed: OmegaConf lets a key be deleted
-        return False
-
-
-@functools.cache
 def ranges() -> Mapping[str, Allowed]:
     """Every key of the schema, dotted, with what it allows."""
-    return dict(_ranges(SweepSchema, ""))
-
-
-def _ranges(schema: type, prefix: str) -> Iterator[tuple[str, Allowed]]:
-    types = get_type_hints(schema)
-    for entry in fields(schema):
-        if is_dataclass(types[entry.name]):
-            yield from _ranges(cast("type", types[entry.name]), f"{prefix}{entry.name}.")
-        elif "allowed" in entry.metadata:
-            yield f"{prefix}{entry.name}", entry.metadata["allowed"]
-
-
-def _loader(plain: Mapping[str, Any]) -> LoaderSettings:
-    keywords = {key: value for key, value in plain["loader"].items() if key != "collate_fn"}
-    axes = {name: plain[name] for name in ("batch_size", "pin_memory", "prefetch_factor")}
-    return LoaderSettings(**axes, **keywords)
+    return {key: permitted for key, (_, permitted) in _KEYS.items()}
 
 
 def _measure(plain: Mapping[str, Any]) -> MeasureRules:
@@ -399,19 +315,12 @@ def _measure(plain: Mapping[str, Any]) -> MeasureRules:
 
 
 def _search(plain: Mapping[str, Any]) -> SearchRules:
-    chosen = plain["candidates"]
-    candidates = tuple(range(plain["max_workers"] + 1)) if chosen is None else tuple(sorted(chosen))
-    reference = plain["reference"]
-    return SearchRules(
-        strategy=plain["strategy"],
-        candidates=candidates,
-        maximum_patience=plain["maximum_patience"],
-        tolerance=plain["tolerance"],
-        time_budget_s=plain["time_budget_s"],
-        also=tuple(plain["also"]),
-        # Nobody who limits the candidates wants others to be started.
-        reference=reference if reference in candidates else None,
-    )
+    given = dict(plain)
+    largest, chosen = given.pop("max_workers"), given.pop("candidates")
+    candidates = tuple(range(largest + 1)) if chosen is None else tuple(sorted(chosen))
+    if given["reference"] not in candidates:  # nobody who limits the candidates wants others to be started
+        given["reference"] = None
+    return SearchRules(**{**given, "candidates": candidates, "also": tuple(given["also"])})
 
 
 def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -421,20 +330,50 @@ def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
     return node
 
 
-def _columns(
-    plain: Mapping[str, Any], config: DictConfig, dataset_name: str, overrides: Sequence[str]
-) -> dict[str, Any]:
-    columns = {"dataset": dataset_name, **{axis: plain[axis] for axis in AXES}}
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
-            columns[key] = column_value(config, key, override)
-    return columns
-
-
 def column_value(config: DictConfig, key: str, override: str) -> Any:
     """The value itself, or for a group the chosen option's name."""
     value = None if "/" in key else OmegaConf.select(config, key, default=None)
     if value is None or OmegaConf.is_config(value):
         return override.partition("=")[2]
     return value
+
+
+def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
+    """The error that the user reads instead.
+
+    Args:
+        error: What composing the configuration raised.
+        overrides: What the user typed, to name it as it was typed.
+    """
+    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or _as_it_is(error))
+
+
+def _about_override(error: Exception) -> str | None:
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: not an override; expected key=value"
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
+    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
+        return extras.advice(match.group(1))
+    if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
+        return f"{match.group(1)}: several values are a grid, which needs -m before them"
+    return None
+
+
+def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
+    text = f"{error.__cause__ or ''}\n{error}"
+    if (match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)) is None:
+        return None
+    key = match.group(1)
+    given = next((text for text in reversed(overrides) if text.lstrip("+").partition("=")[0] == key), None)
+    if "not in '" in text or "is not in struct" in text:
+        return f"{given or key}: {no_such_key(key)}"
+    if "Missing mandatory value" in text:
+        return f"{key} is missing: give it as {key}=VALUE"
+    return f"{given}: allowed is {ranges()[key].text}" if given and key in ranges() else None
+
+
+def _as_it_is(error: Exception) -> str:
+    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+    return one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text)) or repr(error)

@@ -1,19 +1,4 @@
-"""The errors that nws_sweep raises.
-
-    NwsSweepError
-    |-- ConfigurationError   the command line or the configuration is wrong
-    |-- DatasetError         the dataset cannot be made, or has nothing to load
-    |-- NotARunError         a folder that should hold a run or a grid does not
-    `-- TrialError           a candidate could not be measured; becomes a row, never ends the search
-        |-- TrialTimeout
-        |-- TrialOutOfMemory
-        |-- TrialSkipped
-        |-- TrialMismeasured
-        |-- WrongSamples
-        `-- RankLost
-
-The command line prints the message of the first three as one line and exits with status 2.
-"""
+"""The errors that nws_sweep raises; the command line prints their message as one line and exits with status 2."""
 
 from __future__ import annotations
 
@@ -39,7 +24,7 @@ class LostJob(NwsSweepError):  # noqa: N818 - nobody's mistake here
 
 
 class TrialError(NwsSweepError):
-    """A candidate could not be measured; the message is the reason that its row gets."""
+    """A candidate could not be measured: that becomes a row, whose reason is the message, and never ends the search."""
 
 
 class TrialTimeout(TrialError):  # noqa: N818 - the state's name, as in the row

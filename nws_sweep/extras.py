@@ -6,27 +6,13 @@ import importlib.util
 
 from nws_sweep.errors import ConfigurationError
 
-_OF_OPTION = {"submitit_slurm": "slurm", "submitit_local": "slurm"}  # of hydra/launcher
 _OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray", "aiohttp": "remote"}
 _OF_PROTOCOL = {"http": "remote", "https": "remote", "s3": "remote"}  # of fsspec
 
 
 def advice(option: str) -> str | None:
     """What to install for an option of hydra/launcher that cannot be found; None if we have nothing to do with it."""
-    extra = _OF_OPTION.get(option)
-    return _line("hydra/launcher", extra) if extra else None
-
-
-def require_launcher(target: str) -> None:
-    """Checks that a launcher is installed whose configuration is ours, and so is always found.
-
-    Args:
-        target: Its ``_target_``.
-
-    Raises:
-        ConfigurationError: If it is not.
-    """
-    require("hydra/launcher", ".".join(target.split(".")[:2]))
+    return _line("hydra/launcher", "slurm") if option in ("submitit_slurm", "submitit_local") else None
 
 
 def require(user: str, package: str) -> None:

@@ -16,26 +16,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import filelock
 from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, ListConfig, OmegaConf, flag_override
+from omegaconf import DictConfig, OmegaConf, flag_override
 
-from nws_sweep import claims, cores, gathering, grid, host, hostlock, storage, timeline, usage
-from nws_sweep.claims import Claim
+from nws_sweep import cores, gathering, grid, host, hostlock, resuming, storage, timeline, usage
 from nws_sweep.config import column_value
 from nws_sweep.embedding import GROUP
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.progress import teller
 from nws_sweep.project_keys import SETTINGS
 from nws_sweep.quantities import noise_of
-from nws_sweep.records import DatasetFacts, HostedRun, MeasureRules, ProjectFacts, Turn
-from nws_sweep.timeline import Timeline
-from nws_sweep.trial import Conditions
+from nws_sweep.records import HostedRun, ProjectFacts, Turn
 from nws_sweep.watching import LoaderWatch
 
 if TYPE_CHECKING:
@@ -47,21 +45,6 @@ _LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
 _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 _USAGE = "python train.py -m +nws_sweep=auto"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """The axis of num_workers in the program's multirun.
-
-    Attributes:
-        key: The dotted key.
-        candidates: Its values; empty if a sweeper chooses them.
-        folder: Where the results belong.
-    """
-
-    key: str
-    candidates: tuple[int, ...]
-    folder: Path
 
 
 class HostedSweep(Callback):
@@ -79,10 +62,15 @@ class HostedSweep(Callback):
         self._key = key
         self._candidates = candidates
         self._keep_going = keep_going
-        # Known before the first job; a launcher's processes get it with the callback.
-        self._axis: Axis | None = None
+        # Where results belong; None in processes that leave them to another. All three are known before the first job,
+        # and a launcher's processes get them with the callback.
+        self._folder: Path | None = None
         self._job: _Job | None = None
-        self._claim: Claim | None = None
+        self._claim: filelock.BaseFileLock | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the claim: what is sent to another process holds nothing."""
+        return {**self.__dict__, "_claim": None}
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """One run has nothing to compare."""
@@ -98,28 +86,35 @@ class HostedSweep(Callback):
 
     def _prepare(self, config: DictConfig) -> None:
         given = _given(config)
-        key = key_of(dict(_keys(_own(config))), list(given), self._key)
-        swept = given.get(key)
-        if swept is None:
-            swept = checked(self._candidates) if self._candidates is not None else default_candidates()
-            _add_axis(config.hydra.overrides.task, key, swept)
-        if _is_first_rank():
+        self._key = key = key_of(_dotted(config), list(given), self._key)
+        if key in given:
+            self._candidates = given[key]
+        else:
+            self._candidates = default_candidates() if self._candidates is None else checked(self._candidates)
+            overrides = config.hydra.overrides.task  # Hydra hands these to its sweeper after this
+            with flag_override(overrides, ["struct", "readonly"], [False, False]):
+                overrides.append(f"{key}={','.join(map(str, self._candidates))}")
+        # Of all those that a launcher such as torchrun or srun has started one speaks.
+        if all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID")):
             folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
-            self._claim = claims.take(folder)
-            _refuse_results(folder)
-            self._axis = Axis(key=key, candidates=swept, folder=folder)
+            self._claim = resuming.claim(folder)
+            if storage.holds_results(folder):  # Hydra runs all jobs of a program's sweep anew
+                raise ConfigurationError(
+                    f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir"
+                )
+            self._folder = folder
             atexit.register(_report_after_all, folder, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Waits until no other measurement runs on this machine, and begins to watch."""
-        if self._axis is None:
+        if self._folder is None:
             return
         try:
-            self._job = _Job(self._axis.folder)
+            self._job = _Job(self._folder)
         except NwsSweepError as error:
             raise SystemExit(f"nws_sweep: {error}") from error
-        if not self._keep_going and (failure := gathering.repeated_failure(self._axis.folder)):
-            self._job.end()
+        if not self._keep_going and (failure := gathering.repeated_failure(self._folder)):
+            self._job.lock.close()
             raise SystemExit(
                 f"nws_sweep: {failure}; the other runs are left out; {_CALLBACK}.keep_going=true includes them"
             )
@@ -127,56 +122,84 @@ class HostedSweep(Callback):
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes what was seen, and the result of the configuration as far as it is known."""
         job, self._job = self._job, None
-        if self._axis is None or job is None:
+        if self._folder is None or job is None:
             return
         with job.lock:
-            timelines = job.watch.stop()
-            others = list(_other_overrides(job_return.overrides or (), self._axis.key))
-            run = _hosted_run(self._axis, config, others, timelines, job, _failure(job_return))
-            folder = self._axis.folder / storage.folder_name(others)
+            told = {override: override.partition("=")[0].lstrip("+") for override in job_return.overrides or ()}
+            others = {override: name for override, name in told.items() if name not in (self._key, GROUP)}
+            run = self._run_of(job, config, others)
+            if job_return.status.name == "FAILED":
+                error = job_return._return_value  # what .return_value would raise
+                logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone
+                run = replace(run, reason=one_line(f"{type(error).__name__}: {error}"))
+            folder = self._folder / storage.folder_name(list(others))
             storage.save_hosted(folder, int(config.hydra.job.num), run)
             gathering.gather(folder)
 
+    def _run_of(self, job: _Job, config: DictConfig, others: Mapping[str, str]) -> HostedRun:
+        """What a job told; ``others`` are its overrides beside its num_workers, with their keys."""
+        key = str(self._key)
+        number = int(OmegaConf.select(config, key))
+        timelines, meanwhile = timeline.merged(job.watch.stop()), job.so_far()
+        run = HostedRun(
+            num_workers=number,
+            candidates=tuple(self._candidates or ()),
+            columns={name: column_value(config, name, override) for override, name in others.items()},
+            program=str(config.hydra.job.name),
+            host=host.describe(),
+            reason="the program took no batch of any DataLoader",
+            started_at=job.started_at,
+            elapsed_s=meanwhile.elapsed_s,
+            noise=noise_of([meanwhile], cores.usable_cpus()),
+        )
+        chosen = timeline.training(timelines, number)
+        if chosen is None:
+            return run
+        settings, length, samples = chosen.settings, chosen.batches_per_epoch, None
+        if length is not None:  # what one process sees of it in an epoch: a sampler may leave some out
+            seen = length * (settings.batch_size or 1)
+            samples = seen if chosen.facts.samples is None else min(seen, chosen.facts.samples)
+        project = project_of(key, _dotted(config), list(others.values()))
+        lost = f"asked for {key}={number}, ran with num_workers={settings.num_workers}: the value does not reach the "
+        return replace(
+            run,
+            settings=settings,
+            facts=replace(chosen.facts, samples=samples, project=project),
+            batches_per_epoch=length,
+            bursts=timeline.bursts(chosen, [other for other in timelines if other is not chosen]),
+            reason="" if number == settings.num_workers else f"{lost}DataLoader",
+        )
+
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Reports."""
-        if self._axis is None:
+        if self._folder is None:
             return
         from nws_sweep import report
         from nws_sweep.terminal import View
 
         atexit.unregister(_report_after_all)
-        gathering.gather_all(self._axis.folder, finished=True)
-        if storage.holds_results(self._axis.folder):
-            for folder in storage.hosted_folders(self._axis.folder):
+        folders = storage.hosted_folders(self._folder)
+        for folder in folders:
+            gathering.gather(folder, finished=True)
+        if storage.holds_results(self._folder):
+            for folder in folders:
                 report.try_pictures(folder)
-            View().conclude(*report.write(self._axis.folder))
+            View().conclude(*report.write(self._folder))
 
 
 class _Job:
-    """A job that is running, alone on its machine among measurements.
-
-    Args:
-        folder: Where its results belong, for those who wait.
-
-    Raises:
-        ConfigurationError: If the machine's lock cannot be taken.
-    """
+    """A job that is running, alone on its machine among measurements; ``folder`` tells those who wait for whom."""
 
     def __init__(self, folder: Path) -> None:
         self.lock = contextlib.ExitStack()
         self.lock.enter_context(_alone(str(folder)))
         self.watch = LoaderWatch()
         self.watch.start()
+        self.lock.callback(self.watch.stop)
         self.started_at = datetime.now().astimezone().isoformat()
         self._began = time.monotonic()
         self._before, self._machine = usage.of_tree(os.getpid()), usage.of_machine()
 
-    def end(self) -> None:
-        """Leaves the program and the machine as they were."""
-        self.watch.stop()
-        self.lock.close()
-
-    @property
     def so_far(self) -> Turn:
         """The whole job up to now, without its batches."""
         return Turn(
@@ -209,23 +232,6 @@ def _report_after_all(folder: Path, process: int) -> None:
         subprocess.run([sys.executable, "-m", "nws_sweep", "report", str(folder)], check=False)
 
 
-def _refuse_results(folder: Path) -> None:
-    """Hydra runs all jobs of a program's sweep anew: what is there is of an earlier one."""
-    if storage.holds_results(folder):
-        raise ConfigurationError(f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir")
-
-
-def _is_first_rank() -> bool:
-    """Whether this process speaks for all those that a launcher such as torchrun or srun has started."""
-    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID"))
-
-
-def _own(config: DictConfig) -> dict[str, Any]:
-    """The program's configuration, without Hydra's; interpolations as they are written."""
-    plain = OmegaConf.to_container(config, resolve=False)
-    return {str(key): value for key, value in plain.items() if key != "hydra"} if isinstance(plain, dict) else {}
-
-
 def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) -> str:
     """The dotted key that the DataLoader takes its num_workers from.
 
@@ -237,6 +243,11 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
     Raises:
         ConfigurationError: If there is none, or there are several.
     """
+
+    def is_meant(axis: str) -> bool:  # a number of workers, or the training's entry of a mapping of such
+        node, _, last = axis.rpartition(".")
+        return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
+
     found = [key for key, value in config.items() if _last(key) in _NAMES and not _refers(value)]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
@@ -245,7 +256,7 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
                 f"{', '.join(found) or 'none'}"
             )
         return _number_at(wanted, config, swept)
-    found = list(filter(_is_called_so, swept)) or found
+    found = [axis for axis in swept if is_meant(axis)] or found
     if not found:
         raise ConfigurationError(
             f"the configuration has no key called {' or '.join(sorted(_NAMES, reverse=True))}; name the one that the "
@@ -257,12 +268,6 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
             f"{_CALLBACK}.key={found[0]}"
         )
     return _number_at(found[0], config, swept)
-
-
-def _is_called_so(key: str) -> bool:
-    """Whether a swept key is one of num_workers, or the training's entry of such a mapping."""
-    node, _, last = key.rpartition(".")
-    return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
 
 
 def _last(key: str) -> str:
@@ -285,11 +290,18 @@ def _number_at(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> str
     )
 
 
-def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, Mapping):
-            yield from _keys(value, f"{prefix}{key}.")
+def _dotted(config: DictConfig) -> dict[str, Any]:
+    """All keys of the program's configuration, without Hydra's; interpolations as they are written."""
+
+    def below(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in node.items():
+            yield f"{prefix}{key}", value
+            if isinstance(value, Mapping):
+                yield from below(value, f"{prefix}{key}.")
+
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=False))
+    plain.pop("hydra", None)
+    return dict(below(plain, ""))
 
 
 def _refers(value: Any) -> bool:
@@ -304,17 +316,11 @@ def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
     except Exception:  # what only the sweeper understands, such as a distribution
         overrides, params = list(config.hydra.overrides.task), dict(config.hydra.sweeper.get("params") or {})
         axes = {text.partition("=")[0]: [] for text in (*params, *overrides)}
-    return {name.lstrip("+"): _numbers([value.partition("=")[2] for value in axes[name]]) for name in axes}
-
-
-def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(sorted({int(text) for text in texts})) if all(map(str.isdecimal, texts)) else ()
-
-
-def _add_axis(overrides: ListConfig, key: str, values: Sequence[int]) -> None:
-    """As if it stood at the end of the command line, which Hydra hands to its sweeper after this."""
-    with flag_override(overrides, ["struct", "readonly"], [False, False]):
-        overrides.append(f"{key}={','.join(map(str, values))}")
+    texts = {name.lstrip("+"): [value.partition("=")[2] for value in values] for name, values in axes.items()}
+    return {
+        name: tuple(sorted({int(text) for text in given})) if all(map(str.isdecimal, given)) else ()
+        for name, given in texts.items()
+    }
 
 
 def checked(candidates: Sequence[int]) -> tuple[int, ...]:
@@ -358,83 +364,3 @@ def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> Pro
         beside = {name: ".".join([*path[:place], f"{prefix}{name}", *below]) for name in SETTINGS}
         keys |= {name: at for name, at in beside.items() if not isinstance(config.get(at, {}), Mapping | list)}
     return ProjectFacts(key=".".join(path[:place]), keys={**keys, "num_workers": key}, fingerprint="")
-
-
-def _other_overrides(overrides: Sequence[str], key: str) -> Iterator[str]:
-    """What a job was told beside its num_workers."""
-    for override in overrides:
-        name = override.partition("=")[0].lstrip("+")
-        if name not in (key, GROUP):
-            yield override
-
-
-def _failure(job_return: JobReturn) -> str:
-    """Why a job failed; empty if it did not."""
-    if job_return.status.name != "FAILED":
-        return ""
-    error = job_return._return_value  # what .return_value would raise
-    logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone, after the last job
-    return one_line(f"{type(error).__name__}: {error}")
-
-
-def _hosted_run(
-    axis: Axis, config: DictConfig, others: Sequence[str], timelines: Sequence[Timeline], job: _Job, failure: str
-) -> HostedRun:
-    """What a job told."""
-    own = _without_hydra(config)
-    number = int(OmegaConf.select(own, axis.key))
-    names = {override: override.partition("=")[0].lstrip("+") for override in others}
-    meanwhile = job.so_far
-    run = HostedRun(
-        num_workers=number,
-        candidates=axis.candidates,
-        columns={name: column_value(own, name, override) for override, name in names.items()},
-        program=str(config.hydra.job.name),
-        host=host.describe(),
-        reason=failure,
-        started_at=job.started_at,
-        elapsed_s=meanwhile.elapsed_s,
-        noise=noise_of([meanwhile], cores.usable_cpus()),
-    )
-    lines = timeline.merged(timelines)
-    chosen = timeline.training(lines, number)
-    if chosen is None:
-        return replace(run, reason=failure or "the program took no batch of any DataLoader")
-    project = project_of(axis.key, dict(_keys(_own(config))), list(names.values()))
-    return _with_loader(run, project, chosen, [line for line in lines if line is not chosen])
-
-
-def _with_loader(run: HostedRun, project: ProjectFacts, chosen: Timeline, others: Sequence[Timeline]) -> HostedRun:
-    settings = chosen.loader.settings
-    conditions = Conditions(settings=settings, rules=MeasureRules(), batches_per_epoch=chosen.batches_per_epoch)
-    return replace(
-        run,
-        settings=settings,
-        facts=replace(_facts(chosen), project=project),
-        batches_per_epoch=chosen.batches_per_epoch,
-        bursts=timeline.bursts(chosen, others, conditions),
-        reason=run.reason or _mismatch(project.keys["num_workers"], run.num_workers, settings.num_workers),
-    )
-
-
-def _without_hydra(config: DictConfig) -> DictConfig:
-    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-
-
-def _mismatch(key: str, wanted: int, found: int) -> str:
-    if wanted == found:
-        return ""
-    return f"asked for {key}={wanted}, ran with num_workers={found}: the value does not reach the DataLoader"
-
-
-def _facts(line: Timeline) -> DatasetFacts:
-    loader, batches = line.loader, line.batches_per_epoch
-    # What one process sees of it in an epoch: a sampler may leave some out.
-    seen = None if batches is None else batches * (loader.settings.batch_size or 1)
-    lengths = [length for length in (loader.samples, seen) if length is not None]
-    return DatasetFacts(
-        type=loader.dataset,
-        iterable=loader.iterable,
-        samples=min(lengths) if seen is not None else None,
-        accelerator=loader.accelerator,
-    )

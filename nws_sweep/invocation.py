@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import learning, ranks, services, storage
+import filelock
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+
+from nws_sweep import learning, ranks
 from nws_sweep.arms import Supervision
-from nws_sweep.claims import Claim
-from nws_sweep.composing import Composer
-from nws_sweep.grid import Plan
+from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.grid import Composer, Plan
 from nws_sweep.interrupts import Interrupts
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.records import Configuration, DatasetFacts, SearchRecord
@@ -30,7 +35,7 @@ class Invocation:
     plan: Plan | None = None
     composer: Composer | None = None  # of a grid
     folder: Path | None = None
-    claim: Claim | None = None
+    claim: filelock.BaseFileLock | None = None
     forced: str = ""  # what a resumption by force mixes
     has_begun: bool = False  # whether any search has begun in this process
 
@@ -47,14 +52,13 @@ class Invocation:
         Raises:
             NwsSweepError: If it cannot be made.
         """
-        parts = (configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services)
-        ranked = configuration.ranks > 1
-        key = repr((*parts, ranked))
+        key = parts_of(configuration)
         if key not in self._facts:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
             # One rank alone, so that what is missing is downloaded once.
-            starting = ranks.start(spec, 1, supervision) if ranked else self.nursery.start(spec, supervision)
-            with services.running(configuration), starting as arm:
+            is_ranked = configuration.ranks > 1
+            starting = ranks.start(spec, 1, supervision) if is_ranked else self.nursery.start(spec, supervision)
+            with services(configuration), starting as arm:
                 self._facts[key] = arm.facts
         return self._facts[key]
 
@@ -69,14 +73,35 @@ class Invocation:
         """Lets later searches learn from it."""
         self.results.extend(learning.without_bursts([result]))
 
-    def has_results(self) -> bool:
-        """Whether any job has begun to write its result."""
-        return self.folder is not None and storage.holds_results(self.folder)
-
     def close(self) -> None:
         """Ends its processes, and gives back the folder and the terminal, cursor and all."""
         self.nursery.close()
         if self.claim is not None:
-            self.claim.release()
+            self.claim.release(force=True)
         if "view" in self.__dict__:
             self.view.stop()
+
+
+def parts_of(configuration: Configuration) -> str:
+    """All that must be made before a configuration can be measured; the same for many of a grid."""
+    named = (configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services)
+    return repr((*named, configuration.ranks > 1))
+
+
+@contextlib.contextmanager
+def services(configuration: Configuration) -> Iterator[None]:
+    """Runs beside a search what it needs during the block, such as a server that the dataset reads from.
+
+    Raises:
+        ConfigurationError: If one cannot be made or entered.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, node in configuration.services.items():
+            try:
+                stack.enter_context(instantiate(dict(node), _convert_="all"))
+            except NwsSweepError:
+                raise
+            except (Exception, SystemExit) as error:  # whatever is wrong with it
+                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
+                raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
+        yield

@@ -1,23 +1,33 @@
-"""One job of a grid: searches a configuration and writes its files."""
+"""One job of a grid: searches a configuration and writes its files.
+
+What a batch system sends to a job before it ends it becomes the reason of the job's row. By itself submitit logs
+SIGTERM and lets the job go on, whose arms have died of it; and at SIGUSR2, which it has Slurm send some time before the
+job's time is over, it puts the job into the queue once more.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from nws_sweep import disk, host, hostlock, learning, notices, resuming, sample_check, services, storage
-from nws_sweep.errors import NwsSweepError, one_line
-from nws_sweep.invocation import Invocation
+from omegaconf import DictConfig
+
+from nws_sweep import disk, host, hostlock, learning, resuming, sample_check, storage
+from nws_sweep.errors import LostJob, NotARunError, NwsSweepError, one_line
+from nws_sweep.invocation import Invocation, services
 from nws_sweep.nursery import spec_of
 from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
 from nws_sweep.runner import search
-from nws_sweep.store import ResultStore
+from nws_sweep.store import ResultStore, default_folder
 from nws_sweep.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -28,50 +38,70 @@ logger = logging.getLogger(__name__)
 # How often unfinished trials are saved, and that it takes a small part of the time however much there is to write.
 _SAVE_EVERY_S = 2.0
 _SAVE_SHARE = 20
-_MEASURED = "measured before, at"
+_NOTICES = {
+    "SIGTERM": "the job was told to end (SIGTERM): it was cancelled, or its time is over",
+    "SIGUSR2": "the job was told that its time is nearly over, or that others need its node (SIGUSR2)",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One configuration to be searched.
+class Told(BaseException):
+    """Raised by such a signal; the message says what it means.
 
-    Attributes:
-        configuration: What to measure.
-        folder: Where its files belong.
-        working_folder: Where relative paths of its dataset begin.
-        lock_file: Held while measuring, so that there is one measurement at a time on this machine; None for none.
-        store: Where the result is remembered, and looked up.
-        reuse: Which remembered results will do, one of ``store.REUSES``.
-        force: Whether what another host or other versions have begun is gone on with.
+    No Exception: it comes at any moment, and a logger, say, lets none of these out of its own work.
     """
 
-    configuration: Configuration
-    folder: Path
-    working_folder: str
-    lock_file: str | None
-    store: ResultStore
-    reuse: str = "never"
-    force: bool = False
+
+@contextlib.contextmanager
+def heeding_notices() -> Iterator[None]:
+    """Inside the block such a signal raises Told in the main thread, if submitit would handle it.
+
+    Raises:
+        LostJob: If nobody inside the block has answered it.
+    """
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        raise Told(_NOTICES[signal.Signals(number).name])
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (getattr(signal, name) for name in _NOTICES if hasattr(signal, name)):
+            if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
+                before[number] = signal.signal(number, tell)
+    try:
+        yield
+    except Told as told:
+        raise LostJob(str(told)) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def measure(job: Job, current: Invocation) -> SearchRecord:
+def measure(
+    configuration: Configuration, folder: Path, composed: DictConfig, current: Invocation, working_folder: str
+) -> None:
     """Searches one configuration; its files are written as it goes, its failure is part of them.
 
     Args:
-        job: What to search.
+        configuration: What to measure.
+        folder: Where its files belong.
+        composed: Has the lock that is held while measuring, and which earlier results will do.
         current: The call of the command line that this belongs to.
+        working_folder: Where relative paths of the dataset begin.
     """
-    configuration = job.configuration
     current.interrupts.check()
-    begun = resuming.begun(job.folder, configuration, host.describe(), force=job.force)
+    begun = resuming.begun(folder, configuration, host.describe(), force=composed.resume.force)
     for line in begun.told:
         logger.warning(line)
         current.view.note(line)
     if begun.record is not None and begun.record.complete:
-        pass_by(storage.StoredRun(folder=begun.folder, result=begun.record), current)
-        return begun.record
+        return pass_by(storage.StoredRun(folder=begun.folder, result=begun.record), current)
     current.view.configuration_started(_label(configuration, current))
-    start = begun.record or _remembered(job, current) or _start_of(configuration, current.results)
+    store = ResultStore(default_folder(composed.paths.cache_dir))
+    start = begun.record or _start_of(configuration, current.results)
+    if begun.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
+        with contextlib.suppress(NwsSweepError):  # the search will tell
+            if known.facts and current.facts(configuration, working_folder).samples == known.facts.samples:
+                start = _taken_over(known, f"measured before, at {known.started_at}")
     if start.error:  # once more, to its end
         start = replace(start, error="", stop_reason="", verdict=None)
     start = replace(start, forced=start.forced or current.forced)
@@ -79,9 +109,20 @@ def measure(job: Job, current: Invocation) -> SearchRecord:
     if start.complete:
         storage.save(begun.folder, start)
         current.remember(start)
-        current.view.search_finished(start)
-        return start
-    return _measured(job, start, begun.folder, current)
+        return current.view.search_finished(start)
+    observer = _Recorder(begun.folder, current.view, bool(configuration.check_samples))
+    disk.remove_temporary(begun.folder)
+    disk.keep_folder(begun.folder)  # Hydra has made it
+    try:
+        storage.save(begun.folder, start)
+        with hostlock.held(composed.paths.lock_file, str(begun.folder), current.view.status):
+            result = _searched(start, begun.folder, current, observer, working_folder)
+            _draw(begun.folder, current)  # while no other job of this machine measures
+        current.remember(result)
+        store.keep(result, working_folder)
+    except (Exception, SystemExit, Told) as error:  # a service may call sys.exit
+        logger.exception("the search failed")
+        _record_failure(observer.latest or start, error, begun.folder, current.view)
 
 
 def pass_by(run: storage.StoredRun, current: Invocation) -> None:
@@ -103,51 +144,25 @@ def _label(configuration: Configuration, current: Invocation) -> str:
     return configuration.label_of(current.plan.varying if current.plan else tuple(configuration.columns))
 
 
-def _measured(job: Job, start: SearchRecord, folder: Path, current: Invocation) -> SearchRecord:
-    observer = _Recorder(folder, current.view, bool(start.configuration.check_samples))
-    disk.remove_temporary(folder)
-    disk.keep_folder(folder)  # Hydra has made it
-    try:
-        storage.save(folder, start)
-        return _search(job, start, folder, current, observer)
-    except (Exception, SystemExit, notices.Told) as error:  # a service may call sys.exit
-        logger.exception("the search failed")
-        return _record_failure(observer.latest or start, error, folder, current.view)
+def _taken_over(known: SearchRecord, where: str) -> SearchRecord:
+    return replace(known, stop_reason=f"{known.stop_reason} ({where})", cost_s=0.0, cost=SearchCost())
 
 
-def _remembered(job: Job, current: Invocation) -> SearchRecord | None:
-    """The result of an earlier call, if one will do: of a dataset that has kept its size."""
-    known = job.store.find(job.configuration, host.describe(), job.reuse, job.working_folder)
-    if known is None or known.facts is None:
-        return None
-    try:
-        samples = current.facts(job.configuration, job.working_folder).samples
-    except NwsSweepError:  # the search will tell
-        return None
-    if samples != known.facts.samples:
-        return None
-    stop_reason = f"{known.stop_reason} ({_MEASURED} {known.started_at})"
-    return replace(known, stop_reason=stop_reason, cost_s=0.0, cost=SearchCost())
-
-
-def _search(job: Job, start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder) -> SearchRecord:
-    view, asked_at = current.view, time.monotonic()
-    with hostlock.held(job.lock_file, str(folder), view.status):
-        waited = SearchCost(waiting_s=time.monotonic() - asked_at)
-        start = replace(start, cost=waited.plus(start.cost or SearchCost()))
-        log = str(folder / storage.ARM_LOG)
-        open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, job.working_folder, log), view.status)
-        surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
-        guess = learning.first_guess(start.configuration, current.results)
-        with services.running(start.configuration), current.interrupts.waiting():
-            result = search(start, surroundings, observer, guess)
-            if start.configuration.check_samples:
-                view.status("looking at how workers share the samples")
-                result = sample_check.checked(result, open_arm)
-                storage.save(folder, result)
-        _draw(folder, current)  # while no other job of this machine measures
-    current.remember(result)
-    job.store.keep(result, job.working_folder)
+def _searched(
+    start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder, working_folder: str
+) -> SearchRecord:
+    view, log = current.view, str(folder / storage.ARM_LOG)
+    waited = SearchCost(waiting_s=time.monotonic() - observer.began_s)
+    start = replace(start, cost=waited.plus(start.cost or SearchCost()))
+    open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
+    surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
+    guess = learning.first_guess(start.configuration, current.results)
+    with services(start.configuration), current.interrupts.waiting():
+        result = search(start, surroundings, observer, guess)
+        if start.configuration.check_samples:
+            view.status("looking at how workers share the samples")
+            result = sample_check.checked(result, open_arm)
+            storage.save(folder, result)
     return result
 
 
@@ -156,7 +171,7 @@ def _draw(folder: Path, current: Invocation) -> None:
     if current.plan is None or current.plan.configurations > 1:
         from nws_sweep import report  # here, for matplotlib takes its time
 
-        with contextlib.suppress(notices.Told):  # what is measured stands without them
+        with contextlib.suppress(Told):  # what is measured stands without them
             report.try_pictures(folder)
 
 
@@ -164,19 +179,12 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> 
     """The result to begin with: what the same grid has measured already is not measured again."""
     started_at = datetime.now().astimezone().isoformat()
     if same := learning.same_search(configuration, earlier):
-        where = same.configuration.label_of(same.configuration.columns)
-        return replace(
-            same,
-            configuration=configuration,
-            started_at=started_at,
-            stop_reason=f"{same.stop_reason} (measured once, as {where})",
-            cost_s=0.0,
-            cost=SearchCost(),
-        )
-    known = learning.same_trials(configuration, earlier)
-    facts = next((r.facts for r in earlier if known and r.configuration.dataset == configuration.dataset), None)
+        known = _taken_over(same, f"measured once, as {same.configuration.label_of(same.configuration.columns)}")
+        return replace(known, configuration=configuration, started_at=started_at)
+    trials = learning.same_trials(configuration, earlier)
+    facts = next((r.facts for r in earlier if trials and r.configuration.dataset == configuration.dataset), None)
     return SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=started_at, trials=known, facts=facts
+        configuration=configuration, host=host.describe(), started_at=started_at, trials=trials, facts=facts
     )
 
 
@@ -189,26 +197,23 @@ def record_loss(folder: Path, configuration: Configuration, error: BaseException
         error: What ended it.
         current: The call of the command line that this belongs to.
     """
-    there = resuming.left_half_way(folder)
-    if there is not None:  # its own, which may know more of the configuration
-        _record_failure(there, error, folder, current.view)
-        return
+    with contextlib.suppress(NotARunError):
+        there = storage.load(folder).result
+        if not there.complete:  # its own, which may know more of the configuration
+            return _record_failure(there, error, folder, current.view)
     begun = resuming.begun(folder, configuration, host.describe(), force=True)
     if begun.record is None or not begun.record.complete:
         _record_failure(begun.record or _start_of(configuration, ()), error, begun.folder, current.view)
 
 
-def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> SearchRecord:
-    reason = (
-        str(error) if isinstance(error, NwsSweepError | notices.Told) else one_line(f"{type(error).__name__}: {error}")
-    )
-    failed = replace(result, error=reason)
+def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> None:
+    says_all = isinstance(error, NwsSweepError | Told)
+    reason = str(error) if says_all else one_line(f"{type(error).__name__}: {error}")
     view.failed(reason)
     try:
-        storage.save(folder, failed)
+        storage.save(folder, replace(result, error=reason))
     except OSError as unwritable:  # a full disk, say: the other configurations may still find room
         logger.error("the failure could not be written: %s", unwritable)
-    return failed
 
 
 class _Recorder:
@@ -218,7 +223,7 @@ class _Recorder:
         self._folder = folder
         self._view = view
         self._more_to_come = more_to_come  # the search is not all that was asked for
-        self._saved_at = time.monotonic()
+        self.began_s = self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 

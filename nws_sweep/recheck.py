@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from nws_sweep import handover, host, hostlock, services, units
+from nws_sweep import handover, host, hostlock, units
 from nws_sweep.analysis import Summary
 from nws_sweep.contrast import Change, Quantity, Ratio, change_of, time_of, times_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.invocation import services
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.progress import Narrator, Say
 from nws_sweep.records import Configuration, SearchRecord, Trial
@@ -88,7 +89,7 @@ def measured(configuration: Configuration, say: Say, lock_file: str | None) -> T
     here = str(Path.cwd())
     with hostlock.held(lock_file, "an earlier result again", say), Nursery() as nursery:
         open_arm = nursery.factory(lambda chosen: spec_of(chosen, here), say)
-        with services.running(configuration):
+        with services(configuration):
             (trial,) = search(start, Surroundings(open_arm=open_arm), Narrator(say, say)).trials
     return trial
 

@@ -1,4 +1,4 @@
-"""What a folder holds already of what is about to be measured, and whether that may be gone on with.
+"""What a folder holds already of what is about to be measured, and whether that may be gone on with; who works in it.
 
 Finished trials are not measured again. Whatever cannot be read, or was left half-way, is set aside under another name:
 nothing measured is ever lost, and nothing that is doubtful is mixed with what is measured now.
@@ -7,14 +7,54 @@ nothing measured is ever lost, and nothing that is doubtful is mixed with what i
 from __future__ import annotations
 
 import contextlib
+import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import filelock
 
 from nws_sweep import disk, storage
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import MACHINE, VERSIONS, Configuration, Host, SearchRecord
 
 _FORCE = "resume.force=true goes on all the same and marks every row"
+# A program that was killed has let its claim go with its last helper, a moment later.
+_GRACE_S = 3.0
+# What file systems without locks answer: there nobody can be told apart.
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
+
+
+def claim(folder: Path) -> filelock.BaseFileLock | None:
+    """Makes the folder of a run or a grid, if need be, and takes it for this program alone.
+
+    The claim is the kernel's lock, so a program that is killed holds nothing back; what it has left half-written of the
+    folder's own files is removed. None on file systems without locks.
+
+    Raises:
+        ConfigurationError: If another program is at work in it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = filelock.FileLock(folder / storage.CLAIM, thread_local=False, fallback_to_soft=False)
+    except TypeError:  # of a version that has nothing to fall back to
+        lock = filelock.FileLock(folder / storage.CLAIM, thread_local=False)
+    taken = True
+    try:
+        lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
+    except filelock.Timeout:
+        raise ConfigurationError(
+            f"{folder}: another program measures into this folder now; wait for it, or choose another hydra.run.dir or "
+            "hydra.sweep.dir"
+        ) from None
+    except NotImplementedError:  # what filelock makes of ENOSYS if it may not take another kind of lock
+        taken = False
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        taken = False
+    for place in (folder, folder / storage.PLOTS):
+        disk.remove_temporary(place)
+    return lock if taken else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +88,17 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
     Raises:
         ConfigurationError: If the folder must be left alone, with the reason.
     """
-    _refuse_other_kind(folder, is_grid)
-    found = _difference(folder, host, VERSIONS if nodes_differ else (*MACHINE, *VERSIONS))
-    if found and not force:
-        raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {_option(is_grid)}")
-    return f"resumed by force: beside results {found}" if found else ""
-
-
-def _refuse_other_kind(folder: Path, is_grid: bool) -> None:
-    """A grid's report would not show a single run in the same folder, nor a run's report a grid."""
+    option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
-    if is_grid and is_run:
-        raise ConfigurationError(f"{folder}: holds a single run; choose another {_option(is_grid)}")
-    if not is_grid and not is_run and storage.holds_results(folder):
-        raise ConfigurationError(f"{folder}: holds a grid; choose another {_option(is_grid)}")
+    if is_grid is is_run and storage.holds_results(folder):  # its report would not show both
+        there = "a single run" if is_run else "a grid"
+        raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
+    names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
+    earlier = (run.result for run in storage.each(folder) if run.result.trials)  # or nothing was measured
+    found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
+    if found and not force:
+        raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {option}")
+    return f"resumed by force: beside results {found}" if found else ""
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
@@ -75,15 +112,6 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
             raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
 
 
-def _option(is_grid: bool) -> str:
-    return "hydra.sweep.dir" if is_grid else "hydra.run.dir"
-
-
-def _difference(folder: Path, host: Host, names: tuple[str, ...]) -> str:
-    earlier = (run.result for run in storage.each(folder) if run.result.trials)  # or nothing was measured
-    return next((text for record in earlier if (text := record.host.difference(host, names))), "")
-
-
 def mark(folder: Path, forced: str) -> None:
     """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
     for run in storage.each(folder):
@@ -91,28 +119,12 @@ def mark(folder: Path, forced: str) -> None:
             storage.mark(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
 
 
-def left_half_way(folder: Path) -> SearchRecord | None:
-    """The result that a job of this call has begun in its folder and not finished."""
-    try:
-        record = storage.load(folder).result
-    except NotARunError:
-        return None
-    return None if record.complete else record
-
-
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration, if it was searched to its end and its batches can be read; changes nothing."""
-    for place in storage.numbered(folder):
-        if not (place / storage.RESULT).exists():
-            return None
-        try:
-            loaded = storage.load(place)
-        except NotARunError:
-            return None
-        if _asks_the_same(loaded.result, configuration, host):
-            whole = loaded.result.complete and not loaded.batches_lost
-            return storage.StoredRun(folder=place, result=loaded.result) if whole else None
-    raise AssertionError("numbers do not end")
+    place, loaded = _place_of(folder, configuration, host)
+    if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_lost:
+        return None
+    return storage.StoredRun(folder=place, result=loaded.result)
 
 
 def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> Begun:
@@ -124,15 +136,40 @@ def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool
         host: This machine. What another one has left half-way begins anew here.
         force: Whether it does not matter where it was begun.
     """
+    place, loaded = _place_of(folder, configuration, host)
+    if loaded is None:
+        return Begun(folder=place)
+    if isinstance(loaded, NotARunError):
+        aside = storage.set_aside(place, storage.UNREADABLE)
+        return Begun(folder=place, told=(f"{loaded}; set aside as {aside.name}, and measured anew",))
+    record, told = loaded.result, []
+    if not record.complete and not any(trial.finished for trial in record.trials):
+        storage.keep_batches(place)
+        return Begun(folder=place)
+    if not record.complete and not force and (found := record.host.difference(host)):
+        aside = storage.set_aside(place, "other_host")
+        return Begun(folder=place, told=(f"{place}: begun {found}; set aside as {aside.name}, and measured anew",))
+    if loaded.batches_lost:
+        aside = disk.set_aside(place / storage.BATCHES, storage.UNREADABLE)
+        told.append(f"{loaded.batches_lost}; set aside as {aside.name}: the times of its single batches are missing")
+    elif not all(trial.finished for trial in record.trials):
+        storage.keep_batches(place)
+    return Begun(folder=place, record=record, told=tuple(told))
+
+
+def _place_of(
+    folder: Path, configuration: Configuration, host: Host
+) -> tuple[Path, storage.Loaded | NotARunError | None]:
+    """The folder of a configuration, and what is in it: its result, one that cannot be read, or none."""
     for place in storage.numbered(folder):
         if not (place / storage.RESULT).exists():
-            return Begun(folder=place)
+            return place, None
         try:
             loaded = storage.load(place)
         except NotARunError as error:
-            return Begun(folder=place, told=(f"{error}; {_aside(place, storage.UNREADABLE)}, and measured anew",))
+            return place, error
         if _asks_the_same(loaded.result, configuration, host):
-            return _going_on(place, loaded, host, force)
+            return place, loaded
     raise AssertionError("numbers do not end")
 
 
@@ -147,29 +184,5 @@ def _asks_the_same(record: SearchRecord, configuration: Configuration, host: Hos
 def _anywhere(configuration: Configuration) -> Configuration:
     """Without what the CPUs decide unless it is chosen: up to how many workers, and which one is the usual rule."""
     rules = configuration.search
-    by_default = rules.candidates == tuple(range(len(rules.candidates)))
-    candidates = () if by_default else rules.candidates
+    candidates = () if rules.candidates == tuple(range(len(rules.candidates))) else rules.candidates
     return replace(configuration, search=replace(rules, candidates=candidates, reference=None))
-
-
-def _going_on(place: Path, loaded: storage.Loaded, host: Host, force: bool) -> Begun:
-    record, told = loaded.result, []
-    if not record.complete and not any(trial.finished for trial in record.trials):
-        storage.keep_batches(place)
-        return Begun(folder=place)
-    if not record.complete and not force and (found := record.host.difference(host)):
-        return Begun(folder=place, told=(f"{place}: begun {found}; {_aside(place, 'other_host')}, and measured anew",))
-    if loaded.batches_lost:
-        aside = disk.set_aside(place / storage.BATCHES, storage.UNREADABLE)
-        told.append(f"{loaded.batches_lost}; {_named(aside)}: the times of its single batches are missing")
-    elif not all(trial.finished for trial in record.trials):
-        storage.keep_batches(place)
-    return Begun(folder=place, record=record, told=tuple(told))
-
-
-def _aside(place: Path, why: str) -> str:
-    return _named(storage.set_aside(place, why))
-
-
-def _named(aside: Path) -> str:
-    return f"set aside as {aside.name}"

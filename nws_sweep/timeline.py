@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
-from nws_sweep.records import Burst, BurstKind, LoaderSettings
+from nws_sweep.records import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules
 from nws_sweep.trial import Conditions, whole_epochs
 
 # What happens in a larger share of the gaps between batches is a part of the training step.
@@ -24,7 +24,7 @@ _RARELY = 0.1
 _LEAST_SHARE = 1 / 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Epoch:
     """One iteration over a loader, to its end or as far as the program took it. All moments are of one clock, s.
 
@@ -39,8 +39,8 @@ class Epoch:
 
     began_s: float
     iter_s: float
-    asked_s: tuple[float, ...] = ()
-    given_s: tuple[float, ...] = ()
+    asked_s: list[float] = field(default_factory=list)
+    given_s: list[float] = field(default_factory=list)
     over_s: tuple[float, float] | None = None
     batch_length: int | None = None
 
@@ -52,38 +52,24 @@ class Epoch:
     @property
     def last_s(self) -> float:
         """The last moment that is known of it."""
-        if self.over_s is not None:
-            return self.over_s[1]
-        return self.given_s[-1] if self.given_s else self.began_s + self.iter_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loader:
-    """What a DataLoader says of itself.
-
-    Attributes:
-        settings: What it was given.
-        dataset: The class of its dataset, with its module.
-        iterable: Whether that is an IterableDataset.
-        samples: Length of the dataset; None if it has none.
-        batches: Batches of an epoch; None if only an epoch's end can tell.
-        accelerator: The accelerator that pinned memory serves; None if there is none, or no memory is pinned.
-    """
-
-    settings: LoaderSettings
-    dataset: str
-    iterable: bool = False
-    samples: int | None = None
-    batches: int | None = None
-    accelerator: str | None = None
+        return max(self.began_s + self.iter_s, *self.given_s[-1:], *(self.over_s or ()), self.began_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All epochs of one loader, in their order."""
+    """All epochs of one loader, in their order.
 
-    loader: Loader
-    epochs: tuple[Epoch, ...]
+    Attributes:
+        settings: What the DataLoader was given.
+        facts: What it says of its dataset.
+        length: Batches of an epoch; None if only an epoch's end can tell.
+        epochs: What was noted.
+    """
+
+    settings: LoaderSettings
+    facts: DatasetFacts
+    length: int | None = None
+    epochs: list[Epoch] = field(default_factory=list)
 
     @property
     def elapsed_s(self) -> float:
@@ -98,19 +84,17 @@ class Timeline:
     @property
     def batches_per_epoch(self) -> int | None:
         """Length of an epoch, as the latest one that ended had it, else as the loader says; None if unknown."""
-        ended = [epoch.batches for epoch in self.epochs if epoch.over_s is not None]
-        return ended[-1] if ended else self.loader.batches
+        ended = (epoch.batches for epoch in reversed(self.epochs) if epoch.over_s is not None)
+        return next(ended, self.length)
 
 
 def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
     """Loaders that say the same of themselves count as one: many programs make theirs anew for each epoch."""
-    epochs: dict[Loader, list[Epoch]] = {}
-    for timeline in timelines:
-        epochs.setdefault(timeline.loader, []).extend(timeline.epochs)
-    return [
-        Timeline(loader=loader, epochs=tuple(sorted(found, key=lambda epoch: epoch.began_s)))
-        for loader, found in epochs.items()
-    ]
+    found: dict[tuple[LoaderSettings, DatasetFacts, int | None], Timeline] = {}
+    for each in timelines:
+        one = found.setdefault((each.settings, each.facts, each.length), replace(each, epochs=[]))
+        one.epochs[:] = sorted([*one.epochs, *each.epochs], key=lambda epoch: epoch.began_s)
+    return list(found.values())
 
 
 def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None:
@@ -122,18 +106,14 @@ def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None
     able = [timeline for timeline in timelines if timeline.batches]
     most_s = max((timeline.elapsed_s for timeline in able), default=0.0)
     long = [timeline for timeline in able if timeline.elapsed_s >= _LEAST_SHARE * most_s]
-    chosen = [timeline for timeline in long if timeline.loader.settings.num_workers == num_workers]
+    chosen = [timeline for timeline in long if timeline.settings.num_workers == num_workers]
     return max(chosen or long, key=lambda timeline: timeline.elapsed_s, default=None)
 
 
-def bursts(timeline: Timeline, others: Iterable[Timeline], conditions: Conditions) -> tuple[Burst, ...]:
-    """The bursts of a loader's epochs.
-
-    Args:
-        timeline: The training's.
-        others: Those of other loaders, whose passes may lie between two of its batches.
-        conditions: What was measured.
-    """
+def bursts(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Burst, ...]:
+    """The bursts of the epochs of the training's loader; passes over others may lie between two of its batches."""
+    length = timeline.batches_per_epoch
+    conditions = Conditions(settings=timeline.settings, rules=MeasureRules(), batches_per_epoch=length)
     passes = [epoch for other in others for epoch in other.epochs if epoch.batches > 1 or epoch.over_s is not None]
     found: list[Burst] = []
     for epoch in timeline.epochs:
@@ -159,11 +139,19 @@ def pauses(epoch: Epoch, passes: Iterable[Epoch]) -> dict[int, float]:
 def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool) -> list[Burst]:
     whole = _as_one(epoch, paused, conditions)
     if whole_epochs([], conditions):
-        return [replace(whole, kind=BurstKind.EPOCH if epoch.over_s is not None else BurstKind.WARM_UP)]
+        return [replace(whole, kind=BurstKind.EPOCH) if whole.ended_epoch else whole]
     windows = _windows(whole, paused, conditions, is_first=is_first)
     edges = sorted({0, whole.batches, *(edge for window in windows for edge in window)})
     return [
-        _part(whole, begin, end, BurstKind.STEADY if (begin, end) in windows else BurstKind.WARM_UP)
+        replace(
+            whole,
+            kind=BurstKind.STEADY if (begin, end) in windows else BurstKind.WARM_UP,
+            startup_s=whole.startup_s if begin == 0 else None,
+            wait_s=whole.wait_s[begin:end],
+            consume_s=whole.consume_s[begin:end],
+            samples=whole.samples // whole.batches * (end - begin),
+            end_s=whole.end_s if end == whole.batches and (begin, end) not in windows else None,
+        )
         for begin, end in pairwise(edges)
     ]
 
@@ -180,67 +168,37 @@ def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -
         startup_s=waits[0],
         wait_s=tuple(waits[:batches]),
         consume_s=tuple(used) or (0.0,),
-        samples=_samples(batches, epoch, conditions),
+        samples=batches * (epoch.batch_length or conditions.batch_length),
         end_s=epoch.over_s[1] - epoch.over_s[0] if epoch.over_s else None,
-    )
-
-
-def _samples(batches: int, epoch: Epoch, conditions: Conditions) -> int:
-    return batches * (epoch.batch_length or conditions.batch_length)
-
-
-def _part(whole: Burst, begin: int, end: int, kind: BurstKind) -> Burst:
-    return replace(
-        whole,
-        kind=kind,
-        startup_s=whole.startup_s if begin == 0 else None,
-        wait_s=whole.wait_s[begin:end],
-        consume_s=whole.consume_s[begin:end],
-        samples=whole.samples // whole.batches * (end - begin),
-        end_s=whole.end_s if end == whole.batches and kind is not BurstKind.STEADY else None,
     )
 
 
 def _windows(
     whole: Burst, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool
 ) -> list[tuple[int, int]]:
-    """First batch of each window, and the one after its last."""
+    """First batch of each window, and the one after its last: whole clumps, and at least as long as the rules say.
+
+    A program is slower at first: the first epoch's warm-up is as long as a window, but no more than half of what there
+    is. Only a first window may be shorter, for want of more batches.
+    """
+    clump, window_s = conditions.clump, conditions.rules.window_s
     room = whole.batches if conditions.last_position is None else conditions.last_position
     last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, room)
     at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
+    begin = math.ceil(conditions.warm_up / clump) * clump
+    while is_first and begin + clump <= last / 2 and at[begin] < window_s:
+        begin += clump
     found: list[tuple[int, int]] = []
-    begin = _warm_up(at, last, conditions, is_first=is_first)
     while begin < last:
-        end, pause = _window_from(begin, last, at, paused, conditions)
+        end, pause = begin, None
+        while pause is None and at[end] - at[begin] < window_s and end + clump <= last:
+            end += clump
+            pause = next((index for index in range(end - 1, end - clump - 1, -1) if index in paused), None)
         if pause is not None:  # what lay ready after it comes for nothing
             begin = pause + 1 + conditions.warm_up
-            continue
-        if end == begin or (found and at[end] - at[begin] < conditions.rules.window_s):
+        elif end == begin or (found and at[end] - at[begin] < window_s):
             break
-        found.append((begin, end))
-        begin = end
+        else:
+            found.append((begin, end))
+            begin = end
     return found
-
-
-def _window_from(
-    begin: int, last: int, at: Sequence[float], paused: Mapping[int, float], conditions: Conditions
-) -> tuple[int, int | None]:
-    """Where a window ends, for want of more batches maybe early; and the batch with a pause that cuts it short."""
-    end = begin
-    while at[end] - at[begin] < conditions.rules.window_s and end + conditions.clump <= last:
-        end += conditions.clump
-        if pauses_met := [index for index in range(end - conditions.clump, end) if index in paused]:
-            return end, pauses_met[-1]
-    return end, None
-
-
-def _warm_up(at: Sequence[float], last: int, conditions: Conditions, *, is_first: bool) -> int:
-    """Batches at the beginning of an epoch that are thrown away, in whole clumps.
-
-    Of the first epoch as long as a window: a program is slower at first; but no more than half of what there is.
-    """
-    clump = conditions.clump
-    count = math.ceil(conditions.warm_up / clump) * clump
-    while is_first and count + clump <= last / 2 and at[count] < conditions.rules.window_s:
-        count += clump
-    return count

@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 
 import nws_sweep
 from nws_sweep import api, config, cores
+from nws_sweep.config import explain
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.explain import explain
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -24,7 +24,7 @@ def test_a_launcher_that_is_not_installed_is_one_line_and_nothing_is_written(
 
 
 def test_launchers_of_others_are_none_of_our_business() -> None:
-    extras.require_launcher("hydra_plugins.unheard_of.Launcher")
+    extras.require("hydra/launcher", "hydra_plugins.unheard_of")
     assert extras.advice("joblib") is None
 
 

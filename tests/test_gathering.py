@@ -192,7 +192,8 @@ def test_files_of_runs_become_a_grid_that_can_be_reported(tmp_path: Path) -> Non
         folder = tmp_path / f"lr={rate}"
         for number, workers in enumerate((0, 2, 4)):
             storage.save_hosted(folder, number, run(workers, columns={"lr": rate}))
-    gathering.gather_all(tmp_path)
+    for folder in storage.hosted_folders(tmp_path):
+        gathering.gather(folder)
     summary = summarise(storage.find(tmp_path))
     assert [one.label for one in summary.configurations] == ["dataset=Photos lr=0.25", "dataset=Photos lr=0.5"]
     assert [one.best.num_workers for one in summary.configurations if one.best] == [4, 4]

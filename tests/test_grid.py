@@ -1,17 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep import config, grid
-from nws_sweep.composing import Composer, dataset_name
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.grid import Composer, configuration_of
+from nws_sweep.records import Configuration
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -24,27 +27,24 @@ def loader() -> Iterator[ConfigLoader]:
     GlobalHydra.instance().clear()
 
 
-def composed(loader: ConfigLoader, *overrides: str) -> DictConfig:
-    """What Hydra hands to the callback at the start of a multirun."""
-    from hydra.types import RunMode
+@pytest.fixture
+def composer(loader: ConfigLoader) -> Callable[..., Composer]:
+    """Of what Hydra hands to the callback at the start of a multirun."""
+    return lambda *overrides: Composer(loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader)
 
-    return loader.load_configuration(config_name="config", overrides=list(overrides), run_mode=RunMode.MULTIRUN)
 
-
-def test_axes_are_expanded_as_hydra_expands_them(loader: ConfigLoader) -> None:
-    overrides = ["batch_size=range(32,129,32)", "pin_memory=true,false", "dataset=sleep", "measure=glob(*,exclude=e*)"]
-    assert grid.axes(overrides, {}, loader) == {
+def test_axes_are_expanded_as_hydra_expands_them_and_the_command_line_replaces_a_preset(
+    composer: Callable[..., Composer],
+) -> None:
+    overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
+    one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
+    axes = grid.axes_of(one.whole, one.loader)
+    assert {key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")} == {
         "batch_size": ["batch_size=32", "batch_size=64", "batch_size=96", "batch_size=128"],
         "pin_memory": ["pin_memory=True", "pin_memory=False"],
         "dataset": ["dataset=sleep"],
         "measure": ["measure=default", "measure=quick", "measure=rigorous"],
     }
-
-
-def test_the_command_line_replaces_a_preset_of_the_same_key(loader: ConfigLoader) -> None:
-    found = grid.axes(["batch_size=7"], {"batch_size": "32,64", "pin_memory": "true,false"}, loader)
-    assert found["batch_size"] == ["batch_size=7"]
-    assert found["pin_memory"] == ["pin_memory=True", "pin_memory=False"]
 
 
 def test_every_value_of_every_axis_is_seen_in_a_sum_not_a_product() -> None:
@@ -54,54 +54,52 @@ def test_every_value_of_every_axis_is_seen_in_a_sum_not_a_product() -> None:
     assert {override for point in points for override in point} == {text for values in axes.values() for text in values}
 
 
-def test_the_plan_counts_configurations_and_candidates(loader: ConfigLoader) -> None:
-    whole = composed(loader, "batch_size=64,256", "pin_memory=true,false", "search.max_workers=5", "measure=quick")
-    plan, shown = grid.check(Composer(whole, loader))
-    assert plan.configurations == 4
+def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., Composer]) -> None:
+    plan, shown = grid.check(composer("axis/batch_size=wide", "pin_memory=true,false", "search.max_workers=5"))
+    assert plan.configurations == 8
     assert plan.candidates == (0, 1, 2, 3, 4, 5)
     assert plan.varying == ("dataset", "batch_size", "pin_memory")
-    assert plan.at_most_s == 4 * 6 * (5.0 + 2.0)
     assert {(point.loader.batch_size, point.loader.pin_memory) for point in shown} == {
-        (64, True), (256, True), (64, False),
+        (32, True), (64, True), (128, True), (256, True), (32, False),
     }  # fmt: skip
 
 
-def test_the_adaptive_search_tries_a_few_of_many_candidates(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(Composer(composed(loader, "search.max_workers=64", "patience=3", "measure=quick"), loader))
-    assert len(plan.candidates) == 65
-    assert plan.tried == 5 + 2 * 3
-    assert plan.at_most_s == plan.tried * (5.0 + 2.0)
-    all_of_them, _ = grid.check(Composer(composed(loader, "search.max_workers=64", "search=exhaustive"), loader))
-    assert all_of_them.tried == 65
-
-
-def test_a_time_budget_is_the_limit_of_the_plan(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(Composer(composed(loader, "search.time_budget_s=30", "batch_size=8,16"), loader))
-    assert plan.at_most_s == 2 * (30.0 + 2.0)
-
-
-def test_presets_count(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(Composer(composed(loader, "axis/batch_size=wide", "axis/pin_memory=both"), loader))
-    assert plan.configurations == 8
-
-
-def test_whole_epochs_have_no_limit_in_time(loader: ConfigLoader) -> None:
-    plan, _ = grid.check(Composer(composed(loader, "measure=epoch"), loader))
-    assert plan.at_most_s is None
+@pytest.mark.parametrize(
+    ("overrides", "tried", "at_most_s"),
+    [
+        (["search.max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
+        (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),  # adaptive: a few
+        (["search.max_workers=64", "search=exhaustive", "measure=quick"], 65, 65 * (5.0 + 2.0)),
+        (["search.max_workers=5", "search.time_budget_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
+        (["search.max_workers=5", "measure=epoch"], 6, None),  # whose length is not known
+    ],
+)
+def test_the_plan_has_a_limit(
+    composer: Callable[..., Composer], overrides: list[str], tried: int, at_most_s: float | None
+) -> None:
+    plan, _ = grid.check(composer(*overrides))
+    assert (plan.tried, plan.at_most_s) == (tried, at_most_s)
 
 
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
         (["batch_size=64,0"], "batch_size=0: allowed is null or an integer of at least 1"),
-        (["batch_size=64,abc"], "batch_size=abc: allowed is null or an integer of at least 1"),
+        (["pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
+        (
+            ["dataset=sleep", "dataset.lenght=3,4"],
+            "dataset.lenght=3: the chosen dataset has no such argument; ++dataset.lenght=VALUE passes it on all the "
+            "same",
+        ),
     ],
 )
-def test_one_bad_value_refuses_the_whole_grid(loader: ConfigLoader, overrides: list[str], line: str) -> None:
+def test_one_bad_value_refuses_the_whole_grid(
+    composer: Callable[..., Composer], overrides: list[str], line: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        grid.check(Composer(composed(loader, *overrides), loader))
+        grid.check(composer(*overrides))
     assert str(caught.value) == line
 
 
@@ -115,13 +113,6 @@ def test_a_preset_without_a_grid_is_pointed_out() -> None:
     assert plan.configurations == 1
     assert "only with -m" in plan.notes[0]
     assert "batch_size=32,64,128,256" in plan.notes[0]
-
-
-def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand() -> None:
-    given = OmegaConf.create({"dataset": {"_target_": "my.module.Mine"}})
-    assert dataset_name("photos", [], given) == "photos"
-    assert dataset_name("custom", ["dataset._target_=my.module.Mine"], given) == "Mine"
-    assert dataset_name(None, [], given) == "Mine"
 
 
 AXES = {
@@ -138,22 +129,18 @@ def test_the_order_of_the_grid_is_hydras() -> None:
         ["batch_size=1", "seed=0", "pin_memory=False"],
         ["batch_size=1", "seed=1", "pin_memory=True"],
     ]
-    assert len(found) == grid.size_of(AXES) == 12
+    assert len(found) == 12
 
 
 def test_interleaved_repeats_come_one_after_the_other_each_in_an_order_of_its_own() -> None:
     found = list(grid.points(AXES, "interleaved"))
+    assert found == list(grid.points(AXES, "interleaved")), "a grid that is gone on with keeps its order"
     assert sorted(found) == sorted(grid.points(AXES, "grid"))
     assert [point[1] for point in found] == ["seed=0"] * 6 + ["seed=1"] * 6
     first, second = ([(point[0], point[2]) for point in half] for half in (found[:6], found[6:]))
     assert sorted(first) == sorted(second)
     assert first != second
     assert first != sorted(first)
-
-
-def test_the_same_grid_is_interleaved_alike_each_time() -> None:
-    """A grid that is gone on with keeps its order."""
-    assert list(grid.points(AXES, "interleaved")) == list(grid.points(AXES, "interleaved"))
 
 
 def test_without_repeats_all_points_are_drawn() -> None:
@@ -163,7 +150,90 @@ def test_without_repeats_all_points_are_drawn() -> None:
     assert found != axes["batch_size"]
 
 
-def test_what_refers_to_another_value_does_so_in_each_point(loader: ConfigLoader) -> None:
-    whole = composed(loader, "batch_size=4,8", "search.maximum_patience=${batch_size}")
-    _, shown = grid.check(Composer(whole, loader))
+def by_hydra(composer: Composer, overrides: list[str]) -> Configuration:
+    composed = composer.loader.load_sweep_config(composer.whole, overrides)
+    task = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+    return configuration_of(task, composed.hydra, overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["batch_size=7", "pin_memory=true", "patience=5"],
+        ["batch_size=7", "dataset=sleep", "dataset.length=50", "measure=quick"],
+        ["dataset=sleep", "+dataset.more=1", "dataset.seconds_per_sample=1e-3"],
+        ["search.candidates=[0,2,4]", "search=exhaustive", "search.tolerance=0.1"],
+        ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
+        ["experiment=batch_timeline", "prefetch_factor=4"],
+        ["++dataset.files=9", "~consumer", "consumer=none"],
+        ["batch_size=4", "++batch_size=8"],
+        ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
+        ["dataset=sleep", "dataset.length=5", "dataset={length:6}"],
+        ["batch_size='8'"],
+        ["pin_memory=yes"],
+        ["patience=2", "search.maximum_patience=${patience}"],
+        ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
+    ],
+)
+def test_a_point_is_what_hydra_makes_of_it(composer: Callable[..., Composer], overrides: list[str]) -> None:
+    quick = composer()
+    try:
+        expected: Configuration | str = by_hydra(quick, overrides)
+    except Exception:
+        with pytest.raises(ConfigurationError):
+            quick.configuration(overrides)
+        return
+    for _ in range(2):  # the second time from what is kept
+        assert quick.configuration(overrides) == expected
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["batch_size=many"], "batch_size=many"),
+        (["search.tolerance=half"], "search.tolerance=half: allowed is a number from 0 to 1"),
+        (["prefetch_factor=1.5"], "prefetch_factor=1.5: allowed is"),
+        (["batch_size=true"], "batch_size=true: allowed is"),
+        (["seed=abc"], "seed=abc: allowed is an integer"),
+        (["search.maximum_patience=-1"], "search.maximum_patience=-1: allowed is"),
+    ],
+)
+def test_what_is_wrong_is_told_as_ever(composer: Callable[..., Composer], overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        composer().configuration(overrides)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_one_point_does_not_leak_into_the_next(composer: Callable[..., Composer]) -> None:
+    one = composer()
+    assert one.configuration(["batch_size=7"]).loader.batch_size == 7
+    assert one.configuration(["pin_memory=true"]).loader.batch_size == 64
+
+
+def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand(composer: Callable[..., Composer]) -> None:
+    one = composer()
+    assert one.configuration(["dataset=sleep"]).columns["dataset"] == "sleep"
+    assert one.configuration(["dataset=custom", "dataset._target_=a.Mine"]).columns["dataset"] == "Mine"
+    assert (
+        configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), []).columns["dataset"]
+        == "Photos"
+    )
+
+
+@pytest.mark.parametrize("overrides", [["batch_size=range(1,1001)"], ["batch_size=range(1,101)", "seed=range(0,100)"]])
+def test_ten_thousand_points_are_planned_within_a_minute(
+    composer: Callable[..., Composer], overrides: list[str]
+) -> None:
+    """Both shapes, one long axis and several; each value of each is checked. On a busy machine too."""
+    began = time.monotonic()
+    plan, shown = grid.check(composer(*overrides, "dataset=sleep"))
+    assert time.monotonic() - began < 60
+    assert plan.configurations >= 1000
+    assert len(shown) == (1000 if len(overrides) == 1 else 199)
+
+
+def test_what_refers_to_another_value_does_so_in_each_point(composer: Callable[..., Composer]) -> None:
+    _, shown = grid.check(composer("batch_size=4,8", "search.maximum_patience=${batch_size}"))
     assert [point.search.maximum_patience for point in shown] == [4, 8]

@@ -19,7 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep import claims, cores, formats, hosted, hostlock, storage
+from nws_sweep import cores, formats, hosted, hostlock, resuming, storage
 from nws_sweep.analysis import summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hosted import HostedSweep, checked, default_candidates, key_of, project_of
@@ -241,8 +241,7 @@ def check_left_alone(config: DictConfig, candidates: tuple[int, ...]) -> None:
     before = task(config)
     callback = started(config)
     assert task(config) == before
-    assert callback._axis is not None
-    assert callback._axis.candidates == candidates
+    assert callback._candidates == candidates
 
 
 def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +249,7 @@ def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pyte
     config = multirun()
     callback = started(config)
     assert task(config)[-1].startswith(f"{KEY}=")
-    assert callback._axis is None
+    assert callback._folder is None
     callback.on_job_start(config)
     assert callback._job is None
     callback.on_multirun_end(config)
@@ -268,7 +267,7 @@ def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed,
 
 
 def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_GRACE_S", 0.0)
+    monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
     first = started(multirun())
     with pytest.raises(
         SystemExit, match=r"^nws_sweep: .*sweep/nws_sweep_results: another program measures into this folder"

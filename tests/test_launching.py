@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
-from nws_sweep import launching, ray_tasks, submitit_jobs
-from nws_sweep.errors import ConfigurationError, LostJob
+from nws_sweep import launching
+from nws_sweep.errors import ConfigurationError
 
 Answer = Callable[[str], "JobReturn | Exception"]
 
@@ -60,48 +63,45 @@ def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_it
     assert launcher.launched == [(["a", "b", "c"], 10), (["b"], 11), (["c"], 12)]
 
 
-def test_a_single_point_has_had_its_chance() -> None:
-    launcher = FakeLauncher(failing("a"))
-    (error,) = launching.launch_surviving(launcher, [["a"]], 0, lambda point: False)
-    assert str(error) == "a died"
+RAISED = ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (failing("a"), "a died"),  # a single point has had its chance
+        (lambda name: JobReturn(status=JobStatus.FAILED, _return_value=RAISED), "no"),
+        (lambda name: JobReturn(), "the job came to no end: None"),
+    ],
+)
+def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
+    launcher = FakeLauncher(answer)
+    (found,) = launching.launch_surviving(launcher, [["a"]], 0, lambda point: False)
+    assert str(found) == error
     assert len(launcher.launched) == 1
 
 
-def test_a_job_that_failed_by_itself_is_told_as_it_is() -> None:
-    raised = ValueError("no")
-    failed = JobReturn(status=JobStatus.FAILED, _return_value=raised)
-    (error,) = launching.launch_surviving(FakeLauncher(lambda name: failed), [["a"]], 0, lambda point: False)
-    assert error is raised
-
-
-def test_an_answer_that_is_none_is_a_loss() -> None:
-    (error,) = launching.launch_surviving(FakeLauncher(lambda name: JobReturn()), [["a"]], 0, lambda point: False)
-    assert isinstance(error, LostJob)
-
-
 def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    import contextlib
-
     monkeypatch.setitem(launching._ANSWERING, "tests.test_launching", contextlib.nullcontext)
     with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
         launch(FakeLauncher(failing("a")))
 
 
-class FakeRay:
-    class exceptions:  # noqa: N801 - as in ray
-        class RayError(Exception):
-            pass
+def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayError(Exception): ...
 
-    def get(self, task: str) -> str:
+    def get(task: str) -> str:
         if task == "dead":
-            raise self.exceptions.RayError("worker crashed")
+            raise RayError("worker crashed")
         return task
 
-
-def test_a_task_that_dies_is_an_answer() -> None:
-    ray = ray_tasks._Answering(FakeRay())
-    assert ray.get("alive") == "alive"
-    lost = ray.get("dead")
+    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
+    core = SimpleNamespace(ray=ray)
+    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
+    with launching._ray_answers():
+        assert core.ray.get("alive") == "alive"
+        lost = core.ray.get("dead")
+    assert core.ray is ray
     assert lost.status is JobStatus.FAILED
     assert str(lost._return_value) == "the task was lost: RayError: worker crashed"
 
@@ -129,7 +129,7 @@ QUEUE = """
     ],
 )
 def test_the_queue_says_what_has_become_of_a_job(job: str, state: str) -> None:
-    assert submitit_jobs.states(QUEUE, [job]) == {job: state}
+    assert launching.states(QUEUE, [job]) == {job: state}
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_the_queue_says_what_has_become_of_a_job(job: str, state: str) -> None:
     ],
 )
 def test_the_line_of_a_log_that_says_most_is_told(log: str, told: str) -> None:
-    assert submitit_jobs.death("7", "FAILED", log) == told
+    assert launching.death("7", "FAILED", log) == told

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
+import fcntl
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,3 +227,48 @@ def test_what_is_mixed_by_force_stands_in_every_row(tmp_path: Path) -> None:
         assert storage.load(run.folder).batches_lost == ""
     resuming.mark(folder, "and again")
     assert {run.result.forced for run in storage.find(folder).runs} == {"resumed by force: beside others; and again"}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
+
+
+def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
+    """Two that start in the same second would write over each other."""
+    folder = tmp_path / "runs" / "now"
+    claim = resuming.claim(folder)
+    assert claim is not None
+    with pytest.raises(ConfigurationError, match=r"another program measures into this folder now.*hydra\.run\.dir"):
+        resuming.claim(folder)
+    claim.release(force=True)
+    assert resuming.claim(folder) is not None
+
+
+def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
+    script = (
+        "from nws_sweep import resuming; from pathlib import Path; "
+        f"claim = resuming.claim(Path({str(tmp_path)!r})); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as process:
+        while True:
+            try:
+                resuming.claim(tmp_path)
+            except ConfigurationError:
+                break
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    resuming.claim(tmp_path)
+
+
+@pytest.mark.parametrize("error", [OSError(code, "no locks") for code in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)])
+def test_where_there_are_no_locks_nobody_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert resuming.claim(tmp_path) is None
+    assert resuming.claim(tmp_path) is None

@@ -8,8 +8,8 @@ import pytest
 
 from nws_sweep import timeline
 from nws_sweep.quantities import summarise
-from nws_sweep.records import Burst, BurstKind, LoaderSettings, MeasureRules, Turn
-from nws_sweep.timeline import Epoch, Loader, Timeline
+from nws_sweep.records import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules, Turn
+from nws_sweep.timeline import Epoch, Timeline
 from nws_sweep.trial import Conditions
 
 ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
@@ -24,27 +24,17 @@ def epoch(batches: int, *, began_s: float = 0.0, ended: bool = True, breaks: dic
         given.append(now + WAIT_S)
         now += WAIT_S + USE_S + (breaks or {}).get(index, 0.0)
     over = (now, now + END_S) if ended else None
-    return Epoch(
-        began_s=began_s, iter_s=ITER_S, asked_s=tuple(asked), given_s=tuple(given), over_s=over, batch_length=4
-    )
+    return Epoch(began_s=began_s, iter_s=ITER_S, asked_s=asked, given_s=given, over_s=over, batch_length=4)
 
 
 def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, dataset: str = "my.Data") -> Timeline:
     settings = LoaderSettings(batch_size=4, num_workers=num_workers, prefetch_factor=2 if num_workers else None)
-    return Timeline(loader=Loader(settings=settings, dataset=dataset, batches=batches), epochs=epochs)
-
-
-def conditions(timeline_: Timeline, **changes: int) -> Conditions:
-    return Conditions(
-        settings=timeline_.loader.settings,
-        rules=MeasureRules(),
-        batches_per_epoch=timeline_.batches_per_epoch,
-        **changes,
-    )
+    facts = DatasetFacts(type=dataset, iterable=False, samples=None, accelerator=None)
+    return Timeline(settings=settings, facts=facts, length=batches, epochs=list(epochs))
 
 
 def bursts(timeline_: Timeline, *others: Timeline) -> tuple[Burst, ...]:
-    return timeline.bursts(timeline_, others, conditions(timeline_))
+    return timeline.bursts(timeline_, others)
 
 
 def kinds(found: tuple[Burst, ...]) -> list[tuple[BurstKind, int]]:
@@ -131,11 +121,9 @@ def test_an_epoch_without_a_batch_is_left_out() -> None:
 
 def validation(began_s: float) -> Timeline:
     """A pass of two batches over another loader, which takes 1 s."""
-    asked, over = (began_s + 0.25, began_s + 0.5), (began_s + 0.75, began_s + 1.0)
-    given = tuple(moment + 0.125 for moment in asked)
-    return Timeline(
-        loader=line().loader, epochs=(Epoch(began_s=began_s, iter_s=0.25, asked_s=asked, given_s=given, over_s=over),)
-    )
+    asked, over = [began_s + 0.25, began_s + 0.5], (began_s + 0.75, began_s + 1.0)
+    given = [moment + 0.125 for moment in asked]
+    return line(Epoch(began_s=began_s, iter_s=0.25, asked_s=asked, given_s=given, over_s=over))
 
 
 def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> None:
@@ -199,7 +187,9 @@ def test_an_epoch_is_as_long_as_it_was_seen_to_be(
 
 def test_the_quantities_are_those_of_the_loop() -> None:
     watched = line(epoch(60), epoch(60, began_s=100.0))
-    found = summarise([Turn(bursts=bursts(watched))], conditions(watched))
+    length = watched.batches_per_epoch
+    conditions = Conditions(settings=watched.settings, rules=MeasureRules(), batches_per_epoch=length)
+    found = summarise([Turn(bursts=bursts(watched))], conditions)
     assert found.startup_s == ITER_S + WAIT_S
     assert found.batch_s is not None
     assert (found.batch_s.value, found.wait_s, found.consume_s) == (WAIT_S + USE_S, WAIT_S, USE_S)

@@ -56,9 +56,9 @@ def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: Lo
     batches = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
     assert batches == [[0, 1, 2, 3], [4, 5]]
     (line,) = watch.stop()
-    assert line.epochs == (
-        Epoch(began_s=0.0, iter_s=1.0, asked_s=(2.0, 4.0), given_s=(3.0, 5.0), over_s=(6.0, 7.0), batch_length=4),
-    )
+    assert line.epochs == [
+        Epoch(began_s=0.0, iter_s=1.0, asked_s=[2.0, 4.0], given_s=[3.0, 5.0], over_s=(6.0, 7.0), batch_length=4)
+    ]
 
 
 def test_an_epoch_that_is_left_has_no_end(watch: LoaderWatch) -> None:
@@ -74,26 +74,24 @@ def test_workers_that_persist_have_several_epochs(watch: LoaderWatch) -> None:
     assert [len(list(loader)) for _ in range(2)] == [3, 3]
     (line,) = watch.stop()
     assert [epoch.batches for epoch in line.epochs] == [3, 3]
-    assert line.loader.settings == LoaderSettings(
-        batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True
-    )
+    assert line.settings == LoaderSettings(batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True)
 
 
 def test_loaders_are_told_apart_and_described(watch: LoaderWatch) -> None:
     list(DataLoader(Numbers(), batch_size=2, shuffle=True, drop_last=True))
     list(DataLoader(Numbers(3)))
     first, second = watch.stop()
-    assert first.loader.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
-    assert (first.loader.dataset, first.loader.samples, first.loader.batches) == (f"{__name__}.Numbers", 6, 3)
-    assert second.loader.settings == LoaderSettings(batch_size=1)
-    assert (second.loader.samples, second.loader.batches) == (3, 3)
+    assert first.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
+    assert (first.facts.type, first.facts.samples, first.length) == (f"{__name__}.Numbers", 6, 3)
+    assert second.settings == LoaderSettings(batch_size=1)
+    assert (second.facts.samples, second.length) == (3, 3)
 
 
 def test_a_dataset_without_a_length_is_not_asked_for_it(watch: LoaderWatch) -> None:
     for _ in zip(range(2), DataLoader(Endless(), batch_size=3), strict=False):
         pass
     (line,) = watch.stop()
-    assert (line.loader.iterable, line.loader.samples, line.loader.batches) == (True, None, None)
+    assert (line.facts.iterable, line.facts.samples, line.length) == (True, None, None)
 
 
 def test_the_first_batch_tells_the_size_that_the_loader_does_not_know(watch: LoaderWatch) -> None:
@@ -101,8 +99,8 @@ def test_the_first_batch_tells_the_size_that_the_loader_does_not_know(watch: Loa
     list(DataLoader(dataset, batch_sampler=list(BatchSampler(SequentialSampler(dataset), 3, False))))
     list(DataLoader(dataset, batch_size=None))
     first, second = watch.stop()
-    assert (first.loader.settings.batch_size, first.loader.batches) == (3, None)
-    assert second.loader.settings.batch_size == 1
+    assert (first.settings.batch_size, first.length) == (3, None)
+    assert second.settings.batch_size == 1
 
 
 def test_random_numbers_are_what_they_would_have_been() -> None:
@@ -198,7 +196,7 @@ def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
         "import sys\nfrom nws_sweep.watching import LoaderWatch\nwatch = LoaderWatch()\nwatch.start()\n"
         "assert 'torch' not in sys.modules\nfrom torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\n"
         "line, = watch.stop()\nprint(line.epochs[0].batches, DataLoader.__iter__.__module__)\n"
-        "print('_Finder' in map(lambda finder: type(finder).__name__, sys.meta_path))\n"
+        "print(watch in sys.meta_path)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.split() == ["3", "torch.utils.data.dataloader", "False"]

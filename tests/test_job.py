@@ -8,8 +8,8 @@ from types import FrameType
 
 import pytest
 
-from nws_sweep import notices
 from nws_sweep.errors import LostJob
+from nws_sweep.job import heeding_notices
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -28,7 +28,7 @@ def submitit() -> Iterator[None]:
 
 @pytest.mark.usefixtures("submitit")
 def test_a_notice_to_a_job_of_submitit_is_the_reason_why_it_ends() -> None:
-    with pytest.raises(LostJob, match="its time is nearly over"), notices.heeded():
+    with pytest.raises(LostJob, match="its time is nearly over"), heeding_notices():
         signal.raise_signal(signal.SIGUSR2)
     assert signal.getsignal(signal.SIGUSR2) is handler_of_submitit
 
@@ -36,7 +36,7 @@ def test_a_notice_to_a_job_of_submitit_is_the_reason_why_it_ends() -> None:
 @pytest.mark.usefixtures("submitit")
 def test_no_logger_swallows_it() -> None:
     """Slurm sends SIGCONT first, which submitit logs: SIGTERM comes meanwhile."""
-    with pytest.raises(LostJob), notices.heeded():
+    with pytest.raises(LostJob), heeding_notices():
         logging.StreamHandler(TerminalToldMeanwhile()).handle(
             logging.makeLogRecord({"msg": "Bypassing signal SIGCONT"})
         )
@@ -50,5 +50,5 @@ class TerminalToldMeanwhile(io.StringIO):
 
 def test_elsewhere_signals_stay_as_they_are() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with notices.heeded():
+    with heeding_notices():
         assert signal.getsignal(signal.SIGTERM) is before
