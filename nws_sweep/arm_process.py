@@ -30,13 +30,12 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, handles, loaders, lockstep, pagecache, processes, sample_loading, sharing, temporary
+from nws_sweep import accelerator, loaders, lockstep, objects, pagecache, processes, sample_loading, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
-from nws_sweep.identities import Identify, SampleLog
+from nws_sweep.identities import SampleLog, identify, identify_one
 from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
-from nws_sweep.objects import python_objects
 from nws_sweep.records import (
     ArmSpec,
     Burst,
@@ -49,7 +48,7 @@ from nws_sweep.records import (
     SamplesLogged,
     SamplesSeen,
 )
-from nws_sweep.sources import Source, source_of
+from nws_sweep.sources import Source
 
 Found = TypeVar("Found")
 
@@ -148,12 +147,12 @@ class ArmServer:
 
     def _make_source(self) -> Source:
         torch.manual_seed(self._spec.seed)
-        before = handles.open_files()
+        before = objects.open_files()
         self._source = source = _make_source(self._spec.dataset, self._spec.seed, self._spec.rank)
-        self._objects = _found_in(source.dataset, python_objects)
+        self._objects = _found_in(source.dataset, objects.python_objects)
         if multiprocessing.get_start_method() == "fork":
-            self._files = {number: path for number, path in handles.open_files().items() if number not in before}
-            self._handles = _found_in(source.dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
+            self._files = {number: path for number, path in objects.open_files().items() if number not in before}
+            self._handles = _found_in(source.dataset, lambda dataset: objects.handles(self._files.values(), dataset))
         return source
 
     @property
@@ -183,7 +182,7 @@ class ArmServer:
             consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
-        self._positions = handles.positions(self._files)
+        self._positions = objects.positions(self._files)
         return self._batches
 
     def burst(self, request: BurstRequest) -> Burst:
@@ -215,7 +214,7 @@ class ArmServer:
 
     def logged(self) -> SamplesLogged:
         """Some of the samples that the workers have made, and the files whose position they share and have moved."""
-        moved = dict(handles.positions(self._files).items() - self._positions.items())
+        moved = dict(objects.positions(self._files).items() - self._positions.items())
         return SamplesLogged(
             samples=self._log.read() if self._log else (),
             moved_files=tuple(self._files[number] for number in moved),
@@ -234,7 +233,7 @@ class ArmServer:
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
-        loader = self._made.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        loader = self._made.loader(settings, identify_one if settings.batch_size is None else identify, start)
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
@@ -434,7 +433,7 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
 
 def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Source:
     target = config.get("_target_")
-    source = source_of(_make("dataset", config, DatasetError), seed, rank)
+    source = Source(_make("dataset", config, DatasetError), seed, rank)
     if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
         raise DatasetError(
             f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"

@@ -30,9 +30,9 @@ def config_path() -> str:
     """
     if importlib.util.find_spec(PACKAGE) is not None:
         return f"pkg://{PACKAGE}"
-    if _of_checkout().is_dir():
-        return str(_of_checkout())
-    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor {_of_checkout()} exists")
+    if folder := conf_folder():
+        return str(folder)
+    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
 
 
 def conf_folder() -> Path | None:
@@ -40,11 +40,8 @@ def conf_folder() -> Path | None:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    return _of_checkout() if _of_checkout().is_dir() else None
-
-
-def _of_checkout() -> Path:
-    return Path(__file__).resolve().parent.parent / "conf"
+    checkout = Path(__file__).resolve().parent.parent / "conf"
+    return checkout if checkout.is_dir() else None
 
 
 def is_our_own(search_path: str) -> bool:
@@ -63,13 +60,11 @@ def served(folder: Path | None, config_path: str) -> Path | None:
         config_path: As Hydra writes it: ``nws_sweep/search/adaptive.yaml``.
     """
     parts = PurePosixPath(config_path).parts
-    if folder is None or parts[:1] != (GROUP,) or _is_our_own_part(parts[1:]):
+    if folder is None or parts[:1] != (GROUP,):
         return None
-    return folder.joinpath(*parts[1:])
-
-
-def _is_our_own_part(parts: tuple[str, ...]) -> bool:
-    return bool(parts) and (parts[0].removesuffix(".yaml") in _OUR_OWN or parts[-1].removesuffix(".yaml") == _PROJECT)
+    names = [part.removesuffix(".yaml") for part in parts[1:]]
+    is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
+    return None if is_our_own else folder.joinpath(*parts[1:])
 
 
 def names_in(folder: Path | None, config_path: str) -> Iterable[str]:

@@ -31,29 +31,24 @@ class Delivered(NamedTuple):
     digests: list[bytes | None]
 
 
-class Identify:
-    """A collate_fn that gives ``Delivered`` instead of a batch.
+def identify(samples: Any) -> Delivered:
+    """A collate_fn that gives ``Delivered`` instead of a batch."""
+    worker = get_worker_info()
+    return Delivered(worker.id if worker else 0, [digest_of(sample) for sample in samples])
 
-    Args:
-        batched: Whether it is called with a list of samples; else with one sample (``batch_size=None``).
-    """
 
-    def __init__(self, *, batched: bool) -> None:
-        self._batched = batched
-
-    def __call__(self, samples: Any) -> Delivered:
-        """Digests of the samples."""
-        worker = get_worker_info()
-        digests = [digest_of(sample) for sample in (samples if self._batched else [samples])]
-        return Delivered(worker.id if worker else 0, digests)
+def identify_one(sample: Any) -> Delivered:
+    """The same for ``batch_size=None``, where it is called with one sample."""
+    return identify([sample])
 
 
 def digest_of(sample: Any) -> bytes | None:
     """Eight bytes that are equal for equal samples; None if a part of it cannot be compared."""
     parts = parts_of(sample)
-    if any(part.content is None for part in parts):
+    contents = [part.content for part in parts if part.content is not None]
+    if len(contents) < len(parts):
         return None
-    return _digest(*(part.form + (part.content or b"") for part in parts))
+    return _digest(*(part.form + content for part, content in zip(parts, contents, strict=True)))
 
 
 def parts_of(sample: Any) -> tuple[SamplePart, ...]:
@@ -76,27 +71,20 @@ def _parts(value: Any, place: str) -> Iterator[SamplePart]:
 
 def _content(value: Any) -> bytes | None:
     try:
-        return _digest(*_stretches(memoryview(_bytes_of(value)).cast("B")))
+        if hasattr(value, "untyped_storage"):
+            value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        elif hasattr(value, "tobytes"):  # arrays and images
+            value = value.tobytes()
+        elif not isinstance(value, bytes):
+            value = pickle.dumps(value)
+        content = memoryview(value).cast("B")
+        if len(content) <= _WHOLE_BYTES:
+            return _digest(content)
+        length = _WHOLE_BYTES // _STRETCHES
+        begins = (number * (len(content) - length) // (_STRETCHES - 1) for number in range(_STRETCHES))
+        return _digest(*(content[begin : begin + length] for begin in begins))
     except Exception:  # whatever a sample's parts raise
         return None
-
-
-def _bytes_of(value: Any) -> Any:
-    if hasattr(value, "untyped_storage"):
-        return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    if hasattr(value, "tobytes"):  # arrays and images
-        return value.tobytes()
-    return value if isinstance(value, bytes) else pickle.dumps(value)
-
-
-def _stretches(content: memoryview) -> Iterator[memoryview]:
-    if len(content) <= _WHOLE_BYTES:
-        yield content
-        return
-    length = _WHOLE_BYTES // _STRETCHES
-    for number in range(_STRETCHES):
-        begin = number * (len(content) - length) // (_STRETCHES - 1)
-        yield content[begin : begin + length]
 
 
 def _digest(*chunks: bytes | memoryview) -> bytes:

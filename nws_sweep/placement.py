@@ -32,10 +32,18 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 
 
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
-    """A line for the settings that are in neither: which, and why."""
-    for name in settings:
-        if name in project.unclear:
-            yield _unclear(f"{name}={shown(settings[name])}", name, project.unclear[name])
+    """A line for each setting that is in neither, and why."""
+    for name, value in settings.items():
+        if not (keys := project.unclear.get(name)):
+            continue
+        parent = keys[0].rpartition(".")[0]
+        what = f"the project's config has {', '.join(keys)}"
+        if parent.rpartition(".")[2] == name:
+            what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
+        yield (
+            f"{name}={shown(value)} is left out: {what}; add the key that the measured loader takes, such as "
+            f"++{keys[0]}={shown(value)}"
+        )
     missing = [name for name in settings if name not in project.keys and name not in project.unclear]
     if missing:
         assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
@@ -54,13 +62,3 @@ def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str)
             raise ConfigurationError(
                 f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
             )
-
-
-def _unclear(assigned: str, name: str, keys: tuple[str, ...]) -> str:
-    parent = keys[0].rpartition(".")[0]
-    if parent.rpartition(".")[2] == name:
-        what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
-    else:
-        what = f"the project's config has {', '.join(keys)}"
-    value = assigned.partition("=")[2]
-    return f"{assigned} is left out: {what}; add the key that the measured loader takes, such as ++{keys[0]}={value}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 # Whether a node is being looked at only to tell what it loads.
 _asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
@@ -34,27 +33,30 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[
         Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
         its keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
-    places: dict[str, list[str]] = {}
-    level = {key: OmegaConf.select(composed, key)}
-    while level:
-        found: dict[str, list[str]] = {}
-        for dotted, node in level.items():
-            for name in SETTINGS:
-                if name in node:
-                    found.setdefault(name, []).extend(_leaves(node[name], f"{dotted}.{name}", split))
-        places = found | places
-        level = {
-            f"{dotted}.{name}": node[name]
-            for dotted, node in level.items()
-            for name in node
-            if name not in SETTINGS
-            and not is_of_another_split(str(name), split)
-            and not OmegaConf.is_missing(node, name)
-            and not OmegaConf.is_interpolation(node, name)
-            and isinstance(node[name], DictConfig)
-        }
+    by_depth: dict[str, dict[int, list[str]]] = {}
+    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), key, split, 0):
+        by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
+    places = {name: depths[min(depths)] for name, depths in by_depth.items()}
     keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
     return keys, {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
+
+
+def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
+    """The nodes right below a node, with their names; not those that stand elsewhere and are interpolated."""
+    for name in node:
+        is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
+        if is_here and isinstance(node[name], DictConfig):
+            yield str(name), node[name]
+
+
+def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
+    """Depth, name and dotted key of all that is called like a setting."""
+    for name in SETTINGS:
+        if name in node:
+            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))
+    for name, child in nodes_in(node):
+        if name not in SETTINGS and not is_of_another_split(name, split):
+            yield from _settings_below(child, f"{key}.{name}", split, depth + 1)
 
 
 def is_of_another_split(name: str, split: str) -> bool:
@@ -88,14 +90,17 @@ def fingerprint_of(composed: DictConfig, key: str) -> str:
     Raises:
         OmegaConfBaseException: If something in the node cannot be resolved.
     """
-    without = copy.deepcopy(composed)
-    node = OmegaConf.select(without, key)
-    if isinstance(node, DictConfig):
-        _drop_settings(node)
     with asking():
-        plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    text = json.dumps(_plain(plain), sort_keys=True, default=str)
+        text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """What a node says, without settings: they may be taken from the result that this hash is asked about."""
+    if isinstance(value, DictConfig):
+        names = [name for name in value if name not in SETTINGS]
+        return {str(name): "???" if OmegaConf.is_missing(value, name) else _plain(value[name]) for name in names}
+    return [_plain(inner) for inner in value] if isinstance(value, ListConfig) else value
 
 
 @contextmanager
@@ -111,23 +116,3 @@ def asking() -> Iterator[None]:
 def is_asking() -> bool:
     """Whether a fingerprint is being made: what is asked of a result meanwhile must not ask for the result again."""
     return _asking.get()
-
-
-def _drop_settings(node: DictConfig) -> None:
-    """They may be taken from the result that this hash is asked about."""
-    OmegaConf.set_readonly(node, False)
-    with open_dict(node):
-        for name in list(node):
-            if name in SETTINGS:
-                del node[name]
-            elif not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name):
-                child = node[name]
-                if isinstance(child, DictConfig):
-                    _drop_settings(child)
-
-
-def _plain(value: Any) -> Any:
-    """The value without settings that interpolations have brought in."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items() if name not in SETTINGS}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value

@@ -38,12 +38,8 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
     check = judged(alone, shared, several)
     took = SearchCost(samples_s=time.perf_counter() - began)
     cost, cost_s = took.plus(result.cost or SearchCost()), result.cost_s + took.samples_s
-    told = replace(result, sample_check=check, cost=cost, cost_s=cost_s)
-    return _without_wrong(told, fault(check, drop_last=several.drop_last))
-
-
-def _without_wrong(result: SearchRecord, reason: str) -> SearchRecord:
-    """The result with all candidates that have workers failed for this reason; the same if it is empty."""
+    result = replace(result, sample_check=check, cost=cost, cost_s=cost_s)
+    reason = fault(check, drop_last=several.drop_last)
     if not reason:
         return result
     trials = tuple(
@@ -62,12 +58,14 @@ def fault(check: SampleCheck, *, drop_last: bool) -> str:
         check: What two epochs said.
         drop_last: Whether each worker leaves out a last batch that is shorter.
     """
-    known = check.samples is not None and check.expected is not None
-    if (known and (check.samples or 0) > (check.expected or 0)) or check.repeated:
+    if _surplus(check) > 0 or check.repeated:
         return f"{next(remarks(check))}: {HOW_TO_SHARD}"
-    if known and (check.samples or 0) < (check.expected or 0) and not drop_last:
-        return next(remarks(check))
-    return ""
+    return next(remarks(check)) if _surplus(check) < 0 and not drop_last else ""
+
+
+def _surplus(check: SampleCheck) -> int:
+    """Samples of the epoch with workers beyond those of the one without, less than 0 if it has fewer; 0 if unknown."""
+    return 0 if check.samples is None or check.expected is None else check.samples - check.expected
 
 
 def _seen(result: SearchRecord, settings: LoaderSettings, open_arm: ArmFactory) -> SamplesSeen:
@@ -106,17 +104,15 @@ def _repeated(seen: SamplesSeen) -> int:
 def remarks(check: SampleCheck) -> Iterator[str]:
     """What to tell about it; nothing if all is well."""
     workers = f"with num_workers={check.num_workers}"
+    counted = f"{check.samples} in an epoch instead of {check.expected}"
     if check.error:
         yield f"check_samples: the samples could not be counted ({check.error})"
-    if check.samples is not None and check.expected is not None and check.samples > check.expected:
-        yield (f"samples come more than once {workers}: {check.samples} in an epoch instead of {check.expected}")
+    if _surplus(check) > 0:
+        yield f"samples come more than once {workers}: {counted}"
     elif check.repeated:
         yield f"samples come more than once {workers}: {check.repeated} of those looked at had come before"
-    if check.samples is not None and check.expected is not None and check.samples < check.expected:
-        yield (
-            f"samples are lost {workers}: {check.samples} in an epoch instead of {check.expected} (drop_last leaves "
-            "out a shorter batch of each worker)"
-        )
+    if _surplus(check) < 0:
+        yield f"samples are lost {workers}: {counted} (drop_last leaves out a shorter batch of each worker)"
     if check.idle:
         yield (
             f"{check.idle} of {check.num_workers} workers get no samples: the dataset has fewer shards than workers, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import random
 import time
@@ -55,7 +56,7 @@ def in_turn(
     workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
     # DataLoader gives each worker every workers-th of these.
     order = [(of_worker.get(worker, [])[turn : turn + 1]) for turn in range(rounds) for worker in range(workers)]
-    init = _InTurn(start, multiprocessing.get_context(context).Lock())
+    init = functools.partial(_take_turns, start, multiprocessing.get_context(context).Lock())
     with _random_numbers_kept():
         loader: DataLoader[Any] = DataLoader(
             dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
@@ -64,28 +65,22 @@ def in_turn(
         return tuple(made for made in loader if made is not None)
 
 
-class _InTurn:
+def _take_turns(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
     """A ``worker_init_fn``: the worker's dataset gives digests, while no other worker loads.
 
     As in counting.py the dataset stays the same object: user code that reaches it must not notice.
     """
+    start(worker_id)
+    worker = get_worker_info()
+    assert worker is not None  # this is one
+    kind: Any = type(worker.dataset)
 
-    def __init__(self, start: Callable[[int], Any], lock: Any) -> None:
-        self._start = start
-        self._lock = lock
+    def digests(self: Any, keys: list[Any]) -> SampleMade | None:
+        with lock:
+            parts = [parts_of(kind.__getitem__(self, key)) for key in keys]
+        return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
 
-    def __call__(self, worker_id: int) -> None:
-        self._start(worker_id)
-        worker, lock = get_worker_info(), self._lock
-        assert worker is not None  # this is one
-        kind: Any = type(worker.dataset)
-
-        def digests(self: Any, keys: list[Any]) -> SampleMade | None:
-            with lock:
-                parts = [parts_of(kind.__getitem__(self, key)) for key in keys]
-            return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
-
-        worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})
+    worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any
 
 from nws_sweep import sample_comparison
 from nws_sweep.errors import WrongSamples
@@ -21,7 +21,8 @@ _FIRST_SAMPLES = 4
 # many samples and s go. Workers that make batches by themselves end with shorter ones, so that there are a few more.
 _MOST_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
 
-Answer = TypeVar("Answer")
+# Has a process that holds the dataset, and is not measured, answer a question; gives None if it cannot.
+Ask = Callable[[Callable[[TrialArm], Any]], Any]
 REMEDY = "open files and connections in each worker, on first use or in worker_init_fn"
 HOW_TO_SHARD = (
     "the iterable dataset does not share its samples among its workers: its __iter__ must take every num_workers-th "
@@ -32,14 +33,6 @@ _UNTOLD = (
     "whether the workers share the samples of the iterable dataset cannot be seen by the first ones, which are random; "
     "check_samples=true counts those of a whole epoch"
 )
-
-
-class Ask(Protocol):
-    """Has a process that holds the dataset, and is not measured, answer a question; None if it cannot."""
-
-    def __call__(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
-        """The answer."""
-        ...
 
 
 class SampleWatch:

@@ -1,18 +1,20 @@
-"""What an arm takes its DataLoaders from: a dataset, or a DataLoader that somebody else has made."""
+"""What an arm takes its DataLoaders from: a dataset, or a DataLoader that somebody else has made.
+
+Of several ranks each gets the samples that DistributedSampler gives it, as in training programs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
-from nws_sweep import loaders, sharding
+from nws_sweep import loaders
 from nws_sweep.records import LoaderSettings, ProjectFacts, Rank
-
-Collate = Callable[[list[Any]], Any]
 
 
 class WorkerInit(Protocol):
@@ -24,36 +26,6 @@ class WorkerInit(Protocol):
         """Prepares the worker."""
 
 
-class Source(Protocol):
-    """Makes DataLoaders with given settings over one dataset."""
-
-    @property
-    def dataset(self) -> Any:
-        """What the samples come from."""
-
-    @property
-    def samples(self) -> int | None:
-        """Samples that an epoch takes; None if that cannot be told."""
-
-    @property
-    def settings(self) -> LoaderSettings | None:
-        """Those that it came with; None if it came without."""
-
-    @property
-    def project(self) -> ProjectFacts | None:
-        """Where it stands in a project's config; None if it comes from none."""
-
-    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
-        """A DataLoader with exactly these settings.
-
-        Args:
-            settings: Canonical ones.
-            collate_fn: Makes a batch of a list of samples; None for the source's own.
-            init: Called in each worker; None without workers.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """What a project loads: its dataset or its DataLoader, and where in its config that stands."""
@@ -62,105 +34,93 @@ class Project:
     facts: ProjectFacts
 
 
-def source_of(made: Any, seed: int, rank: Rank | None = None) -> Source:
-    """Takes a dataset, a DataLoader or a project as they are.
+class Source:
+    """Makes DataLoaders with given settings over one dataset.
 
     Args:
-        made: What was instantiated.
-        seed: Decides the order of the samples where no sampler does.
+        made: A dataset; or a DataLoader, whose sampler, generator, functions and class are kept and which is never
+            iterated itself; or a project with either.
+        seed: Decides the order of the samples where no sampler does, so that all candidates meet the same ones in the
+            same order, and all ranks agree on it.
         rank: Which of several shares the samples; None for one alone.
-    """
-    project = made.facts if isinstance(made, Project) else None
-    made = made.made if isinstance(made, Project) else made
-    source = LoaderSource(made, project) if isinstance(made, DataLoader) else DatasetSource(made, seed, project)
-    return source if rank is None else RankSource(source, rank, seed)
 
-
-class DatasetSource:
-    """A dataset by itself.
-
-    Args:
-        dataset: Map-style or iterable.
-        seed: Decides the order of the samples, so that all candidates meet the same ones in the same order.
+    Attributes:
+        dataset: What the samples come from.
+        settings: Those of the DataLoader that it came in; None if it came by itself.
         project: Where it stands in a project's config; None if it comes from none.
     """
 
-    settings = None
-
-    def __init__(self, dataset: Dataset[Any], seed: int, project: ProjectFacts | None = None) -> None:
-        self.dataset = dataset
-        self.project = project
+    def __init__(self, made: Any, seed: int, rank: Rank | None = None) -> None:
+        self.project = made.facts if isinstance(made, Project) else None
+        made = made.made if isinstance(made, Project) else made
+        self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
+        self.settings = loaders.settings_of(made) if isinstance(made, DataLoader) else None
+        self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
+        self._rank = rank
 
     @property
     def samples(self) -> int | None:
-        """The dataset's length."""
-        return loaders.length(self.dataset)
-
-    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
-        """A plain DataLoader."""
-        generator = torch.Generator().manual_seed(self._seed)
-        return loaders.build(self.dataset, settings, collate_fn, worker_init_fn=init, generator=generator)
-
-
-class LoaderSource:
-    """A DataLoader whose sampler, generator, functions and class are kept; only its settings change.
-
-    Args:
-        template: The DataLoader; it is never iterated itself.
-        project: Where it stands in a project's config; None if it comes from none.
-    """
-
-    def __init__(self, template: DataLoader[Any], project: ProjectFacts | None = None) -> None:
-        self.project = project
-        self._template = template
-        self.settings = loaders.settings_of(template)
-
-    @property
-    def dataset(self) -> Any:
-        """The DataLoader's."""
-        return self._template.dataset
-
-    @property
-    def samples(self) -> int | None:
-        """What its sampler takes."""
+        """Samples that an epoch takes, of all ranks where a sampler shares them out; None if that cannot be told."""
+        if self._template is None or (self._rank and isinstance(self._template.sampler, DistributedSampler)):
+            return loaders.length(self.dataset)
         return loaders.samples_per_epoch(self._template)
 
-    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
-        """Another one like the template."""
-        loader = loaders.retuned(self._template, settings)
+    def loader(
+        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerInit | None
+    ) -> DataLoader[Any]:
+        """A DataLoader with exactly these settings, and of several ranks with this one's samples.
+
+        Args:
+            settings: Canonical ones. ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
+            collate_fn: Makes a batch of a list of samples; None for the source's own.
+            init: Called in each worker; None without workers.
+        """
+        loader = self._plain(settings) if self._template is None else loaders.retuned(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:
             init.user_function = loader.worker_init_fn
             loader.worker_init_fn = init
+        return loader if self._rank is None else _shared_out(loader, self._rank, self._seed)
+
+    def _plain(self, settings: LoaderSettings) -> DataLoader[Any]:
+        keywords = asdict(settings)
+        del keywords["threads_per_worker"]
+        if settings.in_order:  # unknown to older versions
+            del keywords["in_order"]
+        if isinstance(self.dataset, IterableDataset):
+            del keywords["shuffle"]
+        return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
+
+
+class EpochSampler(DistributedSampler[Any]):
+    """Another order each epoch by itself, as by the ``set_epoch`` that a training loop calls."""
+
+    def __iter__(self) -> Iterator[Any]:
+        order = super().__iter__()
+        self.set_epoch(self.epoch + 1)
+        return order
+
+
+def _shared_out(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[Any]:
+    """The loader with the samples of this rank alone, unless its own sampler or dataset decides what a rank gets."""
+    whole: Any = loader.sampler
+    of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (rank.ranks, rank.number)
+    knows_no_ranks = type(whole) in {RandomSampler, SequentialSampler}
+    if isinstance(loader.dataset, IterableDataset) or not (of_others or knows_no_ranks):
         return loader
-
-
-class RankSource:
-    """Another source, of which one rank takes its share.
-
-    Args:
-        whole: What all of them share.
-        rank: Which one this is.
-        seed: Decides the order of the samples, which all ranks must agree on.
-    """
-
-    def __init__(self, whole: Source, rank: Rank, seed: int) -> None:
-        self._whole = whole
-        self._rank = rank
-        self._seed = seed
-        self.dataset = whole.dataset
-        self.settings = whole.settings
-        self.project = whole.project
-
-    @property
-    def samples(self) -> int | None:
-        """Those of all ranks, where a sampler shares them out; else what this one says of itself."""
-        settings = self.settings or LoaderSettings(batch_size=1)
-        plain = self._whole.loader(replace(settings, num_workers=0).canonical(), None, None)
-        return sharding.samples_of_all(plain)
-
-    def loader(self, settings: LoaderSettings, collate_fn: Collate | None, init: WorkerInit | None) -> DataLoader[Any]:
-        """One with this rank's samples."""
-        return sharding.shared_out(self._whole.loader(settings, collate_fn, init), self._rank, self._seed)
+    share = EpochSampler(
+        loader.dataset,
+        num_replicas=rank.ranks,
+        rank=rank.number,
+        shuffle=whole.shuffle if of_others else isinstance(whole, RandomSampler),
+        seed=seed,
+        drop_last=loader.drop_last,
+    )
+    own = vars(loader)  # DataLoader lets its sampler be set in __init__ only
+    if loader.batch_sampler is None:
+        own["sampler"] = share
+    elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
+        own.update(sampler=share, batch_sampler=BatchSampler(share, loader.batch_size, loader.drop_last))
+    return loader

@@ -14,10 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision import datasets as torchvision_datasets
 
 from nws_sweep.datasets import vision
-from nws_sweep.datasets.on_device import OnDevice
 from nws_sweep.datasets.photos import Photos
-from nws_sweep.datasets.sleep import Sleep
-from nws_sweep.datasets.tensor import tensor
+from nws_sweep.datasets.synthetic import OnDevice, Sleep, tensor
 from nws_sweep.errors import DatasetError
 from tests.real_files import write_cifar10, write_mnist
 

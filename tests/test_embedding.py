@@ -195,7 +195,7 @@ def test_without_an_installed_package_the_checkouts_own_folder_is_served(monkeyp
 
 def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
-    monkeypatch.setattr(embedding, "_of_checkout", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(embedding, "__file__", str(tmp_path / "nowhere" / "nws_sweep" / "embedding.py"))
     assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
     with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
         embedding.config_path()

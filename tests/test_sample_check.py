@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 import nws_sweep
 from nws_sweep import sample_check
-from nws_sweep.identities import Identify, digest_of
+from nws_sweep.identities import digest_of, identify, identify_one
 from nws_sweep.records import LoaderSettings, MeasureRules, SampleCheck, SamplesSeen
 
 
@@ -80,8 +80,8 @@ def test_different_samples_have_different_digests() -> None:
 
 def test_a_sample_that_cannot_be_told_has_none() -> None:
     assert digest_of(lambda: None) is None
-    assert Identify(batched=False)(lambda: None).digests == [None]
-    assert len(Identify(batched=True)([1, 2]).digests) == 2
+    assert identify_one(lambda: None).digests == [None]
+    assert len(identify([1, 2]).digests) == 2
 
 
 class Stream(IterableDataset[int]):
