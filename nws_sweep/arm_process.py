@@ -30,10 +30,11 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, loaders, lockstep, objects, pagecache, processes, sample_loading, sharing, temporary
+from nws_sweep import accelerator, loaders, lockstep, objects, pagecache, processes, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, one_line
-from nws_sweep.identities import SampleLog, identify, identify_one
+from nws_sweep.identities import SampleLog, identify, identify_one, load_alone, load_in_turn
+from nws_sweep.loaders import Source
 from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
 from nws_sweep.records import (
@@ -48,7 +49,6 @@ from nws_sweep.records import (
     SamplesLogged,
     SamplesSeen,
 )
-from nws_sweep.sources import Source
 
 Found = TypeVar("Found")
 
@@ -195,9 +195,9 @@ class ArmServer:
         return burst
 
     def _note_idle(self, counter: Counter) -> None:
-        if idle := counter.idle:
+        if idle := counter.idle():
             reason = "fewer shards than workers, or shards that are not shared out"
-            self._warnings[f"{idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
+            self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
 
     def settle(self) -> None:
         """Waits until the workers have nothing left to do, a few seconds at most."""
@@ -222,13 +222,13 @@ class ArmServer:
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         """Loads samples without workers, of an iterable dataset its first ones; those that raise are left out."""
-        return sample_loading.alone(self._made.dataset, keys, limit_s)
+        return load_alone(self._made.dataset, keys, limit_s)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in workers of the same numbers, one at a time."""
         start = WorkerStart(Counter(settings.num_workers))
         self._made.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return sample_loading.in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
+        return load_in_turn(self._made.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""

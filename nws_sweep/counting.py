@@ -38,12 +38,6 @@ class Counter:
     def __init__(self, num_workers: int) -> None:
         self.slots: Slots = RawArray("q", num_workers)
 
-    @property
-    def workers(self) -> int:
-        """Workers of the loader."""
-        return len(self.slots)
-
-    @property
     def idle(self) -> int:
         """Workers that have finished no sample yet; 0 if any worker cannot count them."""
         counts = list(self.slots)
@@ -92,13 +86,10 @@ class WorkerStart:
 
 
 def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a slot, or marks the slot as uncounted where that cannot be.
+    """Makes a dataset count its samples in a worker's slot, or marks the slot as uncounted where that cannot be.
 
-    Args:
-        dataset: Map-style or iterable; its class is replaced by a subclass.
-        slots: Counts go on from what stands there.
-        slot: Index into ``slots``, the worker's number.
-        log: Where some samples are logged, unless the slot has a count already: of a later epoch; None for nowhere.
+    Its class is replaced by a subclass. A count goes on from what stands there; only without one, in the first epoch,
+    some samples are logged.
     """
     if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nws_sweep import cells, nodes, placement, storage, units
+from nws_sweep import cells, nodes, project_keys, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, SearchRecord, Trial, shown
@@ -90,7 +90,7 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
     if not settings:
         return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
     if key is not None and configuration.project is not None:
-        placement.refuse_mapping(settings, configuration.project, key)
+        project_keys.refuse_mapping(settings, configuration.project, key)
     forms: dict[str, Callable[[], str]] = {
         "yaml": lambda: f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}",
         "overrides": lambda: overrides_in_place(settings, configuration) if key is None else overrides(settings, key),
@@ -141,7 +141,7 @@ def best_file(configuration: ConfigurationSummary) -> Rendered:
     settings = best_settings(configuration)
     if settings is None or configuration.project is None:
         return Rendered(text=as_yaml(settings), comments=tuple(_about(configuration)))
-    placed = placement.as_nodes(settings, configuration.project)
+    placed = project_keys.as_nodes(settings, configuration.project)
     return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
 
 
@@ -157,13 +157,13 @@ def _about(configuration: ConfigurationSummary) -> Iterator[str]:
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
     """A line for the settings that have no key of their own in the project's config, if one was measured."""
     settings, project = best_settings(configuration), configuration.project
-    return tuple(placement.left_out(settings, project)) if settings and project else ()
+    return tuple(project_keys.left_out(settings, project)) if settings and project else ()
 
 
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
     """As ``overrides``, for the keys that the project's config has where one was measured."""
     project = configuration.project
-    return overrides(settings) if project is None else placement.as_overrides(settings, project)
+    return overrides(settings) if project is None else project_keys.as_overrides(settings, project)
 
 
 def overrides(settings: Settings, key: str = "") -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
+import os
 import random
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from nws_sweep import extras, processes
 from nws_sweep.errors import ConfigurationError
@@ -64,54 +65,35 @@ def running(
         process.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Silent: workers that are killed in the middle of an object are no error here."""
-
-
 def _serve(
     listener: socket.socket, objects: int, object_bytes: int, latency_s: float, spread: float, bytes_per_s: float
 ) -> None:
     processes.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - of each request, and of workers that are killed in one
     names = [f"{index:06d}.bin" for index in range(objects)]
-    known = {f"/{_FOLDER}/{name}" for name in names}
     page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
+    known = set(names)
     content = random.Random(0).randbytes(object_bytes)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # connections are used again
         disable_nagle_algorithm = True
 
-        def do_HEAD(self) -> None:
-            self._begin()
-
         def do_GET(self) -> None:
-            answer = self._begin()
-            for begin in range(0, len(answer), _CHUNK_BYTES):
-                chunk = answer[begin : begin + _CHUNK_BYTES]
-                self.wfile.write(chunk)
-                if answer is content:
-                    time.sleep(len(chunk) / bytes_per_s)
-
-        def _begin(self) -> bytes:
-            """Sends the headers, of an object after its latency, and gives what follows them."""
-            is_object = self.path in known
-            if is_object:
-                name = self.path.rpartition("/")[2]
+            name = self.path.removeprefix(f"/{_FOLDER}").strip("/")
+            if name in known:
                 time.sleep(latency_s * math.exp(random.Random(name).gauss(0.0, spread)))
-            answer = content if is_object else page if self.path.rstrip("/") == f"/{_FOLDER}" else b""
+            answer = content if name in known else b"" if name else page
             self.send_response(200 if answer else 404)
             self.send_header("Content-Type", "text/html" if answer is page else "application/octet-stream")
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            return answer
+            for begin in range(0, len(answer), _CHUNK_BYTES):
+                chunk = answer[begin : begin + _CHUNK_BYTES]
+                self.wfile.write(chunk)
+                time.sleep(len(chunk) / bytes_per_s)
 
-        def log_message(self, *_: Any) -> None:
-            """Silent."""
-
-    with _Server(listener.getsockname(), Handler, bind_and_activate=False) as server:
+    with ThreadingHTTPServer(listener.getsockname(), Handler, bind_and_activate=False) as server:
         server.socket = listener
         server.serve_forever()

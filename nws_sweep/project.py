@@ -25,9 +25,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep import answers
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.loaders import Project
 from nws_sweep.project_keys import fingerprint_of, is_of_another_split, keys_of, nodes_in
 from nws_sweep.records import ProjectFacts, shown
-from nws_sweep.sources import Project
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
 _LIKELY = re.compile(r"data|loader", re.IGNORECASE)
@@ -151,12 +151,9 @@ def _kind(target: str) -> str:
 
 
 def made_by(node: DictConfig, key: str, method: str) -> Any:
-    """The DataLoader or Dataset that a project's node makes; a program may make it with ``_recursive_=False``.
+    """The DataLoader or Dataset that a project's node makes: as Hydra instantiates it, else without the nodes in it.
 
-    Args:
-        node: What is instantiated: first as Hydra does by itself, then without the nodes in it.
-        key: The node's key, for an error.
-        method: What is asked of a LightningDataModule.
+    Programs make it so with ``_recursive_=False``. ``method`` is what is asked of a LightningDataModule.
 
     Raises:
         Exception: That of the first attempt, if both fail: ConfigurationError if it makes none.

@@ -1,16 +1,19 @@
-"""DataLoader settings in the config of another project: where they stand, and whether what they load is the same."""
+"""DataLoader settings in another project's config: where they stand, if they load the same, the best in their place."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import ProjectFacts, shown
 
 # Whether a node is being looked at only to tell what it loads.
 _asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
@@ -22,12 +25,8 @@ _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "
 def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The dotted keys at or below a node that are called like settings of the DataLoader, the outermost of each.
 
-    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split count.
-
-    Args:
-        composed: The project's config.
-        key: Dotted key of the node that makes what is loaded.
-        split: What is loaded: ``train``, ``val``, ``test`` or ``predict``.
+    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split (``train``,
+    ``val``, ``test`` or ``predict``) count.
 
     Returns:
         Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
@@ -61,8 +60,7 @@ def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Itera
 
 def is_of_another_split(name: str, split: str) -> bool:
     """Whether a node's name, or a dotted key, says that it belongs to another split than this one."""
-    named = _splits_of(name)
-    return split in _SPLITS and bool(named) and split not in named
+    return split in _SPLITS and bool(named := _splits_of(name)) and split not in named
 
 
 def _splits_of(name: str) -> set[str]:
@@ -82,10 +80,6 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
 
 def fingerprint_of(composed: DictConfig, key: str) -> str:
     """A short hash of what a node loads: of all that it says but the settings of the DataLoader.
-
-    Args:
-        composed: The project's config.
-        key: Dotted key of the node.
 
     Raises:
         OmegaConfBaseException: If something in the node cannot be resolved.
@@ -116,3 +110,58 @@ def asking() -> Iterator[None]:
 def is_asking() -> bool:
     """Whether a fingerprint is being made: what is asked of a result meanwhile must not ask for the result again."""
     return _asking.get()
+
+
+def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
+    """``++data.num_workers=4 ...`` for the settings for which the project has one key.
+
+    A key that the project does not have would be passed to its class, which may refuse it.
+    """
+    return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
+
+
+def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
+    """The same as nested mappings from the top of the project's config."""
+    top: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in project.keys:
+            continue
+        *path, last = project.keys[name].split(".")
+        node = top
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return top
+
+
+def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
+    """A line for each setting that is in neither, and why."""
+    for name, value in settings.items():
+        if not (keys := project.unclear.get(name)):
+            continue
+        parent = keys[0].rpartition(".")[0]
+        what = f"the project's config has {', '.join(keys)}"
+        if parent.rpartition(".")[2] == name:
+            what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
+        yield (
+            f"{name}={shown(value)} is left out: {what}; add the key that the measured loader takes, such as "
+            f"++{keys[0]}={shown(value)}"
+        )
+    missing = [name for name in settings if name not in project.keys and name not in project.unclear]
+    if missing:
+        assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
+        yield f"the project's config has no key for: {assigned}"
+
+
+def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
+    """Refuses a key below which a setting would take the place of a mapping of the project's config.
+
+    Raises:
+        ConfigurationError: If there is such a mapping.
+    """
+    for name in settings:
+        mapping = f"{key}.{name}" if key else name
+        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+            raise ConfigurationError(
+                f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
+            )

@@ -17,7 +17,7 @@ from nws_sweep.candidate import Candidate
 from nws_sweep.errors import ConfigurationError, TimeBudgetSpent, TrialError, WrongSamples
 from nws_sweep.limits import Load, load_of, shortage
 from nws_sweep.records import Configuration, LoaderSettings
-from nws_sweep.sample_watch import SampleWatch, about_handles
+from nws_sweep.sample_check import SampleWatch, about_handles
 from nws_sweep.surroundings import Surroundings, TrialArm
 from nws_sweep.warming import Warmer
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import sample_comparison, sample_watch
+from nws_sweep import sample_check
 from nws_sweep.errors import WrongSamples
 from nws_sweep.records import LoaderSettings, SampleMade, SamplePart, SamplesLogged, SamplesSeen
-from nws_sweep.sample_comparison import Reference
-from nws_sweep.sample_watch import SampleWatch
+from nws_sweep.sample_check import Reference, SampleWatch
 from tests.factories import FACTS
 
 FOUR = LoaderSettings(batch_size=8, num_workers=4)
@@ -51,21 +50,21 @@ STREAMS: list[tuple[list[list[Any]], int]] = [
 @pytest.mark.parametrize(("streams", "repeated"), STREAMS)
 def test_samples_that_several_workers_deliver_are_counted(streams: list[list[Any]], repeated: int) -> None:
     found = [sample for worker, samples in enumerate(streams) for sample in stream(worker, *samples)]
-    assert sample_comparison.repeated(found)[0] == repeated
+    assert sample_check.repeated(found)[0] == repeated
 
 
 def test_the_latest_samples_of_a_few_workers_are_compared_first() -> None:
     logged = [made(key, worker=key % 6) for key in range(18)]
-    assert [sample.key for sample in sample_comparison.candidates(logged)] == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
+    assert [sample.key for sample in sample_check.candidates(logged)] == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
 
 
 def test_a_part_differs_by_its_content_its_form_and_by_being_there() -> None:
     reference: Reference = {1: made(1, "a", None, 3).parts}
     other = SamplePart(form=b"another shape", content=b"3")
-    assert sample_comparison.differing(made(1, "a", "b", 3), reference) == set()  # one cannot be compared
-    assert sample_comparison.differing(made(1, "b", None, 3), reference) == {0}
-    assert sample_comparison.differing(made(1, "a", None), reference) == {2}
-    assert sample_comparison.differing(replace(made(1), parts=(*made(1, "a", None).parts, other)), reference) == {2}
+    assert sample_check.differing(made(1, "a", "b", 3), reference) == set()  # one cannot be compared
+    assert sample_check.differing(made(1, "b", None, 3), reference) == {0}
+    assert sample_check.differing(made(1, "a", None), reference) == {2}
+    assert sample_check.differing(replace(made(1), parts=(*made(1, "a", None).parts, other)), reference) == {2}
 
 
 class World:
@@ -134,7 +133,7 @@ def test_parts_that_differ_for_other_reasons_are_not_reported(world: World) -> N
     watch = SampleWatch()
     for _ in range(3):
         assert world.check(watch, *range(16)) == ""
-    assert len(world.loaded) <= sample_comparison.MOST_COMPARED
+    assert len(world.loaded) <= sample_check.MOST_COMPARED
 
 
 def test_with_shared_files_two_wrong_samples_are_enough() -> None:
@@ -180,7 +179,7 @@ def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], w
 def test_of_random_streams_it_is_said_that_nothing_can_be_seen() -> None:
     noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
     assert (
-        sample_watch.SampleWatch()
+        SampleWatch()
         .check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
         .startswith("whether the workers share the samples of the iterable dataset cannot be seen")
     )

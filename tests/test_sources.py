@@ -16,8 +16,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from nws_sweep.loaders import Source
 from nws_sweep.records import LoaderSettings, Rank
-from nws_sweep.sources import Source
 from tests.user_datasets import Stream
 
 DATASET = TensorDataset(torch.arange(10))
