@@ -66,10 +66,8 @@ class WorkerStart:
         threads: int | None = None,
         log: SampleLog | None = None,
     ) -> None:
-        self._counter = counter
         self.user_function = user_function
-        self._threads = threads
-        self._log = log
+        self._slots, self._threads, self._log = counter.slots, threads, log
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -80,9 +78,8 @@ class WorkerStart:
             torch.set_num_threads(self._threads)
         if self.user_function is not None:
             self.user_function(worker_id)
-        worker = get_worker_info()
-        if worker is not None:
-            count_in(worker.dataset, self._counter.slots, worker_id, self._log)
+        if worker := get_worker_info():
+            count_in(worker.dataset, self._slots, worker_id, self._log)
 
 
 def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:

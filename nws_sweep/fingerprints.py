@@ -31,55 +31,49 @@ _SEQUENCES = (list, tuple, deque, UserList)  # others may load what they are ask
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of objects, equal in any process for equal ones.
-
-    Args:
-        parts: Datasets, functions, plain values.
-    """
+    """A short hash of datasets, functions and plain values, equal in any process for equal ones."""
     digest = hashlib.sha256()
     for part in parts:
-        for text in _Walk().texts(part):
+        seen: dict[int, Any] = {}  # kept, so that no address is used twice
+        left = _MOST_VALUES
+        waiting = [(part, 0)]
+        while waiting:
+            value, depth = waiting.pop()
+            left -= 1
+            if isinstance(value, _PLAIN):
+                text = repr(value)
+            elif isinstance(value, _TEXT):
+                text = f"{type(value).__name__}:{len(str(value))}:{str(value)[:_LONGEST_TEXT]}"
+            elif id(value) in seen or depth > _DEEPEST or left < 0:
+                text = "..."
+            else:
+                seen[id(value)] = value
+                text = f"{type(value).__module__}.{type(value).__qualname__}"
+                waiting += [(inner, depth + 1) for inner in reversed(_parts(value))]
             digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
 
 
-class _Walk:
-    def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # kept, so that no address is used twice
-        self._left = _MOST_VALUES
-
-    def texts(self, value: Any, depth: int = 0) -> Iterator[str]:
-        """What tells the value from others."""
-        self._left -= 1
-        if isinstance(value, _PLAIN):
-            yield repr(value)
-        elif isinstance(value, _TEXT):
-            yield f"{type(value).__name__}:{len(str(value))}:{str(value)[:_LONGEST_TEXT]}"
-        elif id(value) in self._seen or depth > _DEEPEST or self._left < 0:
-            yield "..."
-        else:
-            self._seen[id(value)] = value
-            yield f"{type(value).__module__}.{type(value).__qualname__}"
-            try:
-                for part in _parts(value):
-                    yield from self.texts(part, depth + 1)
-            except Exception:  # whatever looking into it raises
-                yield "opaque"
-
-
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: Any) -> list[Any]:
     """What an object is made of; of large ones a part."""
     if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
-        return _of_array(value)
-    if isinstance(value, (Mapping, Set, *_SEQUENCES)):
-        return _of_container(value)
-    if isinstance(value, functools.partial):
-        return iter((value.func, value.args, value.keywords))
-    if isinstance(value, type):
-        return _of_class(value)
-    if isinstance(value, types.FunctionType | types.MethodType):
-        return _of_function(value)
-    return _of_object(value)
+        found = _of_array(value)
+    elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
+        found = _of_container(value)
+    elif isinstance(value, functools.partial):
+        found = iter((value.func, value.args, value.keywords))
+    elif isinstance(value, type):
+        found = _of_class(value)
+    elif isinstance(value, types.FunctionType | types.MethodType):
+        found = _of_function(value)
+    else:
+        found = _of_object(value)
+    parts: list[Any] = []
+    try:
+        parts.extend(found)
+    except Exception:  # whatever looking into it raises; what was found before stays
+        parts.append("opaque")
+    return parts
 
 
 def _of_array(array: Any) -> Iterator[Any]:

@@ -138,10 +138,8 @@ class SampleLog:
 def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
     """Samples as this process loads them, with the random numbers of later epochs left as they are.
 
-    Args:
-        dataset: Map-style, or iterable: then as many samples of a new iterator as there are keys.
-        keys: Indices of the samples; those that raise are left out.
-        limit_s: No sample is begun after this time, except the first, s; None for no limit.
+    Of an iterable dataset as many samples of a new iterator as there are keys. Those that raise are left out. After
+    ``limit_s`` no sample is begun, except the first.
     """
     began = time.perf_counter()
     found: list[SampleMade] = []
@@ -161,11 +159,7 @@ def load_in_turn(
 ) -> tuple[SampleMade, ...]:
     """The samples as workers of the same numbers load them if one loads at a time.
 
-    Args:
-        dataset: Map-style.
-        samples: Whose keys and workers are used.
-        start: The ``worker_init_fn``.
-        context: Start method of the workers; None for the platform's own.
+    ``start`` is their ``worker_init_fn``, ``context`` their start method, None for the platform's own.
     """
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:

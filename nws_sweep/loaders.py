@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
@@ -17,6 +17,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import LoaderSettings, ProjectFacts, Rank
+
+if TYPE_CHECKING:
+    from nws_sweep.counting import WorkerStart
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
@@ -162,15 +165,6 @@ def length(sized: Any) -> int | None:
         return None
 
 
-class WorkerInit(Protocol):
-    """What is called in each worker before its first sample, the user's own function included."""
-
-    user_function: Callable[[int], Any] | None
-
-    def __call__(self, worker_id: int) -> None:
-        """Prepares the worker."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """What a project loads: its dataset or its DataLoader, and where in its config that stands."""
@@ -212,7 +206,7 @@ class Source:
         return samples_per_epoch(self._template)
 
     def loader(
-        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerInit | None
+        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
     ) -> DataLoader[Any]:
         """A DataLoader with exactly these settings, and of several ranks with this one's samples.
 
