@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
@@ -122,16 +122,11 @@ def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
     """The same as nested mappings from the top of the project's config."""
-    top: dict[str, Any] = {}
+    top = OmegaConf.create()
     for name, value in settings.items():
-        if name not in project.keys:
-            continue
-        *path, last = project.keys[name].split(".")
-        node = top
-        for part in path:
-            node = node.setdefault(part, {})
-        node[last] = value
-    return top
+        if name in project.keys:
+            OmegaConf.update(top, project.keys[name], value, force_add=True)
+    return cast("dict[str, Any]", OmegaConf.to_container(top))
 
 
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
