@@ -23,7 +23,11 @@ _PROVISIONAL = "provisional"
 
 def stand_in() -> None:
     """Makes the DataLoader's own values stand for the answers, in a config that is composed to be measured."""
-    OmegaConf.register_new_resolver("nws_best", _usual, replace=True)
+
+    def usual(name: str, *given: Any) -> Any:
+        return _asked_for(name, given) or (given[0] if given else getattr(_USUAL, name))
+
+    OmegaConf.register_new_resolver("nws_best", usual, replace=True)
 
 
 def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
@@ -38,14 +42,16 @@ def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
     Raises:
         ConfigurationError: If there is no result and no default, with the reason why the newest one will not do.
     """
-    _check(name, given)
-    if is_asking():  # about what else is in the node that this stands in
-        return _asked_for(name)
+    if stand_in_for := _asked_for(name, given):
+        return stand_in_for
     reasons: list[str] = []
     here = host.describe()
     for record in ResultStore(default_folder()).newest():
         project = record.facts.project if record.facts else None
-        if project is None or record.verdict is None or not _is_of(project, _root_):
+        if project is None or record.verdict is None:
+            continue
+        target = OmegaConf.select(_root_, f"{project.key}._target_", throw_on_resolution_failure=False)
+        if target != project.target:  # what another project loads
             continue
         provisional = "" if _PROVISIONAL in given[1:] else record.provisional
         obstacle = staleness(record, here) or _difference(record, project, _root_) or provisional
@@ -61,12 +67,6 @@ def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
     )
 
 
-def _is_of(project: ProjectFacts, root: DictConfig) -> bool:
-    """Whether a result may be of the project that asks: what it measured is made by the same class at the same key."""
-    target = OmegaConf.select(root, f"{project.key}._target_", throw_on_resolution_failure=False)
-    return bool(target == project.target)
-
-
 def _command() -> str:
     """The command that measures what the program that asks would load, as far as Hydra knows the program."""
     command = ["python", "-m", "nws_sweep", "dataset=project"]
@@ -75,37 +75,22 @@ def _command() -> str:
     hydra = HydraConfig.get()
     folder = next((one.path for one in hydra.runtime.config_sources if one.provider == "main"), "FOLDER")
     command.append(f"dataset.config={folder}/{str(hydra.job.config_name).removesuffix('.yaml')}.yaml")
-    if _has_resolvers():
+    known = ("oc.", "nws_", "hydra", "now", "python_version")
+    if any(not name.startswith(known) for name in BaseContainer._resolvers):  # a guess: by its own module
         command.append(f"dataset.imports=[{hydra.job.name}]")
     if hydra.overrides.task:
         command.append(f"dataset.overrides=[{','.join(hydra.overrides.task)}]")
     return shlex.join(command)
 
 
-def _has_resolvers() -> bool:
-    """Whether the program has registered resolvers; that its own module does so, or imports what does, is a guess."""
-    known = ("oc.", "nws_", "hydra", "now", "python_version")
-    return any(not name.startswith(known) for name in BaseContainer._resolvers)
-
-
-def _usual(name: str, *given: Any) -> Any:
-    _check(name, given)
-    if is_asking():
-        return _asked_for(name)
-    return given[0] if given else getattr(_USUAL, name)
-
-
-def _asked_for(name: str) -> str:
-    """What an answer is where it is only looked at."""
-    return f"nws_best:{name}"
-
-
-def _check(name: str, given: Sequence[Any]) -> None:
+def _asked_for(name: str, given: Sequence[Any]) -> str:
+    """What an answer is where it is only looked at: while a fingerprint is made of what it stands in; else empty."""
     if name not in SETTINGS:
         raise ConfigurationError(f"nws_best:{name}: allowed are {', '.join(SETTINGS)}")
     if list(given[1:]) not in ([], [_PROVISIONAL]):
         more = ",".join(map(str, given[1:]))
         raise ConfigurationError(f"nws_best:{name}: after the default {_PROVISIONAL} is allowed, not {more}")
+    return f"nws_best:{name}" if is_asking() else ""
 
 
 def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -> str:
@@ -121,4 +106,4 @@ def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -
         return ""
     with asking():
         asked = OmegaConf.select(root, key)
-    return "" if asked in (measured, _asked_for("batch_size")) else f"of batch_size={measured}, this has {asked}"
+    return "" if asked in (measured, "nws_best:batch_size") else f"of batch_size={measured}, this has {asked}"

@@ -6,15 +6,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from torch.utils.data import DataLoader
-
 from nws_sweep import config as schema
 from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary, together, units
+from nws_sweep.config import Embedded
 from nws_sweep.cores import cpus_of_rank, most_workers
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.fingerprints import fingerprint
@@ -74,19 +73,9 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     Args:
         dataset: Map-style or iterable; or a DataLoader, then without any of the DataLoader's keywords; or a function
             without arguments that makes either, for one that cannot be pickled (its result is not remembered).
-        batch_size: As DataLoader has it; likewise the keywords up to ``generator``.
-        shuffle: As DataLoader has it.
-        sampler: As DataLoader has it.
-        batch_sampler: As DataLoader has it.
-        collate_fn: As DataLoader has it.
-        pin_memory: As DataLoader has it.
-        drop_last: As DataLoader has it.
-        timeout: As DataLoader has it, s.
-        worker_init_fn: As DataLoader has it.
-        prefetch_factor: As DataLoader has it.
-        persistent_workers: As DataLoader has it.
+        batch_size: As DataLoader has it; likewise shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last,
+            timeout, worker_init_fn, prefetch_factor, persistent_workers and generator.
         multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None.
-        generator: As DataLoader has it.
         maximum_patience: Candidates without improvement that ``strategy="patience"`` bears, at least 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/searching.md).
         candidates: Values of num_workers that may be tried; None for 0, 1, 2, ... max_workers.
@@ -130,15 +119,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> len(loader)
         8
     """
-    keywords = {name: value for name, value in locals().items() if name in DATALOADER_DEFAULTS}
-    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also, ranks)
-    order = _Order(
-        rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
-        progress=progress, ranks=ranks,
-    )  # fmt: skip
-    result = together.agreed(lambda: _answer(subject_of(dataset, keywords), _by_config(order, config)))
-    _warn_of_samples(result)
-    return result
+    given = dict(locals())
+    return _agreed(lambda: subject_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given)
 
 
 def tune(  # noqa: PLR0913
@@ -182,118 +164,64 @@ def tune(  # noqa: PLR0913
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
-    rules = _rules(strategy, maximum_patience, candidates, max_workers, tolerance, time_budget_s, also, ranks)
-    maker = loader if callable(loader) and not _is_loader(loader) else None
-    if maker is None and not _is_loader(loader):
+    given = dict(locals())
+    maker = loader if callable(loader) and not loaders.is_loader(loader) else None
+    if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
-    order = _Order(
-        rules=rules, measure=measure or MeasureRules(), consumer=consumer, check_samples=check_samples, reuse=reuse,
-        progress=progress, ranks=ranks,
-    )  # fmt: skip
     measured = maker or loaders.unwrapped(loader)
-    result = together.agreed(lambda: _answer(subject_of(measured, DATALOADER_DEFAULTS), _by_config(order, config)))
-    _warn_of_samples(result)
+    result = _agreed(lambda: subject_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
     return loaders.retuned(made, result.settings)
 
 
-def _warn_of_samples(result: SearchResult) -> None:
-    """Warns the program that workers deliver other samples than loading without workers."""
+def _agreed(make_subject: Callable[[], Subject], given: Mapping[str, Any]) -> SearchResult:
+    """The answer of all ranks of the program, with a warning if workers deliver other samples than without workers."""
+    plan = _plan(given)
+    result = together.agreed(lambda: _answer(make_subject(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
+    return result
 
 
-def _is_loader(value: object) -> bool:
-    return isinstance(value, DataLoader) or loaders.wraps(value)
+def _plan(given: Mapping[str, Any]) -> Embedded:
+    """How to search, by the arguments of ``search`` or by the Hydra program's configuration among them."""
+    plan = Embedded(
+        search=_rules(given),
+        measure=given["measure"] or MeasureRules(),
+        consumer=_consumer_node(given["consumer"]),
+        check_samples=given["check_samples"],
+        reuse=given["reuse"],
+        ranks=given["ranks"],
+    )
+    if given["config"] is None:
+        return plan
+    found = schema.embedded(given["config"])
+    return found if given["consumer"] is None else replace(found, consumer=plan.consumer)
 
 
-def _rules(
-    strategy: str,
-    maximum_patience: int,
-    candidates: Sequence[int] | None,
-    max_workers: int | None,
-    tolerance: float,
-    time_budget_s: float | None,
-    also: Sequence[str],
-    ranks: int = 1,
-) -> SearchRules:
+def _rules(given: Mapping[str, Any]) -> SearchRules:
+    ranks, most = given["ranks"], given["max_workers"]
     schema.require("ranks", ranks)
-    chosen = None if candidates is None else [*candidates]
-    given = {
-        "strategy": strategy, "maximum_patience": maximum_patience, "tolerance": tolerance, "candidates": chosen,
-        "time_budget_s": time_budget_s, "also": list(also),
-    }  # fmt: skip
-    for name, value in given.items():
+    plain = {name: given[name] for name in ("strategy", "maximum_patience", "tolerance", "time_budget_s")}
+    candidates = None if given["candidates"] is None else [*given["candidates"]]
+    for name, value in {**plain, "candidates": candidates, "also": list(given["also"])}.items():
         schema.require(name, value, f"search.{name}")
-    if max_workers is not None:
-        schema.require("max_workers", max_workers, "search.max_workers")
-    if chosen is None:
-        most = most_workers(ranks) if strategy == "adaptive" else cpus_of_rank(ranks, 2)
-        chosen = list(range((most if max_workers is None else max_workers) + 1))
+    if most is not None:
+        schema.require("max_workers", most, "search.max_workers")
+    else:
+        most = most_workers(ranks) if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
+    tried = tuple(range(most + 1)) if candidates is None else tuple(sorted(candidates))
     reference = cpus_of_rank(ranks)
     return SearchRules(
-        strategy=strategy,
-        candidates=tuple(sorted(chosen)),
-        maximum_patience=maximum_patience,
-        tolerance=tolerance,
-        reference=reference if reference in chosen else None,
-        time_budget_s=time_budget_s,
-        also=tuple(also),
+        **plain, candidates=tried, also=tuple(given["also"]), reference=reference if reference in tried else None
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """How a subject is to be searched; see ``search``."""
-
-    rules: SearchRules
-    measure: MeasureRules
-    consumer: Consumer | Mapping[str, Any]
-    check_samples: bool | None
-    reuse: str
-    progress: Progress
-    ranks: int
-
-
-def _by_config(order: _Order, config: Any) -> _Order:
-    """The order as a Hydra program's configuration has it."""
-    if config is None:
-        return order
-    found = schema.embedded(config)
-    return replace(
-        order,
-        rules=found.search,
-        measure=found.measure,
-        consumer=found.consumer if order.consumer is None else order.consumer,
-        check_samples=found.check_samples,
-        reuse=found.reuse,
-        ranks=found.ranks,
-    )
-
-
-def _answer(subject: Subject, order: _Order) -> SearchResult:
-    settings = subject.settings
-    columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
-    configuration = Configuration(
-        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": order.rules.maximum_patience},
-        dataset=handover.placeholder(subject.name, subject.identity),
-        consumer=_consumer_node(order.consumer),
-        loader=replace(settings, num_workers=0),
-        measure=order.measure,
-        search=order.rules,
-        check_samples=order.check_samples,
-        ranks=order.ranks,
-    )
-    return _find(configuration, subject, order)
-
-
-def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
+def _consumer_node(consumer: Consumer) -> dict[str, Any]:
     """The consumer in the configuration."""
     if consumer is None:
         return {"_target_": "nws_sweep.consumers.Nothing"}
-    if isinstance(consumer, Mapping):
-        return dict(consumer)
     if callable(consumer):
         return handover.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
     if isinstance(consumer, int | float) and consumer >= 0:
@@ -301,26 +229,44 @@ def _consumer_node(consumer: Consumer | Mapping[str, Any]) -> dict[str, Any]:
     raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _find(configuration: Configuration, subject: Subject, order: _Order) -> SearchResult:
-    store, say = ResultStore(default_folder()), teller(order.progress)
-    announce = announcer(order.progress, say)
-    machine = host.describe(configuration.ranks)
-    reuse = order.reuse if subject.identity else "never"
-    if known := store.find(configuration, machine, reuse):
+def _answer(subject: Subject, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
+    """The answer of this process: what is remembered, or what is measured now."""
+    configuration = _configuration(subject, plan)
+    store, say = ResultStore(default_folder()), teller(given["progress"])
+    announce = announcer(given["progress"], say)
+    start = SearchRecord(
+        configuration=configuration,
+        host=host.describe(plan.ranks),
+        started_at=datetime.now().astimezone().isoformat(),
+    )
+    reuse = plan.reuse if subject.identity else "never"
+    if known := store.find(configuration, start.host, reuse):
         return _remembered(known, subject, announce)
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
     with hostlock.held(lock, f"{subject.name} in a program", announce):
         # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
-        if known := store.find(configuration, machine, reuse):
+        if known := store.find(configuration, start.host, reuse):
             return _remembered(known, subject, announce)
         announce(_beforehand(subject.name, configuration))
-        start = SearchRecord(
-            configuration=configuration, host=machine, started_at=datetime.now().astimezone().isoformat()
-        )
-        record = _measured(start, subject, order.consumer, Narrator(say, announce))
+        record = _measured(start, subject, given["consumer"], Narrator(say, announce))
     if subject.identity:
         store.keep(record)
     return SearchResult(record)
+
+
+def _configuration(subject: Subject, plan: Embedded) -> Configuration:
+    settings = subject.settings
+    columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
+    return Configuration(
+        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.maximum_patience},
+        dataset=handover.placeholder(subject.name, subject.identity),
+        consumer=plan.consumer,
+        loader=replace(settings, num_workers=0),
+        measure=plan.measure,
+        search=plan.search,
+        check_samples=plan.check_samples,
+        ranks=plan.ranks,
+    )
 
 
 def _remembered(record: SearchRecord, subject: Subject, announce: Say) -> SearchResult:
@@ -348,9 +294,7 @@ def _beforehand(name: str, configuration: Configuration) -> str:
     return f"measuring {name} with num_workers={numbers}{configuration.of_each}: {limit}"
 
 
-def _measured(
-    start: SearchRecord, subject: Subject, consumer: Consumer | Mapping[str, Any], narrator: Narrator
-) -> SearchRecord:
+def _measured(start: SearchRecord, subject: Subject, consumer: Consumer, narrator: Narrator) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))

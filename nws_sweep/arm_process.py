@@ -30,13 +30,13 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
-from nws_sweep import accelerator, handles, loaders, lockstep, pagecache, processes, sample_loading, sharing, temporary
+from nws_sweep import accelerator, loaders, lockstep, objects, pagecache, processes, sharing, temporary
 from nws_sweep.counting import Counter, WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
-from nws_sweep.identities import Identify, SampleLog
+from nws_sweep.identities import SampleLog, identify, identify_one, load_alone, load_in_turn
+from nws_sweep.loaders import Source
 from nws_sweep.lockstep import Lockstep
 from nws_sweep.measure import LoaderSession
-from nws_sweep.objects import python_objects
 from nws_sweep.records import (
     ArmSpec,
     Burst,
@@ -49,7 +49,6 @@ from nws_sweep.records import (
     SamplesLogged,
     SamplesSeen,
 )
-from nws_sweep.sources import Source, source_of
 
 Found = TypeVar("Found")
 
@@ -122,13 +121,13 @@ class _ArmServer:
 
     def _make_source(self) -> None:
         torch.manual_seed(self.spec.seed)
-        before = handles.open_files()
+        before = objects.open_files()
         self._source = _make_source(self.spec.dataset, self.spec.seed, self.spec.rank)
         dataset = self._source.dataset
-        self._objects = _found_in(dataset, python_objects)
+        self._objects = _found_in(dataset, objects.python_objects)
         if multiprocessing.get_start_method() == "fork":
-            self._files = {number: path for number, path in handles.open_files().items() if number not in before}
-            self._handles = _found_in(dataset, lambda dataset: handles.in_words(self._files.values(), dataset))
+            self._files = {number: path for number, path in objects.open_files().items() if number not in before}
+            self._handles = _found_in(dataset, lambda dataset: objects.handles(self._files.values(), dataset))
 
     def open(self, settings: LoaderSettings) -> int | None:
         counter = Counter(settings.num_workers) if settings.num_workers else None
@@ -147,15 +146,16 @@ class _ArmServer:
             consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
-        self._positions = handles.positions(self._files)
+        self._positions = objects.positions(self._files)
         return self._batches
 
     def burst(self, request: BurstRequest) -> Burst:
         burst: Burst = self._session.burst(request)
         counter = self._counter
-        if burst.ended_epoch and counter and isinstance(self._source.dataset, IterableDataset) and counter.idle:
+        iterable = isinstance(self._source.dataset, IterableDataset)
+        if burst.ended_epoch and counter and iterable and (idle := counter.idle()):
             reason = "fewer shards than workers, or shards that are not shared out"
-            self._warnings[f"{counter.idle} of {counter.workers} workers got no samples in an epoch: {reason}"] = None
+            self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
         return burst
 
     def settle(self) -> None:
@@ -169,23 +169,23 @@ class _ArmServer:
         return tuple(os.path.abspath(path) for path in pagecache.paths_in(self._source.dataset))  # noqa: PTH100 - a million
 
     def logged(self) -> SamplesLogged:
-        moved = dict(handles.positions(self._files).items() - self._positions.items())
+        moved = dict(objects.positions(self._files).items() - self._positions.items())
         return SamplesLogged(
             samples=self._log.read() if self._log else (),
             moved_files=tuple(self._files[number] for number in moved),
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return sample_loading.alone(self._source.dataset, keys, limit_s)
+        return load_alone(self._source.dataset, keys, limit_s)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
         self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return sample_loading.in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
+        return load_in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
-        loader = self._source.loader(settings, Identify(batched=settings.batch_size is not None), start)
+        loader = self._source.loader(settings, identify_one if settings.batch_size is None else identify, start)
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
@@ -369,7 +369,7 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
 
 def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Source:
     target = config.get("_target_")
-    source = source_of(_make("dataset", config, DatasetError), seed, rank)
+    source = Source(_make("dataset", config, DatasetError), seed, rank)
     if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
         raise DatasetError(
             f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"

@@ -52,23 +52,10 @@ class Sleep:
         time.sleep(self._mean_s * (self._factor(self._random, self._spread) if self._spread else 1.0))
 
 
-def _lognormal(source: random.Random, spread: float) -> float:
-    variance = math.log1p(spread**2)
-    return source.lognormvariate(-variance / 2, math.sqrt(variance))
-
-
-def _gamma(source: random.Random, spread: float) -> float:
-    return source.gammavariate(1 / spread**2, spread**2)
-
-
-def _uniform(source: random.Random, spread: float) -> float:
-    return 1 + math.sqrt(3) * spread * source.uniform(-1, 1)
-
-
 _MOST_UNIFORM_SPREAD = 1 / math.sqrt(3)
 # Each draws a factor of mean 1 with the given standard deviation. Of gamma's, a spread of 1 is the exponential one.
 SHAPES: Mapping[str, Callable[[random.Random, float], float]] = {
-    "lognormal": _lognormal,
-    "gamma": _gamma,
-    "uniform": _uniform,
+    "lognormal": lambda source, spread: source.lognormvariate(-math.log1p(spread**2) / 2, math.log1p(spread**2) ** 0.5),
+    "gamma": lambda source, spread: source.gammavariate(1 / spread**2, spread**2),
+    "uniform": lambda source, spread: 1 + math.sqrt(3) * spread * source.uniform(-1, 1),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
@@ -20,10 +20,8 @@ from nws_sweep import processes, temporary
 from nws_sweep.identities import STREAM_SAMPLES, SampleLog
 
 _UNCOUNTED = -1
-# A sample that takes less is counted with its batch, or not at all in a stream: counting it alone would be felt.
+# A sample that takes less is counted with its batch, or not at all in a stream, where those that are logged tell.
 _CHEAP_SAMPLE_S = 20e-6
-# Samples of a stream that are looked at to tell whether they are cheap: those that are logged.
-_LOOKED_AT = STREAM_SAMPLES
 # Others make of a subclass what they will: samples of torch.Tensor become unpicklable, a DataPipe's iterators invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
@@ -40,12 +38,6 @@ class Counter:
     def __init__(self, num_workers: int) -> None:
         self.slots: Slots = RawArray("q", num_workers)
 
-    @property
-    def workers(self) -> int:
-        """Workers of the loader."""
-        return len(self.slots)
-
-    @property
     def idle(self) -> int:
         """Workers that have finished no sample yet; 0 if any worker cannot count them."""
         counts = list(self.slots)
@@ -74,10 +66,8 @@ class WorkerStart:
         threads: int | None = None,
         log: SampleLog | None = None,
     ) -> None:
-        self._counter = counter
         self.user_function = user_function
-        self._threads = threads
-        self._log = log
+        self._slots, self._threads, self._log = counter.slots, threads, log
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -88,65 +78,48 @@ class WorkerStart:
             torch.set_num_threads(self._threads)
         if self.user_function is not None:
             self.user_function(worker_id)
-        worker = get_worker_info()
-        if worker is not None:
-            count_in(worker.dataset, self._counter.slots, worker_id, self._log)
+        if worker := get_worker_info():
+            count_in(worker.dataset, self._slots, worker_id, self._log)
 
 
 def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a slot, or marks the slot as uncounted where that cannot be.
+    """Makes a dataset count its samples in a worker's slot, or marks the slot as uncounted where that cannot be.
 
-    Args:
-        dataset: Map-style or iterable; its class is replaced by a subclass.
-        slots: Counts go on from what stands there.
-        slot: Index into ``slots``, the worker's number.
-        log: Where some samples are logged, unless the slot has a count already: of a later epoch; None for nowhere.
+    Its class is replaced by a subclass. A count goes on from what stands there; only without one, in the first epoch,
+    some samples are logged.
     """
-    log = None if slots[slot] else log
     if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
         return
-    if type(type(dataset)) not in _PLAIN_METACLASSES:
-        slots[slot] = _UNCOUNTED
-        return
+    kind = type(dataset)
+    methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
+    own = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     try:
-        dataset.__class__ = _counting(type(dataset), isinstance(dataset, IterableDataset), slots, slot, log)
+        if type(kind) not in _PLAIN_METACLASSES:
+            raise TypeError(kind)
+        own |= methods(kind, slots, slot, None if slots[slot] else log)
+        dataset.__class__ = type(kind.__name__, (kind,), own)
     except Exception:  # built-in types, extension types and classes that watch over their subclasses
         slots[slot] = _UNCOUNTED
 
 
-def _counting(kind: Any, iterable: bool, slots: Slots, slot: int, log: SampleLog | None) -> type:
-    own = (_iterable_methods if iterable else _map_methods)(kind, slots, slot, log)
-    names = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (kind,), {**names, **own})
-
-
 def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
     """``__getitems__``, which DataLoader prefers to asking for one sample after the other."""
-    clock = time.perf_counter
-    get_item: Callable[[Any, int], Any] = kind.__getitem__
-    get_items: Callable[[Any, list[int]], list[Any]] | None = getattr(kind, "__getitems__", None)
+    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
     cheap, batches = False, 0
 
-    def whole_batch(self: Any, indices: list[int]) -> list[Any]:
-        if get_items is not None:
-            return get_items(self, indices)
-        return [get_item(self, index) for index in indices]
-
-    def one_by_one(self: Any, indices: list[int]) -> list[Any]:
-        samples = []
+    def one_by_one(self: Any, indices: Sequence[int]) -> Iterator[Any]:
         for index in indices:
-            samples.append(get_item(self, index))
+            yield get_item(self, index)
             slots[slot] += 1
-        return samples
 
-    def counted(self: Any, indices: list[int]) -> list[Any]:
+    def counted(self: Any, indices: Sequence[int]) -> list[Any]:
         nonlocal cheap, batches
         began = clock()
         if cheap or get_items is not None:
-            samples = whole_batch(self, indices)
+            samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
             slots[slot] += len(indices)
         else:
-            samples = one_by_one(self, indices)
+            samples = list(one_by_one(self, indices))
         cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
         if log is not None:
             log.note_batch(slot, batches, indices, samples)
@@ -158,16 +131,12 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
 
 def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
     """``__iter__``, counting until the samples prove cheap, and logging as many."""
-    clock = time.perf_counter
-    iterate: Callable[[Any], Iterator[Any]] = kind.__iter__
+    clock, iterate = time.perf_counter, kind.__iter__
 
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
-        if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch of the same worker
-            yield from samples
-            return
         seen, making_s = 0, 0.0
-        while True:
+        while slots[slot] != _UNCOUNTED:  # which may have been found out in an earlier epoch of the same worker
             began = clock()
             try:
                 sample = next(samples)
@@ -179,9 +148,8 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
             seen += 1
             slots[slot] += 1
             yield sample
-            if seen == _LOOKED_AT and making_s < _CHEAP_SAMPLE_S * seen:
+            if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
                 slots[slot] = _UNCOUNTED
-                yield from samples
-                return
+        yield from samples
 
     return {"__iter__": counted}

@@ -30,9 +30,9 @@ def config_path() -> str:
     """
     if importlib.util.find_spec(PACKAGE) is not None:
         return f"pkg://{PACKAGE}"
-    if _of_checkout().is_dir():
-        return str(_of_checkout())
-    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor {_of_checkout()} exists")
+    if folder := conf_folder():
+        return str(folder)
+    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
 
 
 def conf_folder() -> Path | None:
@@ -40,36 +40,25 @@ def conf_folder() -> Path | None:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    return _of_checkout() if _of_checkout().is_dir() else None
-
-
-def _of_checkout() -> Path:
-    return Path(__file__).resolve().parent.parent / "conf"
+    checkout = Path(__file__).resolve().parent.parent / "conf"
+    return checkout if checkout.is_dir() else None
 
 
 def is_our_own(search_path: str) -> bool:
     """Whether an entry of Hydra's search path is our own configuration, as a package or as a folder."""
-    if search_path == f"pkg://{PACKAGE}":
-        return True
     folder = conf_folder()
-    return folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
+    is_folder = folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
+    return is_folder or search_path == f"pkg://{PACKAGE}"
 
 
 def served(folder: Path | None, config_path: str) -> Path | None:
-    """The file or folder that a host is shown at a path of its configuration; None if there is nothing to be seen.
-
-    Args:
-        folder: That of our configuration, if there is one.
-        config_path: As Hydra writes it: ``nws_sweep/search/adaptive.yaml``.
-    """
+    """The file or folder of ours that a host is shown at a path as Hydra writes it; None if there is nothing to see."""
     parts = PurePosixPath(config_path).parts
-    if folder is None or parts[:1] != (GROUP,) or _is_our_own_part(parts[1:]):
+    if folder is None or parts[:1] != (GROUP,):
         return None
-    return folder.joinpath(*parts[1:])
-
-
-def _is_our_own_part(parts: tuple[str, ...]) -> bool:
-    return bool(parts) and (parts[0].removesuffix(".yaml") in _OUR_OWN or parts[-1].removesuffix(".yaml") == _PROJECT)
+    names = [part.removesuffix(".yaml") for part in parts[1:]]
+    is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
+    return None if is_our_own else folder.joinpath(*parts[1:])
 
 
 def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
@@ -90,37 +79,32 @@ def register_resolvers() -> None:
     is_old = tuple(map(int, omegaconf.__version__.split(".")[:2])) < (2, 4)
     # OmegaConf 2.4, which Hydra 1.4 needs, warns of the old name.
     register: Any = getattr(omegaconf.OmegaConf, "register_new_resolver" if is_old else "register_resolver")
-    register("nws_sweep.usable_cpus", _usable_cpus, replace=True)
-    register("nws_sweep.most_workers", _most_workers, replace=True)
-    register("nws_best", _best_setting, replace=True)
 
+    def usable_cpus(times: int = 1, ranks: int = 1) -> int:
+        from nws_sweep import cores
 
-def _usable_cpus(times: int = 1, ranks: int = 1) -> int:
-    from nws_sweep import cores
+        return cores.cpus_of_rank(max(1, ranks), times)
 
-    return cores.cpus_of_rank(max(1, ranks), times)
+    def most_workers(ranks: int = 1) -> int:
+        from nws_sweep import cores
 
+        return cores.most_workers(max(1, ranks))
 
-def _most_workers(ranks: int = 1) -> int:
-    from nws_sweep import cores
+    def best_setting(name: str, *given: Any, _root_: Any) -> Any:
+        from nws_sweep import answers
 
-    return cores.most_workers(max(1, ranks))
+        return answers.best_setting(name, *given, _root_=_root_)
 
-
-def _best_setting(name: str, *given: Any, _root_: Any) -> Any:
-    from nws_sweep import answers
-
-    return answers.best_setting(name, *given, _root_=_root_)
+    register("nws_sweep.usable_cpus", usable_cpus, replace=True)
+    register("nws_sweep.most_workers", most_workers, replace=True)
+    register("nws_best", best_setting, replace=True)
 
 
 def refuse_unserved(node: object) -> None:
     """Refuses what Hydra makes of ``+nws_sweep=base`` where it has not found the plugin: the string ``base``.
 
-    Args:
-        node: What a host hands over as its ``cfg.nws_sweep``.
-
     Raises:
-        ConfigurationError: If it is a string.
+        ConfigurationError: If what a host hands over as its ``cfg.nws_sweep`` is a string.
     """
     if isinstance(node, str):
         raise ConfigurationError(

@@ -1,147 +1,126 @@
 """Tells whether two objects load the same in the same way: a short hash of what they are made of.
 
 Not of their addresses, and not of every byte: of a large array or list a part is looked at, so that the hash of a
-dataset takes milliseconds. Code counts: a changed ``__getitem__`` takes another time.
+dataset takes milliseconds. Code counts: a changed ``__getitem__`` takes another time. A hash of the pickle will not do:
+it differs between two runs of a script, whose classes get a random number, and knows of a module's code but the name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import logging
-import math
 import os
 import sysconfig
 import types
 from collections import UserList, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import PurePath
 from typing import Any
 
-_DEEPEST = 8
+_DEEPEST = 12
 _LOOKED_AT = 64  # elements of a container
 _MOST_VALUES = 20_000  # in all, some tens of milliseconds
 _LONGEST_TEXT = 4096
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
+_TEXT = (str, bytes, PurePath)
+_SEQUENCES = (list, tuple, deque, UserList)  # others may load what they are asked for
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of objects, equal in any process for equal ones.
-
-    Args:
-        parts: Datasets, functions, plain values.
-    """
+    """A short hash of datasets, functions and plain values, equal in any process for equal ones."""
     digest = hashlib.sha256()
     for part in parts:
-        for text in _Walk().texts(part, 0):
+        seen: dict[int, Any] = {}  # kept, so that no address is used twice
+        left = _MOST_VALUES
+        waiting = [(part, 0)]
+        while waiting:
+            value, depth = waiting.pop()
+            left -= 1
+            if isinstance(value, _PLAIN):
+                text = repr(value)
+            elif isinstance(value, _TEXT):
+                text = f"{type(value).__name__}:{len(str(value))}:{str(value)[:_LONGEST_TEXT]}"
+            elif id(value) in seen or depth > _DEEPEST or left < 0:
+                text = "..."
+            else:
+                seen[id(value)] = value
+                text = f"{type(value).__module__}.{type(value).__qualname__}"
+                waiting += [(inner, depth + 1) for inner in reversed(_parts(value))]
             digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
 
 
-class _Walk:
-    def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # kept, so that no address is used twice
-        self._left = _MOST_VALUES
+def _parts(value: Any) -> list[Any]:
+    """What an object is made of; of large ones a part."""
+    if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
+        found = _of_array(value)
+    elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
+        found = _of_container(value)
+    elif isinstance(value, functools.partial):
+        found = iter((value.func, value.args, value.keywords))
+    elif isinstance(value, type):
+        found = _of_class(value)
+    elif isinstance(value, types.FunctionType | types.MethodType):
+        found = _of_function(value)
+    else:
+        found = _of_object(value)
+    parts: list[Any] = []
+    try:
+        parts.extend(found)
+    except Exception:  # whatever looking into it raises; what was found before stays
+        parts.append("opaque")
+    return parts
 
-    def texts(self, value: Any, depth: int) -> Iterator[str]:
-        """What tells the value from others."""
-        self._left -= 1
-        if isinstance(value, _PLAIN):
-            yield repr(value)
-        elif isinstance(value, str | bytes | PurePath):
-            yield f"{type(value).__name__}:{len(str(value))}:{str(value)[:_LONGEST_TEXT]}"
-        elif id(value) in self._seen or depth > _DEEPEST or self._left < 0:
-            yield "..."
-        else:
-            self._seen[id(value)] = value
-            yield _name(type(value))
-            try:
-                yield from self._inside(value, depth + 1)
-            except Exception:  # whatever looking into it raises
-                yield "opaque"
 
-    def _inside(self, value: Any, depth: int) -> Iterator[str]:
-        if hasattr(value, "dtype") and hasattr(value, "shape"):
-            return _of_array(value)
-        if hasattr(value, "dtypes") and hasattr(value, "iloc"):
-            return self._frame(value, depth)
-        if isinstance(
-            value, Mapping | Set | list | tuple | deque | UserList
-        ):  # others may load what they are asked for
-            return self._several(_elements(value), depth)
-        return self._code_or_object(value, depth)
+def _of_array(array: Any) -> Iterator[Any]:
+    if hasattr(array, "iloc"):  # a table of pandas, or a column
+        yield f"{getattr(array, 'columns', '')}:{len(array)}:{array.dtypes}"
+        yield array.iloc[:: _step(len(array))].to_numpy().tolist()
+    else:
+        yield f"{tuple(array.shape)}:{array.dtype}"
+        each = _LOOKED_AT ** (1 / max(1, len(array.shape)))
+        yield str(array[tuple(slice(None, None, _step(length, each)) for length in array.shape)].tolist())
 
-    def _code_or_object(self, value: Any, depth: int) -> Iterator[str]:
-        if isinstance(value, functools.partial):
-            return self._several([value.func, value.args, value.keywords], depth)
-        if isinstance(value, type):
-            return self._class(value, depth)
-        if isinstance(value, types.FunctionType | types.MethodType):
-            return self._function(value, depth)
-        return self._object(value, depth)
 
-    def _several(self, values: Sequence[Any], depth: int) -> Iterator[str]:
-        yield str(len(values))
-        step = max(1, len(values) // _LOOKED_AT)
-        for index in range(0, len(values), step):
-            yield from self.texts(values[index], depth)
+def _of_container(values: Any) -> Iterator[Any]:
+    yield len(values)
+    if isinstance(values, Set):
+        values = sorted(values, key=repr) if len(values) <= _LOOKED_AT else []
+    elements = list(values.items()) if isinstance(values, Mapping) else values
+    yield from (elements[index] for index in range(0, len(elements), _step(len(elements))))
 
-    def _object(self, value: Any, depth: int) -> Iterator[str]:
-        yield from self.texts(type(value), depth)
-        attributes = dict(getattr(value, "__dict__", {}))
-        if not attributes:
-            yield _stable_repr(value)
-        attributes |= {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
-        yield from self._several(sorted(attributes.items()), depth)
 
-    def _frame(self, frame: Any, depth: int) -> Iterator[str]:
-        """A table of pandas."""
-        yield f"{list(frame.columns) if hasattr(frame, 'columns') else frame.name}:{len(frame)}:{frame.dtypes}"
-        yield from self.texts(frame.iloc[:: max(1, len(frame) // _LOOKED_AT)].to_numpy().tolist(), depth)
-
-    def _class(self, kind: type, depth: int) -> Iterator[str]:
-        yield _name(kind)
-        for base in kind.__mro__[:-1]:
-            for name, member in sorted(vars(base).items()):
-                yield from self._member(name, member, depth)
-
-    def _member(self, name: str, member: Any, depth: int) -> Iterator[str]:
-        """A class's method, property or plain value."""
-        if isinstance(member, (*_PLAIN, str, bytes, tuple)) and not name.startswith("__"):
-            yield f"{name}={_stable_repr(member)}"
-        plain = member.fget if isinstance(member, property) else member
-        function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
-        if isinstance(function, types.FunctionType):
-            yield name
-            yield from self._code(function, depth)
-
-    def _code(self, function: types.FunctionType, depth: int) -> Iterator[str]:
-        """What it does, and the functions and values of its module that it uses."""
-        yield from _of_code(function.__code__)
-        if not _is_users(function):
-            return
-        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
-            value = function.__globals__[name]
-            if not isinstance(value, types.ModuleType | logging.Logger):
+def _of_class(kind: type) -> Iterator[Any]:
+    yield f"{kind.__module__}.{kind.__qualname__}"
+    for base in kind.__mro__[:-1]:
+        for name, member in sorted(vars(base).items()):
+            if isinstance(member, (*_PLAIN, *_TEXT, tuple)) and not name.startswith("__"):
+                yield f"{name}={_stable_repr(member)}"
+            plain = member.fget if isinstance(member, property) else member
+            function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
+            if isinstance(function, types.FunctionType):
                 yield name
-                yield from self.texts(value, depth)
-
-    def _function(self, function: Any, depth: int) -> Iterator[str]:
-        plain = getattr(function, "__func__", function)
-        yield plain.__qualname__
-        yield from self._code(plain, depth)
-        cells = [cell.cell_contents for cell in plain.__closure__ or () if _is_filled(cell)]
-        yield from self._several([plain.__defaults__, cells, getattr(function, "__self__", None)], depth)
+                yield from _of_code(function)
 
 
-def _elements(value: Any) -> Sequence[Any]:
-    if isinstance(value, Mapping):
-        return list(value.items())
-    if isinstance(value, Set):
-        return sorted(value, key=repr) if len(value) <= _LOOKED_AT else [len(value)]
-    return value  # type: ignore[no-any-return] # a sequence
+def _step(length: int, looked_at: float = _LOOKED_AT) -> int:
+    return max(1, int(length // looked_at))
+
+
+def _of_object(value: Any) -> Iterator[Any]:
+    yield type(value)
+    attributes = dict(getattr(value, "__dict__", {}))
+    if not attributes:
+        yield _stable_repr(value)
+    for base in type(value).__mro__:
+        slots = getattr(base, "__slots__", ())
+        names = [slots] if isinstance(slots, str) else slots
+        attributes |= {name: getattr(value, name) for name in names if name != "__dict__" and hasattr(value, name)}
+    yield sorted(attributes.items())
 
 
 def _stable_repr(value: Any) -> str:
@@ -150,57 +129,32 @@ def _stable_repr(value: Any) -> str:
     return getattr(value, "__qualname__", "") if "0x" in text else text[:_LONGEST_TEXT]
 
 
-def _of_code(code: types.CodeType) -> Iterator[str]:
-    yield code.co_code.hex()
-    yield repr(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _of_code(constant)
-        elif not isinstance(constant, frozenset):  # in the order of their hashes, which differs between processes
-            yield repr(constant)
+def _of_function(function: Any) -> Iterator[Any]:
+    plain = getattr(function, "__func__", function)
+    yield plain.__qualname__
+    yield from _of_code(plain)
+    yield from (plain.__defaults__, getattr(function, "__self__", None))
+    for cell in plain.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            yield cell.cell_contents
 
 
-def _names(code: types.CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+def _of_code(function: types.FunctionType) -> Iterator[Any]:
+    """What it does, and the functions and values of its module that it uses.
 
-
-def _is_users(function: types.FunctionType) -> bool:
-    """Whether it is no library's: those are told by their versions, and keep things that have nothing to do with it."""
-    return not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen"))
-
-
-def _of_array(array: Any) -> Iterator[str]:
-    yield f"{tuple(array.shape)}:{array.dtype}"
-    try:
-        size = math.prod(array.shape)
-        positions = range(0, size, max(1, size // _LOOKED_AT))
-        yield str([array[_index(position, array.shape)].tolist() for position in positions])
-    except Exception:  # sparse, quantised, on a device that is gone: shape and type must do
-        yield "opaque"
-
-
-def _index(position: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Where the element of that number stands: an array that is not contiguous would be copied to be flattened."""
-    index = []
-    for length in reversed(shape):
-        position, rest = divmod(position, length)
-        index.append(rest)
-    return tuple(reversed(index))
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _slots(kind: type) -> list[str]:
-    found = [getattr(base, "__slots__", ()) for base in kind.__mro__]
-    return [name for names in found for name in ([names] if isinstance(names, str) else names) if name != "__dict__"]
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    Those of libraries are told by their versions, and keep things that have nothing to do with it.
+    """
+    names: set[str] = set()
+    codes = [function.__code__]
+    for code in codes:
+        yield code.co_code.hex()
+        yield repr(code.co_names)
+        names.update(code.co_names)
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        # Frozen sets are in the order of their hashes, which differs between processes.
+        yield repr([one for one in code.co_consts if not isinstance(one, types.CodeType | frozenset)])
+    if not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
+        for name in sorted(names & function.__globals__.keys()):
+            used = function.__globals__[name]
+            if not isinstance(used, types.ModuleType | logging.Logger):
+                yield from (name, used)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nws_sweep import cells, nodes, placement, storage, units
+from nws_sweep import cells, nodes, project_keys, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import Configuration, SearchRecord, Trial, shown
@@ -107,7 +107,7 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
     if not settings:
         return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
     if key is not None and configuration.project is not None:
-        placement.refuse_mapping(settings, configuration.project, key)
+        project_keys.refuse_mapping(settings, configuration.project, key)
     if format_name == "yaml":
         line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
     elif format_name == "overrides" and key is None:
@@ -126,7 +126,7 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
 def best_file(configuration: ConfigurationSummary) -> Rendered:
     """The best setting as YAML: keywords of DataLoader, or the keys of the project's config that was measured."""
     settings, project = best_settings(configuration), configuration.project
-    placed = placement.as_nodes(settings, project) if settings and project else settings
+    placed = project_keys.as_nodes(settings, project) if settings and project else settings
     return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
 
 
@@ -142,13 +142,13 @@ def _about(configuration: ConfigurationSummary) -> Iterator[str]:
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
     """A line for the settings that have no key of their own in the project's config, if one was measured."""
     settings, project = best_settings(configuration), configuration.project
-    return tuple(placement.left_out(settings, project)) if settings and project else ()
+    return tuple(project_keys.left_out(settings, project)) if settings and project else ()
 
 
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
     """As ``overrides``, for the keys that the project's config has where one was measured."""
     project = configuration.project
-    return arguments(settings, "++") if project is None else placement.as_overrides(settings, project)
+    return arguments(settings, "++") if project is None else project_keys.as_overrides(settings, project)
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:

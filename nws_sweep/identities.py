@@ -1,18 +1,26 @@
-"""Tells samples apart: digests of what a loader delivers, sample by sample and part by part. Runs in the workers."""
+"""Tells samples apart: digests of what a loader delivers, sample by sample and part by part. Runs in the workers.
+
+And loads single samples of a dataset beside a measurement, to compare them with those of workers.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import multiprocessing
 import operator
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from nws_sweep.records import SampleMade, SamplePart
 
@@ -31,29 +39,24 @@ class Delivered(NamedTuple):
     digests: list[bytes | None]
 
 
-class Identify:
-    """A collate_fn that gives ``Delivered`` instead of a batch.
+def identify(samples: Any) -> Delivered:
+    """A collate_fn that gives ``Delivered`` instead of a batch."""
+    worker = get_worker_info()
+    return Delivered(worker.id if worker else 0, [digest_of(sample) for sample in samples])
 
-    Args:
-        batched: Whether it is called with a list of samples; else with one sample (``batch_size=None``).
-    """
 
-    def __init__(self, *, batched: bool) -> None:
-        self._batched = batched
-
-    def __call__(self, samples: Any) -> Delivered:
-        """Digests of the samples."""
-        worker = get_worker_info()
-        digests = [digest_of(sample) for sample in (samples if self._batched else [samples])]
-        return Delivered(worker.id if worker else 0, digests)
+def identify_one(sample: Any) -> Delivered:
+    """The same for ``batch_size=None``, where it is called with one sample."""
+    return identify([sample])
 
 
 def digest_of(sample: Any) -> bytes | None:
     """Eight bytes that are equal for equal samples; None if a part of it cannot be compared."""
     parts = parts_of(sample)
-    if any(part.content is None for part in parts):
+    contents = [part.content for part in parts if part.content is not None]
+    if len(contents) < len(parts):
         return None
-    return _digest(*(part.form + (part.content or b"") for part in parts))
+    return _digest(*(part.form + content for part, content in zip(parts, contents, strict=True)))
 
 
 def parts_of(sample: Any) -> tuple[SamplePart, ...]:
@@ -76,27 +79,20 @@ def _parts(value: Any, place: str) -> Iterator[SamplePart]:
 
 def _content(value: Any) -> bytes | None:
     try:
-        return _digest(*_stretches(memoryview(_bytes_of(value)).cast("B")))
+        if hasattr(value, "untyped_storage"):
+            value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        elif hasattr(value, "tobytes"):  # arrays and images
+            value = value.tobytes()
+        elif not isinstance(value, bytes):
+            value = pickle.dumps(value)
+        content = memoryview(value).cast("B")
+        if len(content) <= _WHOLE_BYTES:
+            return _digest(content)
+        length = _WHOLE_BYTES // _STRETCHES
+        begins = (number * (len(content) - length) // (_STRETCHES - 1) for number in range(_STRETCHES))
+        return _digest(*(content[begin : begin + length] for begin in begins))
     except Exception:  # whatever a sample's parts raise
         return None
-
-
-def _bytes_of(value: Any) -> Any:
-    if hasattr(value, "untyped_storage"):
-        return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    if hasattr(value, "tobytes"):  # arrays and images
-        return value.tobytes()
-    return value if isinstance(value, bytes) else pickle.dumps(value)
-
-
-def _stretches(content: memoryview) -> Iterator[memoryview]:
-    if len(content) <= _WHOLE_BYTES:
-        yield content
-        return
-    length = _WHOLE_BYTES // _STRETCHES
-    for number in range(_STRETCHES):
-        begin = number * (len(content) - length) // (_STRETCHES - 1)
-        yield content[begin : begin + length]
 
 
 def _digest(*chunks: bytes | memoryview) -> bytes:
@@ -137,3 +133,73 @@ class SampleLog:
         logs = (path.read_bytes() for path in sorted(Path(self._folder).glob(f"{_LOG}*")))
         lines = (line for log in logs for line in log[: log.rfind(b"\n") + 1].splitlines())
         return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)
+
+
+def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+    """Samples as this process loads them, with the random numbers of later epochs left as they are.
+
+    Of an iterable dataset as many samples of a new iterator as there are keys. Those that raise are left out. After
+    ``limit_s`` no sample is begun, except the first.
+    """
+    began = time.perf_counter()
+    found: list[SampleMade] = []
+    with _random_numbers_kept():
+        stream = iter(dataset) if isinstance(dataset, IterableDataset) else None
+        for key in keys:
+            if found and limit_s is not None and time.perf_counter() - began > limit_s:
+                break
+            with contextlib.suppress(Exception):  # the candidates that meet it say so
+                sample = dataset[key] if stream is None else next(stream)
+                found.append(SampleMade(worker=0, key=key, parts=parts_of(sample)))
+    return tuple(found)
+
+
+def load_in_turn(
+    dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
+) -> tuple[SampleMade, ...]:
+    """The samples as workers of the same numbers load them if one loads at a time.
+
+    ``start`` is their ``worker_init_fn``, ``context`` their start method, None for the platform's own.
+    """
+    of_worker: dict[int, list[Any]] = {}
+    for sample in samples:
+        of_worker.setdefault(sample.worker, []).append(sample.key)
+    workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
+    # DataLoader gives each worker every workers-th of these.
+    order = [(of_worker.get(worker, [])[turn : turn + 1]) for turn in range(rounds) for worker in range(workers)]
+    init = functools.partial(_take_turns, start, multiprocessing.get_context(context).Lock())
+    with _random_numbers_kept():
+        loader: DataLoader[Any] = DataLoader(
+            dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
+            multiprocessing_context=context,
+        )  # fmt: skip
+        return tuple(made for made in loader if made is not None)
+
+
+def _take_turns(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
+    """A ``worker_init_fn``: the worker's dataset gives digests, while no other worker loads.
+
+    As in counting.py the dataset stays the same object: user code that reaches it must not notice.
+    """
+    start(worker_id)
+    worker = get_worker_info()
+    assert worker is not None  # this is one
+    kind: Any = type(worker.dataset)
+
+    def digests(self: Any, keys: list[Any]) -> SampleMade | None:
+        with lock:
+            parts = [parts_of(kind.__getitem__(self, key)) for key in keys]
+        return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
+
+    worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})
+
+
+@contextlib.contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    kept = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])

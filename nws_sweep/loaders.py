@@ -1,58 +1,29 @@
-"""LoaderSettings and a dataset make a DataLoader; LoaderSettings and a DataLoader make another one like it."""
+"""DataLoaders of arms: LoaderSettings and a dataset make one, and so do LoaderSettings and a DataLoader that is there.
+
+Of several ranks each gets the samples that DistributedSampler gives it, as in training programs.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import LoaderSettings
+from nws_sweep.records import LoaderSettings, ProjectFacts, Rank
+
+if TYPE_CHECKING:
+    from nws_sweep.counting import WorkerStart
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _USUAL_PREFETCH = 2  # what DataLoader takes for None where there are workers
-
-
-def build(
-    dataset: Dataset[Any],
-    settings: LoaderSettings,
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-    worker_init_fn: Callable[[int], Any] | None = None,
-    generator: torch.Generator | None = None,
-) -> DataLoader[Any]:
-    """A DataLoader over the dataset with exactly these settings.
-
-    Args:
-        dataset: Map-style or iterable, with or without a length.
-        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is ignored for an iterable dataset,
-            which has its own order.
-        collate_fn: Makes a batch of a list of samples; None for the DataLoader's own.
-        worker_init_fn: Called in each worker with its number before its first sample.
-        generator: Draws the order of the samples; None for torch's own.
-    """
-    extra: dict[str, Any] = {} if settings.in_order else {"in_order": False}  # unknown to older versions
-    return DataLoader(
-        dataset,
-        batch_size=settings.batch_size,
-        collate_fn=collate_fn,
-        shuffle=None if isinstance(dataset, IterableDataset) else settings.shuffle,
-        num_workers=settings.num_workers,
-        pin_memory=settings.pin_memory,
-        drop_last=settings.drop_last,
-        timeout=settings.timeout,
-        multiprocessing_context=settings.multiprocessing_context,
-        prefetch_factor=settings.prefetch_factor,
-        persistent_workers=settings.persistent_workers,
-        worker_init_fn=worker_init_fn,
-        generator=generator,
-        **extra,
-    )
 
 
 def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
@@ -88,14 +59,18 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
         ConfigurationError: If the batch size should change, but is not this loader's to decide; or if there is not
             exactly one DataLoader in what wraps it.
     """
-    if place := _place_of_inner(loader):
-        return _with_inner(loader, place, retuned(_inner(loader, place), settings))
-    if not isinstance(loader, DataLoader):
-        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or what wraps one")
-    other = _alike(loader, settings)
+    if held := _held(loader):
+        name, inside = held
+        value, changed = vars(loader)[name], retuned(inside, settings)
+        wrapper = object.__new__(type(loader))  # copy.copy would ask some for what is inside, before it is there
+        vars(wrapper).update(vars(loader))
+        is_list = isinstance(value, list)
+        vars(wrapper)[name] = [changed if one is inside else one for one in value] if is_list else changed
+        return wrapper
+    other = _alike(unwrapped(loader), settings)
     for name in _kept_iterators(other):
         vars(other)[name] = other._get_iterator()
-    return other
+    return cast("AnyLoader", other)
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
@@ -104,51 +79,32 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
     Raises:
         ConfigurationError: If there is none, or there are several.
     """
-    if place := _place_of_inner(loader):
-        return unwrapped(_inner(loader, place))
+    if held := _held(loader):
+        return unwrapped(held[1])
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or what wraps one")
     return loader
 
 
-def wraps(value: object) -> bool:
-    """Whether there is a DataLoader in one of its attributes."""
-    return _place_of_inner(value) is not None
+def is_loader(value: object) -> bool:
+    """Whether it is a DataLoader, or there is one in one of its attributes."""
+    return isinstance(value, DataLoader) or _held(value) is not None
 
 
-def _place_of_inner(wrapper: Any) -> tuple[str, int | None] | None:
-    """The attribute that holds the DataLoader that is iterated, and the number in it if it is a list; None for none."""
+def _held(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
+    """The DataLoader that is iterated, and the attribute that it is in, maybe in a list; None for none."""
     if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
         return None  # whatever it keeps beside
-    attributes = getattr(wrapper, "__dict__", {}).items()
-    places: list[tuple[str, int | None]] = [(name, None) for name, value in attributes if isinstance(value, DataLoader)]
-    places += [
-        (name, number)
-        for name, value in attributes
-        if isinstance(value, list)
-        for number, inner in enumerate(value)
+    found = [
+        (name, inner)
+        for name, value in getattr(wrapper, "__dict__", {}).items()
+        for inner in (value if isinstance(value, list) else [value])
         if isinstance(inner, DataLoader)
     ]
-    if len(places) > 1:
-        names = ", ".join(dict.fromkeys(name for name, _ in places))
-        raise ConfigurationError(f"{type(wrapper).__name__} has {len(places)} DataLoaders ({names}): tune each of them")
-    return places[0] if places else None
-
-
-def _inner(wrapper: Any, place: tuple[str, int | None]) -> Any:
-    name, number = place
-    held = vars(wrapper)[name]
-    return held if number is None else held[number]
-
-
-def _with_inner(wrapper: AnyLoader, place: tuple[str, int | None], inner: Any) -> AnyLoader:
-    """A shallow copy of the wrapper around another DataLoader."""
-    name, number = place
-    other = object.__new__(type(wrapper))  # copy.copy would ask some wrappers for what is inside, before it is there
-    vars(other).update(vars(wrapper))
-    held = vars(wrapper)[name]
-    vars(other)[name] = inner if number is None else [*held[:number], inner, *held[number + 1 :]]
-    return other
+    if len(found) > 1:
+        names = ", ".join(dict.fromkeys(name for name, _ in found))
+        raise ConfigurationError(f"{type(wrapper).__name__} has {len(found)} DataLoaders ({names}): tune each of them")
+    return found[0] if found else None
 
 
 def dormant(loader: Loader) -> Loader:
@@ -164,74 +120,41 @@ def dormant(loader: Loader) -> Loader:
 def _alike(loader: Loader, settings: LoaderSettings) -> Loader:
     other = copy.copy(loader)
     own = vars(other)  # DataLoader lets some of its attributes be set in __init__ only
-    own.update(_plain_attributes(loader, settings))
+    for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
+        if name in own:
+            own[name] = getattr(settings, name)
+    if settings.num_workers and settings.prefetch_factor is None:
+        own["prefetch_factor"] = _USUAL_PREFETCH
     own["_iterator"] = own["_IterableDataset_len_called"] = None
     own["_DataLoader__multiprocessing_context"] = None
     if settings.multiprocessing_context is not None:
         other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
-    if settings.batch_size != loader.batch_size or settings.drop_last != loader.drop_last:
-        own.update(_batches(loader, settings))
+    if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
+        size = settings.batch_size
+        if size is None or type(loader.batch_sampler) is not BatchSampler:
+            who = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
+            raise ConfigurationError(
+                f"batch_size={size}: {who} decides the batches of this DataLoader; allowed is null"
+            )
+        batches = BatchSampler(loader.sampler, size, settings.drop_last)
+        own.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
     return other
-
-
-def with_sampler(loader: Loader, sampler: Sampler[Any]) -> Loader:
-    """The same loader with another sampler of single samples; one whose batches somebody else makes stays as it is.
-
-    Args:
-        loader: Is changed, and has not been iterated.
-        sampler: Gives indices of its dataset.
-    """
-    own = vars(loader)  # DataLoader lets its sampler be set in __init__ only
-    if loader.batch_sampler is None:
-        own["sampler"] = sampler
-    elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
-        own["sampler"] = sampler
-        own["batch_sampler"] = BatchSampler(sampler, loader.batch_size, loader.drop_last)
-    return loader
-
-
-def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
-    return [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]
 
 
 class KeptIterator:
     """Stands for an iterator that a loader keeps in an attribute, where the loader is not meant to be iterated."""
 
 
-def _plain_attributes(loader: DataLoader[Any], settings: LoaderSettings) -> dict[str, Any]:
-    prefetch_factor = settings.prefetch_factor
-    if settings.num_workers and prefetch_factor is None:
-        prefetch_factor = _USUAL_PREFETCH
-    attributes = {
-        "num_workers": settings.num_workers,
-        "pin_memory": settings.pin_memory,
-        "prefetch_factor": prefetch_factor,
-        "persistent_workers": settings.persistent_workers,
-        "timeout": settings.timeout,
-    }
-    return {**attributes, **({"in_order": settings.in_order} if hasattr(loader, "in_order") else {})}
-
-
-def _batches(loader: DataLoader[Any], settings: LoaderSettings) -> dict[str, Any]:
-    """The attributes of a loader with another batch size."""
-    size = settings.batch_size
-    if size is None or type(loader.batch_sampler) is not BatchSampler:
-        who = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
-        raise ConfigurationError(f"batch_size={size}: {who} decides the batches of this DataLoader; allowed is null")
-    sampler = BatchSampler(loader.sampler, size, settings.drop_last)
-    return {"batch_size": size, "drop_last": settings.drop_last, "batch_sampler": sampler}
+def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
+    return [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]
 
 
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
     """Samples that an epoch takes; None if that cannot be told."""
     if isinstance(loader.dataset, IterableDataset):
         return length(loader.dataset)
-    return length(loader.sampler) if _takes_each_by_itself(loader) else None
-
-
-def _takes_each_by_itself(loader: DataLoader[Any]) -> bool:
-    """Whether the sampler decides about the samples, and no batch_sampler of another kind."""
-    return loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+    is_by_sampler = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+    return length(loader.sampler) if is_by_sampler else None
 
 
 def length(sized: Any) -> int | None:
@@ -240,3 +163,103 @@ def length(sized: Any) -> int | None:
         return len(sized)
     except (TypeError, NotImplementedError):
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What a project loads: its dataset or its DataLoader, and where in its config that stands."""
+
+    made: Any
+    facts: ProjectFacts
+
+
+class Source:
+    """Makes DataLoaders with given settings over one dataset.
+
+    Args:
+        made: A dataset; or a DataLoader, whose sampler, generator, functions and class are kept and which is never
+            iterated itself; or a project with either.
+        seed: Decides the order of the samples where no sampler does, so that all candidates meet the same ones in the
+            same order, and all ranks agree on it.
+        rank: Which of several shares the samples; None for one alone.
+
+    Attributes:
+        dataset: What the samples come from.
+        settings: Those of the DataLoader that it came in; None if it came by itself.
+        project: Where it stands in a project's config; None if it comes from none.
+    """
+
+    def __init__(self, made: Any, seed: int, rank: Rank | None = None) -> None:
+        self.project = made.facts if isinstance(made, Project) else None
+        made = made.made if isinstance(made, Project) else made
+        self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
+        self.settings = settings_of(made) if isinstance(made, DataLoader) else None
+        self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
+        self._seed = seed
+        self._rank = rank
+
+    @property
+    def samples(self) -> int | None:
+        """Samples that an epoch takes, of all ranks where a sampler shares them out; None if that cannot be told."""
+        if self._template is None or (self._rank and isinstance(self._template.sampler, DistributedSampler)):
+            return length(self.dataset)
+        return samples_per_epoch(self._template)
+
+    def loader(
+        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
+    ) -> DataLoader[Any]:
+        """A DataLoader with exactly these settings, and of several ranks with this one's samples.
+
+        Args:
+            settings: Canonical ones. ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
+            collate_fn: Makes a batch of a list of samples; None for the source's own.
+            init: Called in each worker; None without workers.
+        """
+        loader = self._plain(settings) if self._template is None else retuned(self._template, settings)
+        if collate_fn is not None:
+            loader.collate_fn = collate_fn
+        if init is not None:
+            init.user_function = loader.worker_init_fn
+            loader.worker_init_fn = init
+        return loader if self._rank is None else _shared_out(loader, self._rank, self._seed)
+
+    def _plain(self, settings: LoaderSettings) -> DataLoader[Any]:
+        keywords = asdict(settings)
+        del keywords["threads_per_worker"]
+        if settings.in_order:  # unknown to older versions
+            del keywords["in_order"]
+        if isinstance(self.dataset, IterableDataset):
+            del keywords["shuffle"]
+        return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
+
+
+class EpochSampler(DistributedSampler[Any]):
+    """Another order each epoch by itself, as by the ``set_epoch`` that a training loop calls."""
+
+    def __iter__(self) -> Iterator[Any]:
+        order = super().__iter__()
+        self.set_epoch(self.epoch + 1)
+        return order
+
+
+def _shared_out(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[Any]:
+    """The loader with the samples of this rank alone, unless its own sampler or dataset decides what a rank gets."""
+    whole: Any = loader.sampler
+    of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (rank.ranks, rank.number)
+    knows_no_ranks = type(whole) in {RandomSampler, SequentialSampler}
+    if isinstance(loader.dataset, IterableDataset) or not (of_others or knows_no_ranks):
+        return loader
+    share = EpochSampler(
+        loader.dataset,
+        num_replicas=rank.ranks,
+        rank=rank.number,
+        shuffle=whole.shuffle if of_others else isinstance(whole, RandomSampler),
+        seed=seed,
+        drop_last=loader.drop_last,
+    )
+    own = vars(loader)  # DataLoader lets its sampler be set in __init__ only
+    if loader.batch_sampler is None:
+        own["sampler"] = share
+    elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
+        own.update(sampler=share, batch_sampler=BatchSampler(share, loader.batch_size, loader.drop_last))
+    return loader

@@ -5,50 +5,23 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import contextlib
 import math
+import multiprocessing
 import os
 import random
-import subprocess
+import signal
+import socket
 import sys
-import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import IO
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from nws_sweep import extras, processes
 from nws_sweep.errors import ConfigurationError
 
 _FOLDER = "objects"
 _CHUNK_BYTES = 65536
-_START_S = 20.0
-# A proxy that the environment names is for hosts elsewhere.
-_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
-    """What is served.
-
-    Attributes:
-        port: On the loopback interface.
-        objects: How many there are.
-        object_bytes: Length of each.
-        latency_s: Median time to the first byte.
-        spread: Standard deviation of its logarithm; an object's time depends on its name alone.
-        bytes_per_s: Bandwidth of each connection.
-    """
-
-    port: int
-    objects: int
-    object_bytes: int
-    latency_s: float
-    spread: float
-    bytes_per_s: float
 
 
 @contextlib.contextmanager
@@ -60,104 +33,67 @@ def running(
     spread: float = 0.5,
     bytes_per_s: float = 50e6,
 ) -> Iterator[str]:
-    """Serves objects while the context lasts; its value is their URL. The arguments are those of ``Store``.
+    """Serves objects while the context lasts; its value is their URL.
+
+    Args:
+        port: On the loopback interface.
+        objects: How many there are.
+        object_bytes: Length of each.
+        latency_s: Median time to the first byte.
+        spread: Standard deviation of its logarithm; an object's time depends on its name alone.
+        bytes_per_s: Bandwidth of each connection.
 
     Raises:
-        ConfigurationError: If the store does not start, such as on a port that is taken, or a package is missing.
+        ConfigurationError: If the port is taken, or the package that the datasets read it by is missing.
     """
     extras.require("the object store", "aiohttp")
-    values = {"port": port, "objects": objects, "object-bytes": object_bytes, "latency-s": latency_s}
-    values |= {"spread": spread, "bytes-per-s": bytes_per_s}
-    command = [sys.executable, "-m", "nws_sweep.object_store", *(f"--{name}={value}" for name, value in values.items())]
-    # A file, not a pipe: one that nobody reads fills up, and then the store would stand still.
-    with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said) as process,
-    ):
-        try:
-            _wait_until_up(process, port, said)
-            yield f"http://127.0.0.1:{port}/{_FOLDER}"
-        finally:
-            process.kill()
-
-
-def _wait_until_up(process: subprocess.Popen[bytes], port: int, said: IO[bytes]) -> None:
-    give_up_at = time.monotonic() + _START_S
-    while process.poll() is None and time.monotonic() < give_up_at:
-        if _answers(process.pid, port):
-            return
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
-    raise ConfigurationError(
-        f"the object store did not start on port {port} ({lines[-1] if lines else 'no answer'}); "
-        "services.store.port=NUMBER chooses another"
-    )
-
-
-def _answers(pid: int, port: int) -> bool:
-    """Whether it is this very process that answers there."""
     try:
-        with _DIRECTLY.open(f"http://127.0.0.1:{port}/pid", timeout=1.0) as answer:
-            return bool(answer.read() == str(pid).encode())
-    except OSError:  # nobody yet; URLError is one
-        return False
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the object store did not start on port {port} ({error.strerror}); services.store.port=NUMBER chooses "
+            "another"
+        ) from error
+    with listener:  # connections wait in it until the process accepts them
+        served = (listener, objects, object_bytes, latency_s, spread, bytes_per_s)
+        process = multiprocessing.get_context("spawn").Process(target=_serve, args=served, daemon=True)
+        process.start()
+    try:
+        yield f"http://127.0.0.1:{port}/{_FOLDER}"
+    finally:
+        process.kill()
+        process.join()
 
 
-def serve(store: Store) -> None:
-    """Serves until it is killed."""
-    from aiohttp import web
-
-    names = [f"{index:06d}.bin" for index in range(store.objects)]
-    content = random.Random(0).randbytes(store.object_bytes)
-
-    async def pid(_: web.Request) -> web.Response:
-        return web.Response(text=str(os.getpid()))
-
-    async def index(_: web.Request) -> web.Response:
-        links = "\n".join(f'<a href="{name}">{name}</a>' for name in names)
-        return web.Response(text=f"<html><body>{links}</body></html>", content_type="text/html")
-
-    async def send(request: web.Request) -> web.StreamResponse:
-        name = request.match_info["name"]
-        if name not in known:
-            raise web.HTTPNotFound
-        await asyncio.sleep(store.latency_s * math.exp(random.Random(name).gauss(0.0, store.spread)))
-        answer = web.StreamResponse(headers={"Content-Length": str(len(content))})
-        await answer.prepare(request)
-        for begin in range(0, len(content), _CHUNK_BYTES):
-            chunk = content[begin : begin + _CHUNK_BYTES]
-            await answer.write(chunk)
-            await asyncio.sleep(len(chunk) / store.bytes_per_s)
-        await answer.write_eof()
-        return answer
-
-    known = set(names)
-    application = web.Application()
-    application.add_routes(
-        [
-            web.get("/pid", pid),
-            web.get(f"/{_FOLDER}/", index),
-            web.get(f"/{_FOLDER}", index),
-            web.get(f"/{_FOLDER}/{{name}}", send, allow_head=True),
-        ]
-    )
-    web.run_app(application, host="127.0.0.1", port=store.port, print=None, access_log=None)
-
-
-def main() -> None:
-    """The process that serves."""
-    parser = argparse.ArgumentParser(prog="nws_sweep.object_store")
-    for name in ("port", "objects", "object-bytes"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    for name in ("latency-s", "spread", "bytes-per-s"):
-        parser.add_argument(f"--{name}", type=float, required=True)
-    arguments = parser.parse_args()
+def _serve(
+    listener: socket.socket, objects: int, object_bytes: int, latency_s: float, spread: float, bytes_per_s: float
+) -> None:
     processes.die_with_parent()
-    serve(Store(**vars(arguments)))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - of each request, and of workers that are killed in one
+    names = [f"{index:06d}.bin" for index in range(objects)]
+    page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
+    known = set(names)
+    content = random.Random(0).randbytes(object_bytes)
 
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections are used again
+        disable_nagle_algorithm = True
 
-if __name__ == "__main__":
-    main()
+        def do_GET(self) -> None:
+            name = self.path.removeprefix(f"/{_FOLDER}").strip("/")
+            if name in known:
+                time.sleep(latency_s * math.exp(random.Random(name).gauss(0.0, spread)))
+            answer = content if name in known else b"" if name else page
+            self.send_response(200 if answer else 404)
+            self.send_header("Content-Type", "text/html" if answer is page else "application/octet-stream")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            for begin in range(0, len(answer), _CHUNK_BYTES):
+                chunk = answer[begin : begin + _CHUNK_BYTES]
+                self.wfile.write(chunk)
+                time.sleep(len(chunk) / bytes_per_s)
+
+    with ThreadingHTTPServer(listener.getsockname(), Handler, bind_and_activate=False) as server:
+        server.socket = listener
+        server.serve_forever()

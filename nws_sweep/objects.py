@@ -1,17 +1,26 @@
-"""Which attributes of a dataset hold many Python objects: those that forked workers come to copy.
+"""What a dataset holds that forked workers come to copy, or that they must not share.
 
 A forked worker shares its memory with the others until somebody writes to it, page by page. Reading a Python object
 writes to it: its count of references changes. So each worker comes to hold a copy of every list of file names that it
 reads from, and memory grows through the first epoch as if it leaked. Arrays and tensors are one object, however many
 values they hold.
+
+All processes that inherit an open file share its position: when one reads, the position moves for all. Databases and
+HDF5 say of their handles that they must not be used in a forked process. Each worker needs handles of its own, opened
+on first use or in ``worker_init_fn``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -26,7 +35,15 @@ _DEEPEST = 5
 # Of a larger object only the page with its count is written to.
 _PAGE_BYTES = 4096
 _ARRAY_BYTES = 128
+_CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, MethodType)
+
+_POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
+# Module and name of classes that are no files of Python's, but must not cross a fork either.
+_HANDLES = {
+    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
+    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
+}  # fmt: skip
 
 
 def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
@@ -35,11 +52,29 @@ def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
     Wrappers (Subset, ConcatDataset, one's own) are looked into. Sizes are estimated from a thousand elements each;
     elements that are the same object again and again, such as labels, count once.
     """
-    large = (_store(value, path) for path, value in walk(dataset) if _is_large(value))
+    large = (_store(value, path) for path, value in _walk(dataset) if _is_large(value))
     return tuple(sorted((store for store in large if store.bytes >= _LEAST_BYTES), key=lambda store: -store.bytes))
 
 
-def walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
+    """What a dataset holds open that forked workers share, in words: its attributes first, then other files.
+
+    Args:
+        files: Paths of the files that were opened when the dataset was made.
+        dataset: The dataset.
+    """
+    found: dict[str, str] = {}
+    for place, value in _walk(dataset):
+        module, kind = type(value).__module__.partition(".")[0], type(value).__name__
+        is_file = isinstance(value, _POSITIONED) and not value.closed
+        if is_file or (module, kind) in _HANDLES:
+            name = getattr(value, "name", None) or getattr(value, "filename", None)
+            path = os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
+            found[f"dataset.{place} ({f'{kind} of {path}' if is_file else f'{module}.{kind}'})"] = path
+    return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
+
+
+def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
     """The objects that a dataset is made of, each once with its place as Python writes it: ``datasets[0].samples``.
 
     Plain values and arrays are left out, and so is what large containers hold.
@@ -49,49 +84,55 @@ def walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | Non
         return
     seen.add(id(value))
     yield path, value
-    if not _is_large(value):
-        for name, inner in _parts(value, path):
-            yield from walk(inner, name, depth - 1, seen)
-
-
-def _is_large(value: Any) -> bool:
-    return _is_container(value) and _count(value) >= _MANY
-
-
-def _parts(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    """What is inside, each with its name as Python would write it."""
-    if isinstance(value, dict) or _is_frame(value):
-        return [(f"{path}[{key!r}]", inner) for key, inner in value.items()]
-    if _is_container(value):
-        return [(f"{path}[{index}]", inner) for index, inner in enumerate(_flat(value))]
-    return [(f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items()]
+    if _is_large(value):
+        return
+    parts: Iterable[tuple[str, Any]]
+    if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a frame
+        parts = [(f"{path}[{key!r}]", inner) for key, inner in value.items()]
+    elif _is_container(value):
+        parts = [(f"{path}[{index}]", inner) for index, inner in enumerate(_flat(value))]
+    else:
+        parts = [(f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items()]
+    for name, inner in parts:
+        yield from _walk(inner, name, depth - 1, seen)
 
 
 def _store(container: Any, path: str) -> ObjectStore:
-    sample = _sample(container)
+    count = _count(container)
+    step = max(1, count // _SAMPLE)
+    # Evenly spaced elements, of a mapping its keys; of what has no order some.
+    is_sequence = isinstance(container, list | tuple)
+    sample = list(container[::step] if is_sequence else islice(_flat(container), 0, None, step))
     sizes: dict[int, int] = {}
-    new = sum(_measure(element, sizes, _DEEPEST) for element in sample)
+    new = sum(_measure(element, sizes) for element in sample)
     # The same objects again and again: all there are, most likely, were seen.
-    share = _count(container) / len(sample) if new >= len(sample) / 2 else 1.0
+    share = count / len(sample) if new >= len(sample) / 2 else 1.0
     names = dict.fromkeys(type(element).__name__ for element in sample)
-    if isinstance(container, dict):
-        values = [container[key] for key in sample]
-        _measure_all(values, sizes)
-        names |= dict.fromkeys(type(value).__name__ for value in values)
+    for value in [container[key] for key in sample] if isinstance(container, dict) else []:
+        _measure(value, sizes)
+        names[type(value).__name__] = None
     return ObjectStore(
         attribute=path,
         type=f"{type(container).__name__} of {' and '.join(islice(names, 3))}",
-        count=_count(container),
+        count=count,
         bytes=round(share * sum(sizes.values())),
     )
 
 
-def _sample(container: Any) -> list[Any]:
-    """Evenly spaced elements, of a mapping its keys; of what has no order some."""
-    step = max(1, _count(container) // _SAMPLE)
-    if isinstance(container, list | tuple):
-        return list(container[::step])
-    return list(islice(_flat(container), 0, None, step))
+def _measure(value: Any, sizes: dict[int, int], depth: int = _DEEPEST) -> bool:
+    """Adds the sizes of an object and of all inside it to ``sizes``; whether the object itself is new there."""
+    if id(value) in sizes:
+        return False
+    sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
+    if depth and not isinstance(value, _ATOMS) and not _is_array(value):
+        inside = chain.from_iterable(value.items()) if isinstance(value, dict) else _flat(value)
+        for inner in islice(inside, _SAMPLE) if _is_container(value) else _attributes(value).values():
+            _measure(inner, sizes, depth - 1)
+    return True
+
+
+def _is_large(value: Any) -> bool:
+    return _is_container(value) and _count(value) >= _MANY
 
 
 def _count(container: Any) -> int:
@@ -101,30 +142,7 @@ def _count(container: Any) -> int:
 
 def _flat(container: Any) -> Iterable[Any]:
     """Its elements one by one, whatever the shape of an array."""
-    flat: Iterable[Any] = container.flat if hasattr(container, "flat") else container
-    return flat
-
-
-def _measure_all(values: Iterable[Any], sizes: dict[int, int]) -> None:
-    for value in values:
-        _measure(value, sizes, _DEEPEST)
-
-
-def _measure(value: Any, sizes: dict[int, int], depth: int) -> bool:
-    """Adds the sizes of an object and of all inside it to ``sizes``; whether the object itself is new there."""
-    if id(value) in sizes:
-        return False
-    sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
-    if depth and not isinstance(value, _ATOMS) and not _is_array(value):
-        for inner in _inside(value):
-            _measure(inner, sizes, depth - 1)
-    return True
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return [part for item in islice(value.items(), _SAMPLE) for part in item]
-    return islice(_flat(value), _SAMPLE) if _is_container(value) else _attributes(value).values()
+    return getattr(container, "flat", container)  # type: ignore[no-any-return]
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -132,7 +150,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, list | tuple | set | frozenset | deque | dict) or _holds_objects(value)
+    return isinstance(value, _CONTAINERS) or _holds_objects(value)
 
 
 def _is_array(value: Any) -> bool:
@@ -146,5 +164,29 @@ def _holds_objects(value: Any) -> bool:
     return type(dtype).__module__.startswith("numpy") and getattr(dtype, "kind", "") == "O"
 
 
-def _is_frame(value: Any) -> bool:
-    return hasattr(type(value), "dtypes") and hasattr(type(value), "items")
+def open_files() -> dict[int, str]:
+    """Regular files that this process can read and has not mapped into memory: the path by the descriptor.
+
+    Empty where there is no /proc.
+    """
+    found: dict[int, str] = {}
+    with contextlib.suppress(OSError):
+        mapped = Path("/proc/self/maps").read_text(errors="replace")
+        for link in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):  # the one that the folder is read by
+                path, is_read = (
+                    str(link.readlink()),
+                    link.lstat().st_mode & stat.S_IRUSR,
+                )  # the link's mode is the file's
+                if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
+                    found[int(link.name)] = path
+    return found
+
+
+def positions(files: Mapping[int, str]) -> dict[int, int]:
+    """Where the next read of each of these files begins, B; a process moves it for all that share the open file."""
+    found: dict[int, int] = {}
+    for descriptor in files:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
+    return found

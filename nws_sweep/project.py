@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep import answers
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.project_keys import fingerprint_of, is_of_another_split, keys_of
+from nws_sweep.loaders import Project
+from nws_sweep.project_keys import fingerprint_of, is_of_another_split, keys_of, nodes_in
 from nws_sweep.records import ProjectFacts, shown
-from nws_sweep.sources import Project
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
 _LIKELY = re.compile(r"data|loader", re.IGNORECASE)
@@ -58,7 +59,18 @@ def load(
     _behave_like_the_program(path, imports)
     answers.stand_in()
     try:
-        return _loaded(_composed(path, overrides), key, method)
+        composed = _composed(path, overrides)
+        chosen = key or found_node(composed)
+        if OmegaConf.select(composed, chosen, default=None) is None:
+            top = ", ".join(map(str, composed))
+            raise ConfigurationError(
+                f"dataset.key={key}: the project's config has no such node; at its top it has {top}"
+            )
+        node = OmegaConf.select(composed, chosen)
+        keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
+        fingerprint, target = fingerprint_of(composed, chosen), str(node.get("_target_", ""))
+        facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint, target=target, unclear=unclear)
+        return Project(made=made_by(node, chosen, method), facts=facts)
     except UnsupportedInterpolationType as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(
@@ -67,33 +79,15 @@ def load(
         ) from error
 
 
-def _loaded(composed: DictConfig, key: str | None, method: str) -> Project:
-    chosen = checked_key(composed, key) if key else found_node(composed)
-    node = OmegaConf.select(composed, chosen)
-    keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
-    facts = ProjectFacts(
-        key=chosen,
-        keys=keys,
-        fingerprint=fingerprint_of(composed, chosen),
-        target=str(node.get("_target_", "")),
-        unclear=unclear,
-    )
-    return Project(made=made_by(node, chosen, method), facts=facts)
-
-
 def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
     """Paths as most projects' programs set them, before anything of theirs is imported."""
-    root = _root_of(config.parent)
+    folders = (config.parent, *config.parent.parents)
+    root = next((one for one in folders if any((one / mark).exists() for mark in _ROOT_MARKS)), config.parent.parent)
     os.environ.setdefault("PROJECT_ROOT", str(root))  # what rootutils sets and lightning-hydra-template's configs read
     homes = (Path.cwd(), config.parent.parent, root, root / "src")  # where its program may lie, and what it imports
     sys.path[:0] = [str(folder) for folder in homes if str(folder) not in sys.path and folder.is_dir()]
     for module in imports:
         importlib.import_module(module)
-
-
-def _root_of(folder: Path) -> Path:
-    marked = (one for one in (folder, *folder.parents) if any((one / mark).exists() for mark in _ROOT_MARKS))
-    return next(marked, folder.parent)
 
 
 def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
@@ -108,18 +102,6 @@ def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
     return composed
 
 
-def checked_key(composed: DictConfig, key: str) -> str:
-    """The key itself, if there is such a node.
-
-    Raises:
-        ConfigurationError: If not.
-    """
-    if OmegaConf.select(composed, key, default=None) is None:
-        top = ", ".join(map(str, composed))
-        raise ConfigurationError(f"dataset.key={key}: the project's config has no such node; at its top it has {top}")
-    return key
-
-
 def found_node(composed: DictConfig) -> str:
     """The dotted key of the one node that makes what is loaded for training.
 
@@ -128,38 +110,33 @@ def found_node(composed: DictConfig) -> str:
     Raises:
         ConfigurationError: If there is none, or there are several.
     """
-    nodes = dict(_targets(composed, ""))
-    likely = {key: target for key, target in nodes.items() if _LIKELY.search(key)}
-    for chosen in (likely, {key: target for key, target in nodes.items() if key not in likely}):
-        if keys := _best_kind({key: _kind(target) for key, target in chosen.items()}):
+    nodes = sorted(_targets(composed, ""), key=lambda node: not _LIKELY.search(node[0]))
+    for _, alike in groupby(nodes, key=lambda node: not _LIKELY.search(node[0])):
+        kinds = [(key, _kind(target)) for key, target in alike]
+        for kind in ("loader", "module", "dataset"):
+            keys = [key for key, found in kinds if found == kind]
+            keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
             if len(keys) > 1:
                 raise ConfigurationError(f"dataset.key=null: the project has several: {', '.join(keys)}; name one")
-            return keys[0]
+            if keys:
+                return keys[0]
     raise ConfigurationError(
         "dataset.key=null: no node of the project's config has the _target_ of a DataLoader, a Dataset or a "
         "LightningDataModule; dataset.key=KEY names a function that returns one"
     )
 
 
-def _targets(node: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _targets(node: DictConfig, prefix: str) -> Iterator[tuple[str, str]]:
     """Dotted key and ``_target_`` of the outermost nodes that have one."""
-    if not isinstance(node, DictConfig):
-        return
-    for name in map(str, node):
-        if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name):
-            continue
-        child, key = node[name], f"{prefix}{name}"
-        if isinstance(child, DictConfig) and "_target_" in child:
-            yield key, str(child["_target_"])
+    for name, child in nodes_in(node):
+        if "_target_" in child:
+            yield f"{prefix}{name}", str(child["_target_"])
         else:
-            yield from _targets(child, f"{key}.")
-
-
-_KINDS = ("loader", "module", "dataset")
+            yield from _targets(child, f"{prefix}{name}.")
 
 
 def _kind(target: str) -> str:
-    """Which of ``_KINDS`` it makes; empty if none, or if that cannot be told without calling it."""
+    """What it makes; empty if that is nothing to load, or cannot be told without calling it."""
     try:
         made = get_object(target)
     except Exception:  # what is not for loading may need what is not installed here
@@ -173,25 +150,13 @@ def _kind(target: str) -> str:
     return "dataset" if issubclass(made, Dataset) else ""
 
 
-def _best_kind(kinds: Mapping[str, str]) -> list[str]:
-    for kind in _KINDS:
-        keys = [key for key, found in kinds.items() if found == kind]
-        for_training = [key for key in keys if not is_of_another_split(key, "train")]
-        if keys:
-            return for_training or keys
-    return []
-
-
 def made_by(node: DictConfig, key: str, method: str) -> Any:
-    """The DataLoader or Dataset that a project's node makes; a program may make it with ``_recursive_=False``.
+    """The DataLoader or Dataset that a project's node makes: as Hydra instantiates it, else without the nodes in it.
 
-    Args:
-        node: What is instantiated: first as Hydra does by itself, then without the nodes in it.
-        key: The node's key, for an error.
-        method: What is asked of a LightningDataModule.
+    Programs make it so with ``_recursive_=False``. ``method`` is what is asked of a LightningDataModule.
 
     Raises:
-        Exception: That of the first attempt, if both fail.
+        Exception: That of the first attempt, if both fail: ConfigurationError if it makes none.
     """
     try:
         return loader_of(instantiate(node), key, method)
@@ -202,26 +167,17 @@ def made_by(node: DictConfig, key: str, method: str) -> Any:
 
 
 def loader_of(made: Any, key: str, method: str) -> Any:
-    """The DataLoader or Dataset of what a project's node makes.
-
-    Args:
-        made: What was instantiated.
-        key: The node's key, for an error.
-        method: What is asked of a LightningDataModule.
-
-    Raises:
-        ConfigurationError: If there is none in it.
-    """
+    """The DataLoader or Dataset of what a project's node has made; see ``made_by``."""
     if hasattr(made, "train_dataloader") and not isinstance(made, Dataset | DataLoader):
         made.prepare_data()
         made.setup(_STAGES.get(method, "fit"))
         if not hasattr(made, method):
             raise ConfigurationError(f"dataset.method={method}: {type(made).__name__} has no such method")
         made = getattr(made, method)()
-    if isinstance(made, DataLoader) or (hasattr(made, "__getitem__") and not isinstance(made, list | dict)):
-        return made
-    if hasattr(made, "__iter__") and not isinstance(made, list | dict):
-        return made
-    raise ConfigurationError(
-        f"dataset.key={key}: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or LightningDataModule"
-    )
+    gives_samples = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
+    if isinstance(made, list | dict) or not gives_samples:
+        raise ConfigurationError(
+            f"dataset.key={key}: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or "
+            "LightningDataModule"
+        )
+    return made

@@ -1,17 +1,19 @@
-"""DataLoader settings in the config of another project: where they stand, and whether what they load is the same."""
+"""DataLoader settings in another project's config: where they stand, if they load the same, the best in their place."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import ProjectFacts, shown
 
 # Whether a node is being looked at only to tell what it loads.
 _asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
@@ -23,44 +25,42 @@ _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "
 def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The dotted keys at or below a node that are called like settings of the DataLoader, the outermost of each.
 
-    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split count.
-
-    Args:
-        composed: The project's config.
-        key: Dotted key of the node that makes what is loaded.
-        split: What is loaded: ``train``, ``val``, ``test`` or ``predict``.
+    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split (``train``,
+    ``val``, ``test`` or ``predict``) count.
 
     Returns:
         Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
         its keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
-    places: dict[str, list[str]] = {}
-    level = {key: OmegaConf.select(composed, key)}
-    while level:
-        found: dict[str, list[str]] = {}
-        for dotted, node in level.items():
-            for name in SETTINGS:
-                if name in node:
-                    found.setdefault(name, []).extend(_leaves(node[name], f"{dotted}.{name}", split))
-        places = found | places
-        level = {
-            f"{dotted}.{name}": node[name]
-            for dotted, node in level.items()
-            for name in node
-            if name not in SETTINGS
-            and not is_of_another_split(str(name), split)
-            and not OmegaConf.is_missing(node, name)
-            and not OmegaConf.is_interpolation(node, name)
-            and isinstance(node[name], DictConfig)
-        }
+    by_depth: dict[str, dict[int, list[str]]] = {}
+    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), key, split, 0):
+        by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
+    places = {name: depths[min(depths)] for name, depths in by_depth.items()}
     keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
     return keys, {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
 
 
+def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
+    """The nodes right below a node, with their names; not those that stand elsewhere and are interpolated."""
+    for name in node:
+        is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
+        if is_here and isinstance(node[name], DictConfig):
+            yield str(name), node[name]
+
+
+def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
+    """Depth, name and dotted key of all that is called like a setting."""
+    for name in SETTINGS:
+        if name in node:
+            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))
+    for name, child in nodes_in(node):
+        if name not in SETTINGS and not is_of_another_split(name, split):
+            yield from _settings_below(child, f"{key}.{name}", split, depth + 1)
+
+
 def is_of_another_split(name: str, split: str) -> bool:
     """Whether a node's name, or a dotted key, says that it belongs to another split than this one."""
-    named = _splits_of(name)
-    return split in _SPLITS and bool(named) and split not in named
+    return split in _SPLITS and bool(named := _splits_of(name)) and split not in named
 
 
 def _splits_of(name: str) -> set[str]:
@@ -81,21 +81,20 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
 def fingerprint_of(composed: DictConfig, key: str) -> str:
     """A short hash of what a node loads: of all that it says but the settings of the DataLoader.
 
-    Args:
-        composed: The project's config.
-        key: Dotted key of the node.
-
     Raises:
         OmegaConfBaseException: If something in the node cannot be resolved.
     """
-    without = copy.deepcopy(composed)
-    node = OmegaConf.select(without, key)
-    if isinstance(node, DictConfig):
-        _drop_settings(node)
     with asking():
-        plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    text = json.dumps(_plain(plain), sort_keys=True, default=str)
+        text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """What a node says, without settings: they may be taken from the result that this hash is asked about."""
+    if isinstance(value, DictConfig):
+        names = [name for name in value if name not in SETTINGS]
+        return {str(name): "???" if OmegaConf.is_missing(value, name) else _plain(value[name]) for name in names}
+    return [_plain(inner) for inner in value] if isinstance(value, ListConfig) else value
 
 
 @contextmanager
@@ -113,21 +112,51 @@ def is_asking() -> bool:
     return _asking.get()
 
 
-def _drop_settings(node: DictConfig) -> None:
-    """They may be taken from the result that this hash is asked about."""
-    OmegaConf.set_readonly(node, False)
-    with open_dict(node):
-        for name in list(node):
-            if name in SETTINGS:
-                del node[name]
-            elif not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name):
-                child = node[name]
-                if isinstance(child, DictConfig):
-                    _drop_settings(child)
+def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
+    """``++data.num_workers=4 ...`` for the settings for which the project has one key.
+
+    A key that the project does not have would be passed to its class, which may refuse it.
+    """
+    return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
 
 
-def _plain(value: Any) -> Any:
-    """The value without settings that interpolations have brought in."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items() if name not in SETTINGS}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
+    """The same as nested mappings from the top of the project's config."""
+    top = OmegaConf.create()
+    for name, value in settings.items():
+        if name in project.keys:
+            OmegaConf.update(top, project.keys[name], value, force_add=True)
+    return cast("dict[str, Any]", OmegaConf.to_container(top))
+
+
+def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
+    """A line for each setting that is in neither, and why."""
+    for name, value in settings.items():
+        if not (keys := project.unclear.get(name)):
+            continue
+        parent = keys[0].rpartition(".")[0]
+        what = f"the project's config has {', '.join(keys)}"
+        if parent.rpartition(".")[2] == name:
+            what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
+        yield (
+            f"{name}={shown(value)} is left out: {what}; add the key that the measured loader takes, such as "
+            f"++{keys[0]}={shown(value)}"
+        )
+    missing = [name for name in settings if name not in project.keys and name not in project.unclear]
+    if missing:
+        assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
+        yield f"the project's config has no key for: {assigned}"
+
+
+def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
+    """Refuses a key below which a setting would take the place of a mapping of the project's config.
+
+    Raises:
+        ConfigurationError: If there is such a mapping.
+    """
+    for name in settings:
+        mapping = f"{key}.{name}" if key else name
+        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+            raise ConfigurationError(
+                f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
+            )

@@ -8,7 +8,6 @@ from dataclasses import replace
 from nws_sweep import nodes, sample_check, units
 from nws_sweep.diagnosis import evidence_of, is_consumer_bound
 from nws_sweep.records import SearchRecord, Trial, TrialState, Verdict
-from nws_sweep.sample_watch import about_handles
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
 _DISTURBANCES = (
@@ -32,7 +31,7 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
         yield f"num_workers={wrong.num_workers} is no choice: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
-        yield about_handles(result.facts)
+        yield sample_check.about_handles(result.facts)
     if result.sample_check is not None:
         yield from sample_check.remarks(result.sample_check)
     if best is not None:

@@ -18,7 +18,7 @@ from nws_sweep.candidate import Candidate
 from nws_sweep.errors import TimeBudgetSpent, TrialError, TrialSkipped, WrongSamples
 from nws_sweep.limits import load_of, shortage
 from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
-from nws_sweep.sample_watch import SampleWatch, about_handles
+from nws_sweep.sample_check import SampleWatch, about_handles
 from nws_sweep.surroundings import Surroundings, TrialArm
 from nws_sweep.warming import PageCache
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -29,42 +28,34 @@ def agreed(work: Callable[[], Answer]) -> Answer:
     distributed = _initialised()
     if distributed is None or distributed.get_world_size() == 1:
         return work()
-    # Of its own, since a NCCL group would need tensors on accelerators and give up after ten minutes.
-    with _told_to_wait(distributed.get_rank(), distributed.get_world_size()):
-        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
-    try:
-        return _first_rank_answers(work, distributed, group)
-    finally:
-        distributed.destroy_process_group(group)
-
-
-@contextlib.contextmanager
-def _told_to_wait(rank: int, ranks: int) -> Iterator[None]:
-    """Says what it waits for: a program whose other ranks never ask would stand still without a word."""
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    # A program whose other ranks never ask would stand still without a word.
     line = f"nws_sweep: rank {rank} waits for the others: all {ranks} ranks must call search or tune"
     timer = threading.Timer(_TOLD_AFTER_S, print, [line], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()
     try:
-        yield
+        # Of its own, since a NCCL group would need tensors on accelerators and give up after ten minutes.
+        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
     finally:
         timer.cancel()
-
-
-def _first_rank_answers(work: Callable[[], Answer], distributed: Any, group: Any) -> Answer:
-    if distributed.get_rank() != 0:
-        received: list[Any] = [None, None]
-        distributed.broadcast_object_list(received, src=0, group=group)
-        if received[1] is not None:
-            raise NwsSweepError(f"rank 0 could not measure: {received[1]}")
-        answer: Answer = received[0]
-        return answer
+    shared: list[Any] = [None, None]  # the answer, and why there is none
     try:
-        answer = work()
-    except BaseException as error:
-        distributed.broadcast_object_list([None, str(error) or type(error).__name__], src=0, group=group)
-        raise
-    distributed.broadcast_object_list([answer, None], src=0, group=group)
+        if rank == 0:
+            try:
+                shared[0] = work()
+            except BaseException as error:
+                shared[1] = str(error) or type(error).__name__
+                raise
+            finally:
+                distributed.broadcast_object_list(shared, src=0, group=group)
+        else:
+            distributed.broadcast_object_list(shared, src=0, group=group)
+            if shared[1] is not None:
+                raise NwsSweepError(f"rank 0 could not measure: {shared[1]}")
+    finally:
+        distributed.destroy_process_group(group)
+    answer: Answer = shared[0]
     return answer
 
 

@@ -44,7 +44,12 @@ class Train:
         synchronize: bool = True,
     ) -> None:
         self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
-        self._model = _in_step(model.to(self._device).train(), self._device)
+        self._model = model.to(self._device).train()
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        learns = any(parameter.requires_grad for parameter in model.parameters())
+        # On accelerators what several ranks tell each other takes the CPUs no time.
+        if several and torch.distributed.get_world_size() > 1 and learns and self._device.type == "cpu":
+            self._model = nn.parallel.DistributedDataParallel(self._model)
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
         self._synchronize = synchronize
@@ -64,15 +69,6 @@ class Train:
         self.total_loss += loss.detach()
         if self._synchronize:
             accelerator.synchronize(self._device)
-
-
-def _in_step(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model as several ranks train it. On accelerators what they tell each other takes the CPUs no time."""
-    ranks = torch.distributed.is_available() and torch.distributed.is_initialized()
-    learns = any(parameter.requires_grad for parameter in model.parameters())
-    if not ranks or torch.distributed.get_world_size() == 1 or not learns or device.type != "cpu":
-        return model
-    return nn.parallel.DistributedDataParallel(model)
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:

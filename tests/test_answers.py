@@ -55,23 +55,23 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultSto
     OmegaConf.clear_resolver("nws_best")
 
 
-def test_the_newest_result_answers(store: ResultStore) -> None:
+@pytest.mark.parametrize(
+    ("asking", "name", "answer"),
+    [
+        ({}, "num_workers", 4),
+        ({}, "workers_again", 4),
+        ({"prefetch_factor": "${nws_best:prefetch_factor}"}, "prefetch_factor", 3),
+        ({"batch_size": "${nws_best:batch_size}"}, "batch_size", 64),  # itself
+        ({"batch_size": "${size}"}, "num_workers", 4),  # by way of another key
+    ],
+)
+def test_the_newest_result_answers(store: ResultStore, asking: dict[str, Any], name: str, answer: int) -> None:
     store.keep(result())
-    asking = config(prefetch_factor="${nws_best:prefetch_factor}")
-    assert (asking.data.num_workers, asking.data.prefetch_factor) == (4, 3)
-    assert asking.data.workers_again == 4
-
-
-def test_the_answer_to_the_batch_size_itself_is_given_too(store: ResultStore) -> None:
-    store.keep(result())
-    assert config(batch_size="${nws_best:batch_size}").data.batch_size == 64
-
-
-def test_the_batch_size_may_ask_by_way_of_another_key(store: ResultStore) -> None:
-    store.keep(result())
-    asking = config(batch_size="${size}")
-    asking.size = "${nws_best:batch_size,8}"
-    assert (asking.data.batch_size, asking.data.num_workers) == (64, 4)
+    other = replace(FACTS, project=ProjectFacts(key="nowhere", keys={}, fingerprint="x"))
+    store.keep(result(facts=other, configuration=configuration(seed=5)))  # hides none for this project
+    found = config(**asking)
+    found.size = "${nws_best:batch_size,8}"
+    assert found.data[name] == answer
 
 
 def refused(asking: DictConfig) -> str:
@@ -98,17 +98,9 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
     finally:
         HydraConfig.instance().cfg = None
         OmegaConf.clear_resolver("own")
-    assert (
-        "make one with python -m nws_sweep dataset=project "
-        + shlex.join(
-            [
-                f"dataset.config={tmp_path}/my config.yaml",
-                "dataset.imports=[train]",
-                "dataset.overrides=[data.root=/a b]",
-            ]
-        )
-        in told
-    )
+    config_file = f"dataset.config={tmp_path}/my config.yaml"
+    given = shlex.join([config_file, "dataset.imports=[train]", "dataset.overrides=[data.root=/a b]"])
+    assert f"make one with python -m nws_sweep dataset=project {given}" in told
 
 
 def test_a_default_stands_in(store: ResultStore) -> None:
@@ -152,13 +144,6 @@ def test_a_provisional_result_answers_who_asks_for_it(store: ResultStore) -> Non
     assert "after the default provisional is allowed, not yes" in refused(
         config(num_workers="${nws_best:num_workers,7,yes}")
     )
-
-
-def test_a_result_for_another_project_does_not_hide_an_older_one_for_this(store: ResultStore) -> None:
-    store.keep(result())
-    other = replace(FACTS, project=ProjectFacts(key="nowhere", keys={}, fingerprint="x"))
-    store.keep(result(facts=other, configuration=configuration(seed=5)))
-    assert config().data.num_workers == 4
 
 
 def test_only_settings_can_be_asked_for(store: ResultStore) -> None:

@@ -8,7 +8,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomS
 
 import nws_sweep
 from nws_sweep import api, outcome, progress
-from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.records import MeasureRules, Verdict
 from nws_sweep.subjects import DATALOADER_DEFAULTS
-from tests.factories import failed_trial, search_result, trial
+from tests.factories import configuration, failed_trial, search_result, search_rules, trial
 
 QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
 
@@ -47,7 +47,9 @@ def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
 
 
 @pytest.mark.usefixtures("no_leftovers")
-def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() -> None:
+def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     states = torch.get_rng_state(), random.getstate()
     lines: list[str] = []
     slow = Slow(length=600, seconds=0.01)
@@ -66,19 +68,10 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was() 
     again = small(slow, batch_size=10, shuffle=True)
     assert again.reused
     assert again.measured_at == result.measured_at
-    assert not small(Slow(), batch_size=10, shuffle=True, reuse="never", candidates=[0]).reused
-
-
-def test_tuning_after_the_same_search_takes_its_answer(capfd: pytest.CaptureFixture[str]) -> None:
-    dataset = Slow(60, 0.0)
-    found = small(dataset, batch_size=15, candidates=[0, 1])
     assert capfd.readouterr().err == ""
-    loader = DataLoader(dataset, batch_size=15)
-    tuned = nws_sweep.tune(loader, candidates=[0, 1], measure=QUICK)
-    assert tuned.num_workers == found.num_workers
-    expected = (
-        f'nws_sweep: best for Slow: num_workers={found.num_workers}, measured at {found.measured_at}; reuse="never"'
-    )
+    tuned = nws_sweep.tune(DataLoader(slow, batch_size=10, shuffle=True), candidates=[0, 2], measure=QUICK)
+    assert tuned.num_workers == 2
+    expected = f'nws_sweep: best for Slow: num_workers=2, measured at {result.measured_at}; reuse="never"'
     assert capfd.readouterr().err == f"{expected} measures again\n"
 
 
@@ -97,17 +90,16 @@ def test_a_function_that_makes_a_loader_is_tuned(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("keywords", "limit"),
+    ("rules", "measure", "limit"),
     [
-        ({"time_budget_s": 4}, "at most 4.00 s"),
-        ({"strategy": "patience"}, "2 candidates of at most 1.00 s each"),
-        ({"measure": MeasureRules(mode="epoch")}, "whole epochs of each candidate"),
+        ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
+        ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
+        ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
     ],
 )
-def test_what_a_search_may_cost_is_said_beforehand(keywords: dict[str, Any], limit: str) -> None:
-    lines: list[str] = []
-    small(Slow(20, 0.0), batch_size=10, candidates=[0, 1], progress=lines.append, **keywords)
-    assert lines[0] == f"measuring Slow with num_workers=0 to 1: {limit}"
+def test_what_a_search_may_cost_is_said_beforehand(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
+    what = configuration(search=search_rules((0, 1), **rules), measure=measure)
+    assert api._beforehand("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
 
 
 class Named(DataLoader[int]):
@@ -138,11 +130,9 @@ def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    result = small(lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0])
-    (only,) = result.trials
+    (only,) = small(lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
     assert only.measurement is not None
-    assert only.measurement.consume_s is not None
-    assert only.measurement.consume_s >= 0.005
+    assert (only.measurement.consume_s or 0.0) >= 0.005
     assert not counted
 
 
@@ -159,22 +149,21 @@ def test_a_loader_that_is_made_there_keeps_its_settings() -> None:
         small(make, candidates=[0], prefetch_factor=4)
 
 
-def test_a_dataset_whose_samples_fail_is_told_by_its_reason() -> None:
-    class Broken(Slow):
-        def __getitem__(self, index: int) -> int:
-            raise OSError("no such disk")
+class Broken(Slow):
+    def __getitem__(self, index: int) -> int:
+        raise OSError("no such disk")
 
+
+def test_a_dataset_whose_samples_fail_is_told_by_its_reason() -> None:
     with pytest.raises(NwsSweepError, match=r"no candidate could be measured: num_workers=0: OSError: no such disk"):
         small(Broken(), candidates=[0])
 
 
-def test_batches_that_others_decide_about_are_measured() -> None:
-    batches = [[0, 1], [2, 3, 4], [5]] * 20
-    by_sampler = small(Slow(10), batch_sampler=batches, candidates=[0, 1], strategy="exhaustive")
-    one_by_one = small(Slow(50), batch_size=None, candidates=[0, 1], strategy="exhaustive")
-    for result in (by_sampler, one_by_one):
-        assert [one.state.value for one in result.trials] == ["ok", "ok"]
-        assert "batch_size" not in result.settings.tuned()
+@pytest.mark.parametrize("keywords", [{"batch_sampler": [[0, 1], [2, 3, 4], [5]] * 20}, {"batch_size": None}])
+def test_batches_that_others_decide_about_are_measured(keywords: dict[str, Any]) -> None:
+    result = small(Slow(50), candidates=[0, 1], strategy="exhaustive", **keywords)
+    assert [one.state.value for one in result.trials] == ["ok", "ok"]
+    assert "batch_size" not in result.settings.tuned()
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -201,20 +190,20 @@ def test_a_wrong_argument_is_told_before_anything_is_measured(keywords: dict[str
         nws_sweep.search(TensorDataset(torch.arange(4)), progress=False, **keywords)
 
 
-def test_what_is_no_dataset_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="dataset of type int: allowed is a dataset"):
-        nws_sweep.search(3)
-    loader: DataLoader[Any] = DataLoader(Slow())
-    with pytest.raises(ConfigurationError, match="batch_size=4: a DataLoader has its own batch_size"):
-        nws_sweep.search(loader, batch_size=4)
-    with pytest.raises(ConfigurationError, match=r"tune\(Slow\): allowed is a DataLoader"):
-        nws_sweep.tune(Slow())  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="a sampler needs the dataset itself"):
-        nws_sweep.search(Slow, sampler=[1])
-    with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):  # DataLoader's own
-        nws_sweep.search(Slow(), sampler=[1], shuffle=True)
-    with pytest.raises(DatasetError, match="is empty"):
-        nws_sweep.search(TensorDataset(torch.arange(0)), progress=False)
+@pytest.mark.parametrize(
+    ("ask", "line"),
+    [
+        (lambda: nws_sweep.search(3), "dataset of type int: allowed is a dataset"),
+        (lambda: nws_sweep.search(DataLoader(Slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
+        (lambda: nws_sweep.tune(cast(Any, Slow())), r"tune\(Slow\): allowed is a DataLoader"),
+        (lambda: nws_sweep.search(Slow, sampler=[1]), "a sampler needs the dataset itself"),
+        (lambda: nws_sweep.search(Slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # torch's own
+        (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),
+    ],
+)
+def test_what_is_no_dataset_is_told(ask: Any, line: str) -> None:
+    with pytest.raises((NwsSweepError, ValueError), match=line):
+        ask()
 
 
 def test_the_dataloaders_keywords_are_its_own() -> None:

@@ -244,7 +244,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
         torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
         print("training")
         spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.tensor.tensor", "length": 6000},
+            dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
             consumer={"_target_": "nws_sweep.consumers.Nothing"},
         )
         with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
@@ -267,7 +267,7 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, last_words: st
         from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 
         spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.sleep.Sleep", "length": 1000, "seconds_per_sample": 0.01},
+            dataset={"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 1000, "seconds_per_sample": 0.01},
             consumer={"_target_": "nws_sweep.consumers.Nothing"},
         )
         with arms.start(spec) as arm:

@@ -236,7 +236,7 @@ def test_the_data_of_mnist_training_can_be_chosen(data: str) -> None:
     targets = {
         "images": "nws_sweep.datasets.vision.mnist",
         "tensors": "nws_sweep.datasets.vision.mnist_tensors",
-        "on_device": "nws_sweep.datasets.on_device.OnDevice",
+        "on_device": "nws_sweep.datasets.synthetic.OnDevice",
     }
     assert chosen.dataset["_target_"] == targets[data]
     assert chosen.search.candidates == ((0,) if data == "on_device" else (0, 1, 2, 3, 4))
@@ -283,12 +283,8 @@ def test_a_batch_size_of_null_leaves_the_batches_to_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    found = config.embedded(compose("base"))
-    ours = inspect.signature(nws_sweep.search).parameters
-    assert found.measure == MeasureRules()
-    assert found.search == api._rules("adaptive", 3, None, None, 0.03, None, ())
-    assert found.consumer == {"_target_": "nws_sweep.consumers.Nothing"}
-    assert (found.check_samples, found.reuse) == (ours["check_samples"].default, ours["reuse"].default)
+    arguments = inspect.signature(nws_sweep.search).parameters.values()
+    assert config.embedded(compose("base")) == api._plan({one.name: one.default for one in arguments})
 
 
 def test_an_embedded_configuration_is_checked() -> None:

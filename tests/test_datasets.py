@@ -5,6 +5,8 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -14,26 +16,18 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision import datasets as torchvision_datasets
 
 from nws_sweep.datasets import vision
-from nws_sweep.datasets.on_device import OnDevice
 from nws_sweep.datasets.photos import Photos
-from nws_sweep.datasets.sleep import Sleep
-from nws_sweep.datasets.tensor import tensor
+from nws_sweep.datasets.synthetic import OnDevice, Sleep, tensor
 from nws_sweep.errors import DatasetError
 from tests.real_files import write_cifar10, write_mnist
 
 
-def test_photos_are_jpeg_files_of_the_size_asked_for(tmp_path: Path) -> None:
-    photos = Photos(str(tmp_path), count=12, width=100, height=75)
-    files = sorted(photos.folder.glob("*.jpg"))
-    assert len(files) == len(photos) == 12
-    for path in files:
-        with Image.open(path) as image:
-            assert (image.format, image.size) == ("JPEG", (100, 75))
-    assert len({path.read_bytes() for path in files}) == 12
-
-
-def test_a_photo_is_a_picture_and_a_label(tmp_path: Path) -> None:
+def test_photos_are_jpeg_files_of_the_size_asked_for_with_labels(tmp_path: Path) -> None:
     photos = Photos(str(tmp_path), count=12, width=100, height=75, transform=lambda image: image.size, classes=10)
+    files = sorted(photos.folder.glob("*.jpg"))
+    assert len(files) == len(photos) == len({path.read_bytes() for path in files}) == 12
+    with Image.open(files[11]) as image:
+        assert (image.format, image.size) == ("JPEG", (100, 75))
     assert photos[11] == ((100, 75), 1)
     with pytest.raises(IndexError):
         photos[12]
@@ -41,10 +35,12 @@ def test_a_photo_is_a_picture_and_a_label(tmp_path: Path) -> None:
     assert (image.mode, np.asarray(image).std() > 10) == ("RGB", True)
 
 
-def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path) -> None:
-    first = Photos(str(tmp_path / "a"), count=3, width=50, height=40).folder
+def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = Photos("~/a", count=3, width=50, height=40).folder
+    assert first.parent == tmp_path / "a"
     times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
-    Photos(str(tmp_path / "a"), count=3, width=50, height=40)
+    Photos("~/a", count=3, width=50, height=40)
     assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == times
     second = Photos(str(tmp_path / "b"), count=3, width=50, height=40).folder
     assert [p.read_bytes() for p in sorted(first.iterdir())] == [p.read_bytes() for p in sorted(second.iterdir())]
@@ -90,30 +86,20 @@ def test_photos_in_a_place_that_cannot_be_written_are_one_line(tmp_path: Path) -
     assert "\n" not in str(caught.value)
 
 
-def test_photos_expand_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert Photos("~/cache", count=1, width=20, height=20).folder.parent == tmp_path / "cache"
-
-
-def test_sleep_takes_its_time_and_gives_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sleep_takes_its_time_log_normal_if_spread_and_the_same_for_every_candidate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    sleepy = Sleep(length=3, seconds_per_sample=0.5)
-    assert [sleepy[index].item() for index in range(len(sleepy))] == [0, 1, 2]
+    sleepy: Any = Sleep(length=3, seconds_per_sample=0.5)
+    assert [sample.item() for sample in sleepy] == [0, 1, 2]
     assert slept == [0.5] * 3
-
-
-def test_sleep_with_a_spread_is_log_normal_and_the_same_for_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    sleepy = Sleep(length=2000, seconds_per_sample=0.1, spread=0.5)
-    for _ in range(2):
-        for index in range(2000):
-            sleepy[index]
+    slept.clear()
+    for sleepy in (Sleep(2000, 0.1, spread=0.5), Sleep(2000, 0.1, spread=0.5)):
+        assert len(list(sleepy)) == 2000
     assert slept[:2000] == slept[2000:]
-    logs = np.log(slept[:2000])
     assert np.median(slept) == pytest.approx(0.1, rel=0.05)
-    assert logs.std() == pytest.approx(0.5, rel=0.05)
+    assert np.log(slept[:2000]).std() == pytest.approx(0.5, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -138,20 +124,18 @@ def test_tensor_is_in_memory_in_the_shape_asked_for() -> None:
         tensor(length=0)
 
 
-def test_cifar10_reads_files_in_its_own_format(tmp_path: Path) -> None:
-    write_cifar10(tmp_path, images=4)
-    found = vision.cifar10(str(tmp_path), download=False)
-    assert (len(found), len(vision.cifar10(str(tmp_path), train=False))) == (20, 4)
+@pytest.mark.parametrize(
+    ("make", "write", "lengths", "size"),
+    [(vision.cifar10, write_cifar10, (60, 12), (32, 32)), (vision.mnist, write_mnist, (12, 2), (28, 28))],
+)
+def test_files_are_read_in_their_own_format(
+    make: Any, write: Any, lengths: tuple[int, int], size: tuple[int, int], tmp_path: Path
+) -> None:
+    write(tmp_path, images=12)
+    found = make(str(tmp_path), download=False)
     image, label = found[3]
-    assert (image.size, found.classes[label]) == ((32, 32), found.classes[found.targets[3]])
-
-
-def test_mnist_reads_files_in_its_own_format(tmp_path: Path) -> None:
-    write_mnist(tmp_path, images=12)
-    found = vision.mnist(str(tmp_path), download=False)
-    image, label = found[5]
-    assert (len(found), len(vision.mnist(str(tmp_path), train=False))) == (12, 2)
-    assert (image.size, label) == ((28, 28), found.targets[5])
+    assert (len(found), len(make(str(tmp_path), train=False))) == lengths
+    assert (image.size, label) == (size, found.targets[3])
 
 
 def test_mnist_as_tensors_is_normalised_once(tmp_path: Path) -> None:
@@ -172,36 +156,37 @@ def test_on_the_device_a_batch_is_a_look_up() -> None:
     assert [int(part.sum()) for part in OnDevice(source)[3]] == [13, 3]
 
 
-def test_files_that_are_cut_short_are_one_line(tmp_path: Path) -> None:
-    write_cifar10(tmp_path, images=4)
-    batch = tmp_path / "cifar-10-batches-py" / "data_batch_2"
+def broken_cifar10(root: Path) -> None:
+    write_cifar10(root, images=4)
+    batch = root / "cifar-10-batches-py" / "data_batch_2"
     batch.write_bytes(batch.read_bytes()[:100])
-    with pytest.raises(DatasetError, match=r"put cifar-10-python\.tar\.gz") as caught:
-        vision.cifar10(str(tmp_path), download=False)
-    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("make", "folder"), [(vision.cifar10, ""), (vision.mnist, "MNIST/raw")])
-def test_missing_files_are_one_line_that_names_the_folder(make: object, folder: str, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError) as caught:
-        make(str(tmp_path / "data"), download=False)  # type: ignore[operator]
-    line = str(caught.value)
-    assert str((tmp_path / "data" / folder).resolve()) in line
-    assert "put " in line
-    assert "\n" not in line
-
-
-def test_a_download_that_fails_is_one_line_that_names_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("make", "folder", "prepare", "download"),
+    [
+        (vision.cifar10, "", lambda root: None, False),
+        (vision.mnist, "MNIST/raw", lambda root: None, False),
+        (vision.cifar10, "", broken_cifar10, False),
+        (vision.cifar10, "", lambda root: None, True),
+    ],
+    ids=["missing", "missing MNIST", "cut short", "no network"],
+)
+def test_missing_files_are_one_line_that_names_the_folder(
+    make: Any, folder: str, prepare: Any, download: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from urllib.error import URLError
-
     def no_network(self: object) -> None:
         raise URLError("no network")
 
     monkeypatch.setattr(torchvision_datasets.CIFAR10, "download", no_network)
-    with pytest.raises(DatasetError, match=r"was not downloaded \(<urlopen error no network>\); put cifar-10-pyt"):
-        vision.cifar10(str(tmp_path))
+    prepare(tmp_path)
+    with pytest.raises(DatasetError) as caught:
+        make(str(tmp_path), download=download)
+    line = str(caught.value)
+    assert f" is not in {(tmp_path / folder).resolve()} and was not downloaded (" in line
+    assert "); put " in line
+    assert ("<urlopen error no network>" in line) == download
+    assert "\n" not in line
 
 
 def test_image_folder_reads_classes_from_sub_folders(tmp_path: Path) -> None:

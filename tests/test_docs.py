@@ -86,7 +86,7 @@ def project(tmp_path: Path) -> Path:
     write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
-    sleeping = {"_target_": "nws_sweep.datasets.sleep.Sleep", "length": 640, "seconds_per_sample": 0.001}
+    sleeping = {"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001}
     measured = configuration(
         dataset=sleeping, consumer={"_target_": "nws_sweep.consumers.Nothing"},
         measure=MeasureRules(window_s=0.02, max_seconds=0.2),

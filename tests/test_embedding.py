@@ -40,64 +40,44 @@ def in_host(folder: Path, *overrides: str) -> Any:
         return OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
 
 
-@pytest.mark.parametrize(
-    ("path", "is_group"),
-    [
-        ("", True),
-        ("nws_sweep", True),
-        ("nws_sweep/search", True),
-        ("nws_sweep/consumer/model", True),
-        ("nws_sweep/base", False),
-        ("nws_sweep/nope", False),
-        ("search", False),
-        ("dataset", False),
-        ("nws_sweep/hydra", False),
-        ("nws_sweep/hydra/callbacks", False),
-        ("nws_sweep/local", False),
-        ("nws_sweep/axis/batch_size", False),
-        ("nws_sweep/experiment", False),
-    ],
-)
-def test_groups_are_those_that_can_be_embedded(source: NwsSweepConfigSource, path: str, is_group: bool) -> None:
-    assert source.is_group(path) is is_group
+@pytest.mark.parametrize("path", ["", "nws_sweep", "nws_sweep/search", "nws_sweep/consumer/model"])
+def test_groups_are_those_that_can_be_embedded(source: NwsSweepConfigSource, path: str) -> None:
+    assert (source.is_group(path), source.is_config(path)) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["base", "auto", "base.yaml", "search/exhaustive"])
+def test_configurations_are_those_that_can_be_embedded(source: NwsSweepConfigSource, name: str) -> None:
+    assert (source.is_group(f"nws_sweep/{name}"), source.is_config(f"nws_sweep/{name}")) == (False, True)
 
 
 @pytest.mark.parametrize(
-    ("path", "is_config"),
+    "path",
+    ["base", "config", "dataset", "search", "search/exhaustive"]
+    + [f"nws_sweep/{name}" for name in ("nope", "search/nope", "config", "config.yaml", "hydra", "hydra/callbacks")]
+    + [f"nws_sweep/{name}" for name in ("hydra/help/nws_sweep", "local", "axis/batch_size", "experiment/full_search")],
+)
+def test_nothing_else_is_served(source: NwsSweepConfigSource, path: str) -> None:
+    assert (source.is_group(path), source.is_config(path)) == (False, False)
+    with pytest.raises(ConfigLoadError):
+        source.load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("group", "groups", "configs"),
     [
-        ("", False),
-        ("nws_sweep", False),
-        ("nws_sweep/base", True),
-        ("nws_sweep/auto", True),
-        ("nws_sweep/base.yaml", True),
-        ("nws_sweep/search/exhaustive", True),
-        ("nws_sweep/search", False),
-        ("nws_sweep/search/nope", False),
-        ("base", False),
-        ("config", False),
-        ("nws_sweep/config", False),
-        ("nws_sweep/config.yaml", False),
-        ("nws_sweep/hydra/help/nws_sweep", False),
-        ("nws_sweep/experiment/full_search", False),
+        ("", ["nws_sweep"], []),
+        ("nws_sweep", list(GROUPS), ["auto", "base"]),
+        ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
+        ("nws_sweep/experiment", [], []),
+        ("search", [], []),
     ],
 )
-def test_configurations_are_those_that_can_be_embedded(
-    source: NwsSweepConfigSource, path: str, is_config: bool
+def test_a_group_shows_what_can_be_embedded(
+    source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]
 ) -> None:
-    assert source.is_config(path) is is_config
-
-
-def test_the_root_shows_one_group(source: NwsSweepConfigSource) -> None:
-    assert source.list("", None) == source.list("", ObjectType.GROUP) == ["nws_sweep"]
-    assert source.list("", ObjectType.CONFIG) == []
-
-
-def test_the_group_shows_what_can_be_embedded(source: NwsSweepConfigSource) -> None:
-    assert source.list("nws_sweep", ObjectType.GROUP) == list(GROUPS)
-    assert source.list("nws_sweep", ObjectType.CONFIG) == ["auto", "base"]
-    assert source.list("nws_sweep", None) == sorted([*GROUPS, "auto", "base"])
-    assert source.list("nws_sweep/search", None) == ["adaptive", "exhaustive", "patience"]
-    assert source.list("nws_sweep/experiment", None) == source.list("search", None) == []
+    assert source.list(group, ObjectType.GROUP) == groups
+    assert source.list(group, ObjectType.CONFIG) == configs
+    assert source.list(group, None) == sorted([*groups, *configs])
 
 
 def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
@@ -112,12 +92,6 @@ def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, t
     assert read.header == {"package": "a.b"}
 
 
-@pytest.mark.parametrize("path", ["nws_sweep/search/nope", "search/exhaustive", "nws_sweep/config", "nws_sweep/search"])
-def test_what_is_not_served_cannot_be_read(source: NwsSweepConfigSource, path: str) -> None:
-    with pytest.raises(ConfigLoadError):
-        source.load_config(path)
-
-
 def test_other_places_of_the_scheme_are_empty() -> None:
     elsewhere = NwsSweepConfigSource("someone", "nws-sweep://elsewhere")
     assert not elsewhere.available()
@@ -126,21 +100,18 @@ def test_other_places_of_the_scheme_are_empty() -> None:
     assert elsewhere.list("", None) == []
 
 
-def test_a_host_has_the_whole_configuration_below_one_node(tmp_path: Path) -> None:
-    found = in_host(tmp_path, "+nws_sweep=base")
-    assert (found["batch_size"], found["dataset"]) == (32, {"name": "a"})
+def test_a_host_has_the_whole_configuration_below_one_node_and_chooses_groups_and_values(tmp_path: Path) -> None:
+    found = in_host(tmp_path, "+nws_sweep=base", "dataset=b")
+    assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
     assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
     assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
-
-
-def test_a_host_chooses_groups_and_values(tmp_path: Path) -> None:
     found = in_host(
         tmp_path, "+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
-        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64", "dataset=b",
+        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
     )  # fmt: skip
-    assert (found["batch_size"], found["dataset"]) == (64, {"name": "b"})
+    assert found["batch_size"] == 64
     search = found["nws_sweep"]["search"]
     assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
     assert search["max_workers"] == 2 * cores.usable_cpus()
@@ -184,7 +155,8 @@ def test_our_own_program_does_not_see_itself_twice() -> None:
 
 def test_others_see_it_behind_everything_of_their_own(tmp_path: Path) -> None:
     with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf")):
-        assert providers() == ["hydra", "main", "nws_sweep", "schema"]
+        found = [provider for provider in providers() if provider in {"hydra", "main", "nws_sweep", "schema"}]
+    assert found == ["hydra", "main", "nws_sweep", "schema"]  # beside those of other plugins
 
 
 def test_without_an_installed_package_the_checkouts_own_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +167,7 @@ def test_without_an_installed_package_the_checkouts_own_folder_is_served(monkeyp
 
 def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
-    monkeypatch.setattr(embedding, "_of_checkout", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(embedding, "__file__", str(tmp_path / "nowhere" / "nws_sweep" / "embedding.py"))
     assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
     with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
         embedding.config_path()

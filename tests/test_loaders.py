@@ -1,17 +1,27 @@
-"""Another DataLoader like one that is given."""
+"""Another DataLoader like one that is given; those of a dataset, and of ranks that share the samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from nws_sweep import loaders
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.loaders import Source
+from nws_sweep.records import LoaderSettings, Rank
+from tests.user_datasets import SizedStream, Stream
 
 DATA = TensorDataset(torch.arange(40))
 
@@ -55,25 +65,25 @@ def attributes(loader: DataLoader[Any]) -> dict[str, Any]:
     return {name: value for name, value in vars(loader).items() if "multiprocessing" not in name}
 
 
-def test_all_but_the_settings_is_the_same_object() -> None:
+def retuned(loader: Any, **changed: Any) -> Any:
+    return loaders.retuned(loader, replace(loaders.settings_of(loader), **changed).canonical())
+
+
+def test_all_but_the_settings_is_the_same_object_and_the_loader_itself_stays_as_it_was() -> None:
     loader = full()
-    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1, prefetch_factor=7))
+    before = dict(vars(loader))
+    other = retuned(loader, num_workers=1, prefetch_factor=7)
     changed = {name for name, value in attributes(other).items() if value is not attributes(loader)[name]}
     assert changed == {"num_workers", "prefetch_factor"}
     assert other.multiprocessing_context.get_start_method() == "fork"
-
-
-def test_the_loader_itself_stays_as_it_was() -> None:
-    loader = full()
-    before = dict(vars(loader))
-    loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=0, batch_size=2).canonical())
+    retuned(loader, num_workers=0, batch_size=2)
     assert vars(loader) == before
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
 def test_the_samples_come_in_the_same_order(num_workers: int) -> None:
     loader = full(persistent_workers=False)
-    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=num_workers).canonical())
+    other = retuned(loader, num_workers=num_workers)
     found = list(other)
     loader.generator.manual_seed(3)
     assert found == list(loader)
@@ -83,7 +93,7 @@ def test_the_samples_come_in_the_same_order(num_workers: int) -> None:
 def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with_them() -> None:
     loader = full()
     settings = loaders.settings_of(loader)
-    without = loaders.retuned(loader, replace(settings, num_workers=0).canonical())
+    without = retuned(loader, num_workers=0)
     assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
     assert without.multiprocessing_context is None
     assert loaders.settings_of(loaders.retuned(without, settings)) == settings
@@ -91,7 +101,7 @@ def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with
 
 def test_a_subclass_stays_one_with_its_attributes() -> None:
     loader = Named(DATA, batch_size=8, name="mine")
-    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1))
+    other = retuned(loader, num_workers=1)
     assert type(other) is Named
     assert other.name == "mine"
     assert sum(len(batch) for (batch,) in other) == 40
@@ -100,7 +110,7 @@ def test_a_subclass_stays_one_with_its_attributes() -> None:
 def test_an_iterator_that_a_loader_keeps_is_begun_anew() -> None:
     loader = Endless(DATA, batch_size=8)
     next(loader.iterator)
-    other = loaders.retuned(loader, replace(loaders.settings_of(loader), num_workers=1))
+    other = retuned(loader, num_workers=1)
     assert other.iterator is not loader.iterator
     assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
@@ -119,7 +129,7 @@ def test_a_dormant_loader_begins_nothing_and_can_be_retuned() -> None:
 
 def test_the_batch_size_changes_with_the_sampler_kept() -> None:
     loader = full()
-    other = loaders.retuned(loader, replace(loaders.settings_of(loader), batch_size=3, num_workers=0).canonical())
+    other = retuned(loader, batch_size=3, num_workers=0)
     assert other.sampler is loader.sampler
     assert (len(other), other.batch_size, other.drop_last) == (13, 3, True)
     assert {len(batch) for batch in other} == {3}
@@ -152,9 +162,6 @@ class Wrapping:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)  # before there is one inside, for ever
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.inner)
-
 
 class Pipeline:
     """As webdataset's WebLoader."""
@@ -163,26 +170,19 @@ class Pipeline:
         self.pipeline = list(stages)
 
 
-@pytest.mark.parametrize(
-    ("wrap", "inside"),
-    [
-        (Wrapping, lambda wrapper: wrapper.inner),
-        (lambda loader: Pipeline(loader, len), lambda wrapper: wrapper.pipeline[0]),
-    ],
-)
-def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any, inside: Any) -> None:
+@pytest.mark.parametrize("wrap", [Wrapping, lambda loader: Pipeline(loader, len)])
+def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any) -> None:
     wrapper = wrap(full())
     other = loaders.retuned(wrapper, replace(loaders.settings_of(full()), num_workers=1))
-    assert (type(other), loaders.wraps(other)) == (type(wrapper), True)
-    assert (inside(other).num_workers, inside(wrapper).num_workers) == (1, full().num_workers)
-    assert loaders.unwrapped(other) is inside(other)
+    assert (type(other), loaders.is_loader(other)) == (type(wrapper), True)
+    assert (loaders.unwrapped(other).num_workers, loaders.unwrapped(wrapper).num_workers) == (1, 2)
     assert vars(wrapper).keys() == vars(other).keys()
+    assert getattr(other, "pipeline", [len])[-1] is len
 
 
 def test_a_loader_that_keeps_another_but_does_not_iterate_it_is_none_that_wraps() -> None:
     loader: DataLoader[Any] = DataLoader(DATA, batch_size=8)
     vars(loader)["validation"] = full()
-    assert not loaders.wraps(loader)
     assert loaders.unwrapped(loader) is loader
 
 
@@ -193,16 +193,99 @@ def test_several_loaders_inside_and_none_are_refused() -> None:
         loaders.unwrapped(3)
 
 
-class Stream(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(10))
+@pytest.mark.parametrize(
+    ("loader", "samples"),
+    [
+        (full(), 40),
+        (DataLoader(DATA, sampler=torch.utils.data.SubsetRandomSampler(range(7))), 7),
+        (DataLoader(DATA, batch_size=None), 40),
+        (DataLoader(DATA, batch_sampler=GROUPED), None),
+        (DataLoader(Stream()), None),
+        (DataLoader(SizedStream(5)), 5),
+    ],
+)
+def test_what_an_epoch_takes(loader: DataLoader[Any], samples: int | None) -> None:
+    assert loaders.samples_per_epoch(loader) == samples
 
 
-def test_what_an_epoch_takes() -> None:
-    some = torch.utils.data.SubsetRandomSampler(range(7))
-    grouped: DataLoader[Any] = DataLoader(DATA, batch_sampler=GROUPED)
-    assert loaders.samples_per_epoch(full()) == 40
-    assert loaders.samples_per_epoch(DataLoader(DATA, sampler=some)) == 7
-    assert loaders.samples_per_epoch(DataLoader(DATA, batch_size=None)) == 40
-    assert loaders.samples_per_epoch(grouped) is None
-    assert loaders.samples_per_epoch(DataLoader(Stream())) is None
+DATASET = TensorDataset(torch.arange(10))
+ONE = LoaderSettings(batch_size=1)
+
+
+def loader(
+    made: Any, number: int = 0, ranks: int = 3, settings: LoaderSettings = ONE, seed: int = 5
+) -> DataLoader[Any]:
+    return Source(made, seed, Rank(number=number, ranks=ranks, folder="")).loader(settings, None, None)
+
+
+def seen(loader: DataLoader[Any]) -> list[int]:
+    return [int(value) for (batch,) in loader for value in torch.as_tensor(batch).reshape(-1)]
+
+
+def test_a_dataset_is_loaded_in_an_order_that_the_seed_decides() -> None:
+    shuffled = LoaderSettings(batch_size=4, shuffle=True, drop_last=True)
+    first, again, other = (seen(Source(DATASET, seed).loader(shuffled, None, None)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(first) == 8
+    assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples, None)) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_ranks_get_what_distributed_sampler_gives_them(number: int) -> None:
+    found = loader(DATASET, number, settings=LoaderSettings(batch_size=2))
+    assert seen(found) == [*DistributedSampler(DATASET, 3, number, shuffle=False)]
+    assert len(found) == 2
+
+
+def test_a_loader_that_shuffles_has_another_order_each_epoch_and_every_sample_once() -> None:
+    loaders = [loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1) for number in range(2)]
+    first, second = ([seen(loader) for loader in loaders] for _ in range(2))
+    assert sorted(first[0] + first[1]) == sorted(second[0] + second[1]) == list(range(10))
+    sampler: DistributedSampler[Any] = DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)
+    assert first[0] == [*sampler]
+    sampler.set_epoch(1)
+    assert second[0] == [*sampler] != first[0]
+
+
+OWN = {
+    "a stream": DataLoader(Stream(10)),
+    "a sampler": DataLoader(DATASET, sampler=WeightedRandomSampler([1.0] * 10, 6)),
+    "this rank's sampler": DataLoader(DATASET, sampler=DistributedSampler(DATASET, 3, 0)),
+    "batches": DataLoader(DATASET, batch_sampler=BatchSampler(SequentialSampler(DATASET), 5, drop_last=False)),
+}
+
+
+@pytest.mark.parametrize("own", OWN.values(), ids=OWN)
+def test_who_decides_about_ranks_himself_is_left_to_it(own: DataLoader[Any]) -> None:
+    settings = LoaderSettings(batch_size=own.batch_size)
+    assert loader(own, settings=settings).sampler is own.sampler
+
+
+@pytest.mark.parametrize(
+    ("made", "settings", "samples"),
+    [
+        (DataLoader(DATASET, batch_size=2, drop_last=True), LoaderSettings(batch_size=2, drop_last=True), [1, 4]),
+        (DataLoader(DATASET, batch_size=None), LoaderSettings(batch_size=None), [1, 4, 7, 0]),
+        # Made for another rank: made anew as it was.
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), ONE, [1, 4, 7, 0]),
+        (DATASET, LoaderSettings(batch_size=2), [1, 4, 7, 0]),
+    ],
+)
+def test_what_else_a_loader_has_stays(made: Any, settings: LoaderSettings, samples: list[int]) -> None:
+    found = loader(made, 1, settings=settings)
+    assert len(seen(found)) == 2 if settings.drop_last else seen(found) == samples
+
+
+@pytest.mark.parametrize(
+    ("made", "samples", "alone"),
+    [
+        (DATASET, 10, 10),
+        (DataLoader(DATASET, batch_size=4), 10, 10),
+        (DataLoader(DATASET, sampler=RandomSampler(DATASET, num_samples=7)), 7, 7),
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 5, 0)), 10, 2),
+        (Stream(10), None, None),
+    ],
+)
+def test_the_samples_of_all_ranks_are_those_of_the_dataset(made: Any, samples: int | None, alone: int | None) -> None:
+    assert Source(made, 0, Rank(number=0, ranks=3, folder="")).samples == samples
+    assert Source(made, 0).samples == alone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,40 +31,33 @@ result
 """
 
 
-class Kernel:
-    def __init__(self, manager: KernelManager) -> None:
-        self._client = manager.blocking_client()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=240)
+@pytest.fixture
+def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str], dict[str, list[dict[str, Any]]]]]:
+    """Runs a cell, and gives what it shows: the contents of its messages by their kinds."""
+    manager = KernelManager()
+    own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
+    manager.start_kernel(env=own, cwd=str(tmp_path))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=240)
 
-    def run(self, code: str) -> dict[str, list[dict[str, Any]]]:
-        """What a cell shows: the contents of its messages by their kinds."""
+    def run(code: str) -> dict[str, list[dict[str, Any]]]:
         shown: dict[str, list[dict[str, Any]]] = {}
 
         def note(message: dict[str, Any]) -> None:
             shown.setdefault(message["msg_type"], []).append(message["content"])
 
-        self._client.execute_interactive(code, timeout=240, output_hook=note)
+        client.execute_interactive(code, timeout=240, output_hook=note)
         assert "error" not in shown, shown["error"]
         return shown
 
-    def close(self) -> None:
-        self._client.stop_channels()
-
-
-@pytest.fixture
-def kernel(tmp_path: Path, environment: dict[str, str]) -> Iterator[Kernel]:
-    manager = KernelManager()
-    own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
-    manager.start_kernel(env=own, cwd=str(tmp_path))
-    kernel = Kernel(manager)
-    yield kernel
-    kernel.close()
+    yield run
+    client.stop_channels()
     manager.shutdown_kernel(now=True)
 
 
-def test_a_notebook_searches_and_shows(kernel: Kernel) -> None:
-    shown = kernel.run(SEARCH)
+def test_a_notebook_searches_and_shows(run: Callable[[str], dict[str, list[dict[str, Any]]]]) -> None:
+    shown = run(SEARCH)
     (first,) = shown["display_data"]  # one output, which grows
     last = shown["update_display_data"][-1]["data"]["text/html"]
     assert "num_workers=0" in first["data"]["text/html"]
@@ -73,7 +66,7 @@ def test_a_notebook_searches_and_shows(kernel: Kernel) -> None:
     (result,) = shown["execute_result"]
     assert "<table>" in result["data"]["text/html"]
     assert f"num_workers={best}" in result["data"]["text/html"]
-    picture = kernel.run("result.plot()")["execute_result"][0]["data"]
+    picture = run("result.plot()")["execute_result"][0]["data"]
     assert picture["image/png"]
-    tuned = kernel.run("print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2]).num_workers)")
+    tuned = run("print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2]).num_workers)")
     assert [text["text"] for text in tuned["stream"] if text["name"] == "stdout"] in (["0\n"], ["2\n"])

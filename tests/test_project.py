@@ -117,12 +117,10 @@ def test_what_cannot_be_found_is_told(config: dict[str, Any], message: str) -> N
         project.found_node(OmegaConf.create(config))
 
 
-def test_a_key_must_exist() -> None:
+def test_the_key_and_the_config_must_exist(tmp_path: Path) -> None:
+    OmegaConf.save({"loader": LOADER, "other": 1}, tmp_path / "config.yaml")
     with pytest.raises(ConfigurationError, match=r"dataset.key=lodaer: .* at its top it has loader, other"):
-        project.checked_key(OmegaConf.create({"loader": LOADER, "other": 1}), "lodaer")
-
-
-def test_the_config_must_exist() -> None:
+        project.load(str(tmp_path / "config.yaml"), key="lodaer")
     with pytest.raises(ConfigurationError, match=r"dataset.config=nothing.yaml: no such file"):
         project.load("nothing.yaml")
 

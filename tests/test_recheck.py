@@ -100,7 +100,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
 @pytest.mark.slow
 def test_the_command_tells_by_its_exit_status(shared_nws: Command, tmp_path: Path) -> None:
     node: dict[str, Any] = {
-        "_target_": "nws_sweep.datasets.sleep.Sleep", "length": 640, "seconds_per_sample": 0.001
+        "_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001
     }  # fmt: skip
     rules = MeasureRules(window_s=0.05, max_seconds=0.5)
     consumer = {"_target_": "nws_sweep.consumers.Nothing"}

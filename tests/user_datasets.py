@@ -28,7 +28,25 @@ class Plain(Dataset[torch.Tensor]):
         return self.length
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        self.act(index)
         return torch.tensor(index)
+
+    def act(self, index: int) -> None:
+        """What a kind does before it gives a sample."""
+
+
+class With(Plain):
+    """Has whatever attributes it is given."""
+
+    def __init__(self, length: int, **attributes: Any) -> None:
+        super().__init__(length)
+        vars(self).update(attributes)
+
+    @property
+    def is_among(self) -> bool:
+        """Whether this is one of exactly so many workers."""
+        worker = get_worker_info()
+        return worker is not None and worker.num_workers == vars(self)["num_workers"]
 
 
 class Frozen(Plain):
@@ -65,44 +83,44 @@ class ParentPid(Plain):
 
 
 class Raises(Plain):
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         if index == 40:
             raise ValueError("bad sample 40")
-        return super().__getitem__(index)
 
 
-class RaisesWithWorkers(Plain):
+class RaisesWithWorkers(With):
     """Fails with exactly so many workers."""
 
-    def __init__(self, length: int, num_workers: int) -> None:
-        super().__init__(length)
-        self.num_workers = num_workers
+    def act(self, index: int) -> None:
+        if self.is_among:
+            raise ValueError(f"no good with {vars(self)['num_workers']} workers")
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        worker = get_worker_info()
-        if worker is not None and worker.num_workers == self.num_workers:
-            raise ValueError(f"no good with {self.num_workers} workers")
-        return super().__getitem__(index)
+
+class KilledWithWorkers(With):
+    """The worker is killed where there are exactly so many."""
+
+    def act(self, index: int) -> None:
+        if self.is_among:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Killed(Plain):
     """The process that loads sample 40 is killed."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         if index == 40:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(index)
 
 
 class Exits(Plain):
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         sys.exit(3)
 
 
 class Hangs(Plain):
     """Never gives a sample, and ignores whatever signal can be ignored."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if get_worker_info() is not None or number != signal.SIGHUP:
                 signal.signal(number, signal.SIG_IGN)
@@ -142,14 +160,13 @@ def step(batch: Any) -> None:
 class RaisesAtLength(Plain):
     """The message has several lines, as many of torch's own have."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         raise RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")
 
 
 class WarnsForEachSample(Plain):
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         warnings.warn(f"bad sample {index}", stacklevel=1)
-        return super().__getitem__(index)
 
 
 class ReadsFile(Plain):
@@ -166,46 +183,24 @@ class Uneven(Plain):
         return torch.zeros(index + 1)
 
 
-class KilledWithWorkers(RaisesWithWorkers):
-    """The worker is killed where there are exactly so many."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        worker = get_worker_info()
-        if worker is not None and worker.num_workers == self.num_workers:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return torch.tensor(index)
-
-
-class Slow(Plain):
-    def __init__(self, length: int, seconds: float) -> None:
-        super().__init__(length)
-        self.seconds = seconds
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(self.seconds)
-        return super().__getitem__(index)
+class Slow(With):
+    def act(self, index: int) -> None:
+        time.sleep(vars(self)["seconds"])
 
 
 class SlowWithWorkers(Plain):
     """Far too slow for a time-out of a second, but only in a worker."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        if get_worker_info() is not None:
-            time.sleep(30)
-        return super().__getitem__(index)
+    def act(self, index: int) -> None:
+        time.sleep(0 if get_worker_info() is None else 30)
 
 
 class Leaks(Plain):
     """Keeps a megabyte of each sample."""
 
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
-        self.kept: list[torch.Tensor] = []
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        self.kept.append(torch.ones(2**18))
+    def act(self, index: int) -> None:
+        vars(self).setdefault("kept", []).append(torch.ones(2**18))
         time.sleep(0.0002)
-        return super().__getitem__(index)
 
 
 class EndsEarly(IterableDataset[int]):
@@ -242,11 +237,10 @@ class Heavy(Plain):
 class Busy(Plain):
     """Takes CPU time."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         end = time.process_time() + 0.001
         while time.process_time() < end:
             pass
-        return super().__getitem__(index)
 
 
 class NotesItsMaking(Plain):
@@ -283,18 +277,13 @@ class Words(Plain):
         return torch.tensor(len(self.words[index]))
 
 
-class Locks(Plain):
+class Locks(With):
     """Samples are made one at a time, whoever wants one."""
 
-    def __init__(self, path: str, length: int) -> None:
-        super().__init__(length)
-        self.path = path
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        with Path(self.path).open("w") as file:
+    def act(self, index: int) -> None:
+        with Path(vars(self)["path"]).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             time.sleep(0.005)
-        return super().__getitem__(index)
 
 
 class OfRank(Plain):
@@ -309,14 +298,11 @@ class OfRank(Plain):
         if self.mine and does == "no dataset":
             raise ValueError("no data here")
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def act(self, index: int) -> None:
         time.sleep(self.seconds)
         self.at -= self.mine
-        if self.mine and self.at <= 0:
-            self._fail()
-        return torch.tensor(index)
-
-    def _fail(self) -> None:
+        if not self.mine or self.at > 0:
+            return
         if self.does == "raise":
             raise ValueError("bad sample")
         if self.does == "exit":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import shutil
@@ -55,7 +56,11 @@ class Photos(Dataset[tuple[Any, int]]):
         transform: Callable[[Image.Image], Any] | None = None,
         classes: int = 10,
     ) -> None:
-        _check(count=(count, 1, None), width=(width, 1, 10_000), height=(height, 1, 10_000), quality=(quality, 1, 95))
+        most = {"count": math.inf, "width": 10_000, "height": 10_000, "quality": 95}
+        for name, value in {"count": count, "width": width, "height": height, "quality": quality}.items():
+            if not 1 <= value <= most[name]:
+                allowed = "at least 1" if most[name] == math.inf else f"1 to {most[name]}"
+                raise DatasetError(f"dataset.{name}={value}: allowed is {allowed}")
         name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
         self.folder = expanded(root) / name
         self.transform = transform
@@ -77,13 +82,6 @@ class Photos(Dataset[tuple[Any, int]]):
         return (self.transform(image) if self.transform else image), index % self._classes
 
 
-def _check(**values: tuple[int, int, int | None]) -> None:
-    for name, (value, least, most) in values.items():
-        if value < least or (most is not None and value > most):
-            allowed = f"at least {least}" if most is None else f"{least} to {most}"
-            raise DatasetError(f"dataset.{name}={value}: allowed is {allowed}")
-
-
 def _path(folder: Path, index: int) -> Path:
     return folder / f"{index:06d}.jpg"
 
@@ -95,21 +93,19 @@ def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> No
     with filelock.FileLock(folder.with_name(folder.name + ".lock")):
         if folder.is_dir():  # made by another process while this one waited
             return
-        _remove_unfinished(folder)
+        for leftover in folder.parent.glob(f".{folder.name}-*"):  # of a making that was interrupted
+            shutil.rmtree(leftover, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         _make(unfinished, count, size, quality)
         unfinished.chmod(0o755)  # mkdtemp's own mode would keep other users out
         unfinished.rename(folder)
 
 
-def _remove_unfinished(folder: Path) -> None:
-    """Removes what earlier, interrupted makings left; the lock is held, so none is at work."""
-    for leftover in folder.parent.glob(f".{folder.name}-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
-    source = _photograph()
+    import matplotlib
+
+    with Image.open(Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg") as file:
+        source = file.convert("RGB")
 
     def make_one(index: int) -> None:
         _variation(source, random.Random(index), size).save(_path(folder, index), quality=quality)
@@ -119,15 +115,6 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
         for done, _ in enumerate(pool.map(make_one, range(count))):
             if done % _PROGRESS_EVERY == 0:
                 logger.info("making %d JPEG files, once: %d %%", count, 100 * done // count)
-
-
-def _photograph() -> Image.Image:
-    import matplotlib
-
-    path = Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
-    with Image.open(path) as file:
-        image: Image.Image = file.convert("RGB")
-    return image
 
 
 def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:

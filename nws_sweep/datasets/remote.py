@@ -71,27 +71,17 @@ class Remote(Dataset[Any]):
         return len(self._names)
 
     def __getitem__(self, index: int) -> Any:
-        content = self._read(str(self._names[index]))
-        # By way of NumPy: torch.frombuffer refuses an empty object.
-        return (
-            self._transform(content) if self._transform else torch.from_numpy(np.frombuffer(content, np.uint8).copy())
-        )
+        content = bytes(self._tried("cat_file", str(self._names[index])))
+        if self._transform:
+            return self._transform(content)
+        return torch.from_numpy(np.frombuffer(content, np.uint8).copy())  # torch.frombuffer refuses an empty object
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_file_systems": {}}
 
-    @property
-    def _file_system(self) -> Any:
-        """Each process has its own: connections and their thread do not survive a fork."""
-        if os.getpid() not in self._file_systems:
-            made, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
-            self._file_systems = {os.getpid(): made}
-        return self._file_systems[os.getpid()]
-
     def _find(self, pattern: str) -> list[str]:
-        where = f"{self._url.rstrip('/')}/{pattern}"
         try:
-            found = sorted(map(str, self._tried(lambda: self._timed("glob", where))))
+            found = sorted(map(str, self._tried("glob", f"{self._url.rstrip('/')}/{pattern}")))
         except ImportError as error:
             raise DatasetError(extras.of_protocol(f"dataset.url={self._url}", self._url, error)) from error
         except Exception as error:  # each protocol has its own
@@ -101,26 +91,27 @@ class Remote(Dataset[Any]):
             raise DatasetError(f"dataset.url={self._url}: nothing there matches dataset.pattern={pattern}")
         return found
 
-    def _read(self, name: str) -> bytes:
-        return bytes(self._tried(lambda: self._timed("cat_file", name)))
-
-    def _timed(self, method: str, name: str) -> Any:
-        """What a method of the file system gives, in no more than the time for one read where that can be limited."""
-        system = self._file_system
-        if isinstance(system, AsyncFileSystem):
-            return sync(system.loop, getattr(system, f"_{method}"), name, timeout=self._timeout_s)
-        return getattr(system, method)(name)
-
-    def _tried(self, read: Callable[[], Any]) -> Any:
-        """The outcome of a read, tried again if it fails; the last failure is raised."""
+    def _tried(self, method: str, name: str) -> Any:
+        """What a method of the file system gives, tried again if it fails; the last failure is raised."""
         for attempt in range(self._retries):
             try:
-                return read()
+                return self._timed(method, name)
             except _LASTING:
                 raise
             except Exception:  # a connection that was dropped, an answer 503, a time-out
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
-        return read()
+        return self._timed(method, name)
+
+    def _timed(self, method: str, name: str) -> Any:
+        """The same once, in no more than the time for one read where that can be limited."""
+        # Each process has a file system of its own: connections and their thread do not survive a fork.
+        if os.getpid() not in self._file_systems:
+            made, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
+            self._file_systems = {os.getpid(): made}
+        system = self._file_systems[os.getpid()]
+        if isinstance(system, AsyncFileSystem):
+            return sync(system.loop, getattr(system, f"_{method}"), name, timeout=self._timeout_s)
+        return getattr(system, method)(name)
 
 
 def first_bytes(content: bytes, count: int = 1024) -> Tensor:

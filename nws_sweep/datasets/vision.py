@@ -73,14 +73,11 @@ def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> da
     Raises:
         DatasetError: If the folder is missing or holds no images in sub-folders.
     """
-    folder = expanded(root)
-    if not folder.is_dir():
-        raise DatasetError(f"dataset.root={root}: not a folder; expected one sub-folder per class with images in it")
     try:
-        return datasets.ImageFolder(str(folder), transform=transform)
-    except FileNotFoundError as error:
+        return datasets.ImageFolder(str(expanded(root)), transform=transform)
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DatasetError(
-            f"dataset.root={root}: no images found; expected one sub-folder per class with images in it "
+            f"dataset.root={root}: expected a folder of one sub-folder per class with images in it "
             f"({one_line(error, 160)})"
         ) from error
 
