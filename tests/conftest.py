@@ -34,6 +34,11 @@ def lacking(what: str, script: str) -> None:
     pytest.skip(reason)
 
 
+def rounds(few: int) -> int:
+    """How often a test with random numbers does its work; scripts/soak asks for more."""
+    return int(os.environ.get("NWS_SWEEP_TEST_ROUNDS", few))
+
+
 @pytest.fixture(scope="session")
 def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all tests, so that photos are made once."""

@@ -1,6 +1,6 @@
 """A training in DistributedDataParallel as programs have it, started by torchrun; knows nothing of nws_sweep.
 
-Rank 0 prints the steps per second that each number of workers reaches, once the pipeline is full, as JSON.
+Rank 0 prints the seconds per step with each number of workers, once the pipeline is full, as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from tests.system.workloads import Step
 
 
-def steps_per_s(dataset: Any, plan: dict[str, Any], num_workers: int) -> float:
+def step_s(dataset: Any, plan: dict[str, Any], num_workers: int) -> float:
     sampler: DistributedSampler[Any] = DistributedSampler(dataset, shuffle=True)
     loader = DataLoader(dataset, plan["batch_size"], sampler=sampler, num_workers=num_workers)
     step = Step(plan["step_s"])
@@ -29,7 +29,7 @@ def steps_per_s(dataset: Any, plan: dict[str, Any], num_workers: int) -> float:
         if number == warm_up:
             began = time.perf_counter()
         if number == warm_up + measured:
-            return measured / (time.perf_counter() - began)
+            return (time.perf_counter() - began) / measured
     raise ValueError("the epoch is too short")
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     dist.init_process_group("gloo")
     dataset = instantiate(plan["dataset"])
-    found = {str(workers): steps_per_s(dataset, plan, workers) for workers in plan["workers"]}
+    found = {str(workers): step_s(dataset, plan, workers) for workers in plan["workers"]}
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.destroy_process_group()

@@ -42,10 +42,10 @@ class Computing(Latency):
 class Step:
     """A training step: a small model, and an accelerator's work, during which the CPU is idle."""
 
-    def __init__(self, step_s: float, in_ranks: bool = True) -> None:
+    def __init__(self, step_s: float) -> None:
         model = nn.Sequential(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, 1))
         # As programs do it; a process group is there in a training, and in the ranks that are measured.
-        self.model: nn.Module = DistributedDataParallel(model) if in_ranks and distributed.is_initialized() else model
+        self.model: nn.Module = DistributedDataParallel(model) if distributed.is_initialized() else model
         self._step_s = step_s
         self._optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
 
