@@ -81,7 +81,8 @@ def _status(order: Mapping[str, Any]) -> int:
     sys.argv = ["nws_sweep", *order["arguments"]]
     with _into_files(), contextlib.nullcontext() if order["draw"] else mock.patch.object(easels, "_save", _undrawn):
         try:
-            return cli.run(sys.argv[1:])
+            cli.main()
+            return 0
         except SystemExit as stop:
             return int(stop.code or 0)
         finally:

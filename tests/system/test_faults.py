@@ -170,6 +170,7 @@ class Data:
         "import sys\nsys.exit(3)",
         PLAIN.format(made="sys.exit(3)", taken="pass"),
     ],
+    ids=["kill", "os._exit", "abort", "sys.exit", "sys.exit in __init__"],
 )
 def test_an_import_that_takes_the_process_down_is_one_line(shared_nws: Command, tmp_path: Path, code: str) -> None:
     done = shared_nws(*of_my_own(tmp_path, code))
@@ -189,6 +190,7 @@ def test_an_import_that_takes_the_process_down_is_one_line(shared_nws: Command, 
         PLAIN.format(made="self.lock = open(__file__)", taken="pass") + "{again} sys.exit(3)\n",
         PLAIN.format(made="pass", taken="sys.exit(3)"),
     ],
+    ids=["kill", "sys.exit", "sys.exit in a sample"],
 )
 def test_one_that_does_so_only_after_the_check_makes_failed_rows(
     shared_nws: Command, tmp_path: Path, code: str
