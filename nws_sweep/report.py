@@ -87,6 +87,8 @@ def try_pictures(run_folder: Path) -> None:
     """Writes them if it can: what was measured must not be lost for a picture."""
     try:
         write_pictures(run_folder)
+    except OSError as error:  # a full disk, say
+        logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
 

@@ -35,8 +35,8 @@ def lacking(what: str, script: str) -> None:
 
 
 def rounds(few: int) -> int:
-    """How often a test with random numbers does its work; scripts/soak asks for more."""
-    return int(os.environ.get("NWS_SWEEP_TEST_ROUNDS", few))
+    """How often a test that draws at random does its work; scripts/soak asks for many times as much."""
+    return few * int(os.environ.get("NWS_SWEEP_TEST_TIMES", "1"))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, Search
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 from tests import factories
-from tests.conftest import ROOT, rounds
+from tests.conftest import ROOT
 from tests.searching import Recorder
 
 pytestmark = pytest.mark.alone
@@ -68,7 +68,7 @@ def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
     The limit is for two cores that others use too.
     """
     ratios: dict[int, list[float]] = {workers: [] for workers in CANDIDATES}
-    for _ in range(rounds(3)):
+    for _ in range(3):
         real, ours = trained(WORKLOADS[name]), predicted(WORKLOADS[name])
         for workers, trial in ours.items():
             assert trial.measurement is not None, trial.reason
