@@ -28,10 +28,8 @@ GRID = (
 )  # fmt: skip
 TRIALS = 6
 # For launchers, whose jobs take longer to start than to measure.
-SMALL = (
-    "-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
-    "hydra.sweep.dir=grid",
-)  # fmt: skip
+SMALL = ("-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
+         "hydra.sweep.dir=grid")  # fmt: skip
 TIMEOUT_S = 300
 _GONE_WITHIN_S = 120.0  # the server of arms sees that its parent is gone when it has imported torch
 _MARK = "NWS_SWEEP_TEST_MARK"
@@ -142,9 +140,9 @@ def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
     }
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
+def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.01) -> None:
     """Waits for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.01)
+        time.sleep(step_s)

@@ -16,7 +16,7 @@ from tests.system.conftest import need
 from tests.system.program import SMALL, Program, begun, complete, results, wait_until
 from tests.test_docs import ON_CLUSTERS, every_command
 
-ON_RAY = ("hydra/launcher=ray", "+hydra.launcher.ray.init.include_dashboard=false")
+ON_RAY = (*SMALL, "hydra/launcher=ray")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def program(program: Program, environment: dict[str, str]) -> Program:
 
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_the_lock_makes_jobs_measure_one_after_the_other(program: Program, launcher: str) -> None:
-    status, printed = program.run(f"hydra/launcher={launcher}", *SMALL, "batch_size=4,8")
+    status, printed = program.run(*SMALL, f"hydra/launcher={launcher}", "batch_size=4,8")
     assert status == 0, printed
     found = results(program.folder / "grid")
     assert {size: len(result["trials"]) for size, result in found.items()} == {4: 2, 8: 2}
@@ -47,7 +47,7 @@ def measuring(result: dict[str, Any]) -> tuple[float, float]:
 
 def test_points_get_another_chance_when_joblib_gives_up(program: Program) -> None:
     """One worker that dies takes all others with it."""
-    process = program.start("hydra/launcher=joblib", *SMALL, "batch_size=4,8")
+    process = program.start(*SMALL, "hydra/launcher=joblib", "batch_size=4,8")
     wait_until(lambda: begun(program.folder / "grid", 4))
     killed("LokyProcess-", process.pid)
     printed = program.end_of(process)[1]
@@ -65,7 +65,7 @@ def killed(words: str, pid: int) -> None:
 
 def test_a_grid_is_measured_by_tasks_of_ray_and_one_that_dies_is_a_row(program: Program) -> None:
     folder = program.folder / "grid"
-    process = program.start(*ON_RAY, *SMALL, "batch_size=4,8,16")
+    process = program.start(*ON_RAY, "+hydra.launcher.ray.init.include_dashboard=false", "batch_size=4,8,16")
     wait_until(lambda: begun(folder, 4))
     killed("_run_job", process.pid)
     status, printed = program.end_of(process)
@@ -77,7 +77,7 @@ def test_a_grid_is_measured_by_tasks_of_ray_and_one_that_dies_is_a_row(program: 
 
 
 def test_a_cluster_of_ray_that_cannot_be_reached_is_one_line(program: Program) -> None:
-    status, printed = program.run(*ON_RAY[:1], *SMALL, "hydra.launcher.ray.init.address=auto")
+    status, printed = program.run(*ON_RAY, "hydra.launcher.ray.init.address=auto")
     assert status == 2
     assert printed.splitlines()[-1].startswith("nws_sweep: hydra/launcher: nothing could be launched: ")
 

@@ -12,7 +12,7 @@ from nws_sweep import storage
 from tests.system.program import SMALL, Program, begun, complete, results, wait_until
 from tests.system.slurm import PROGRAMS, Slurm, members
 
-ON_SLURM = ("hydra/launcher=slurm", *SMALL)
+ON_SLURM = (*SMALL, "hydra/launcher=slurm")
 pytestmark = pytest.mark.xdist_group("slurm")
 
 
@@ -22,8 +22,8 @@ def program(program: Program, cluster: Slurm) -> Iterator[Program]:
     program.python = sys.executable
     program.environment.update(cluster.environment)
     yield program
-    wait_until(lambda: not cluster.queue())
-    wait_until(lambda: not program.processes())
+    wait_until(lambda: not cluster.queue(), step_s=0.5)
+    program.check_no_process_left()
 
 
 def python_of(cluster: Slurm, element: int) -> psutil.Process:
@@ -45,7 +45,8 @@ def is_python_of(process: psutil.Process, element: int) -> bool:
 
 
 def test_a_grid_is_measured_on_the_nodes_and_reported_here(program: Program) -> None:
-    assert program.run(*ON_SLURM, "batch_size=4,8")[0] == 0
+    status, printed = program.run(*ON_SLURM, "batch_size=4,8")
+    assert status == 0, printed
     folder = program.folder / "grid"
     found = results(folder)
     assert {size: len(result["trials"]) for size, result in found.items()} == {4: 2, 8: 2}
