@@ -135,9 +135,8 @@ class SimulatedLoader:
         return self._earlier + sum(self._finished(job) for job in self._jobs)
 
     def _finished(self, job: _Job) -> int:
-        done = (
-            (self._local - job.start) / (job.end - job.start) if job.end > job.start else float(self._local >= job.end)
-        )
+        length_s = job.end - job.start
+        done = (self._local - job.start) / length_s if length_s > 0 else float(self._local >= job.end)
         return int(self._batch_size * min(1.0, max(0.0, done)) + 1e-9)
 
     def pause(self) -> None:
@@ -208,8 +207,12 @@ class FakeArm:
     def _consume(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.consume_s)
 
-    def warned(self) -> tuple[str, ...]:
+    def _answer(self) -> FakeMachine:
         assert self in self._machine.running, "a paused process cannot answer"
+        return self._machine
+
+    def warned(self) -> tuple[str, ...]:
+        self._answer()
         return ()
 
     def watch(self, on_stall: Callable[[], None]) -> None:
@@ -221,16 +224,13 @@ class FakeArm:
         self._on_stall()
 
     def settle(self) -> None:
-        assert self in self._machine.running, "a paused process cannot answer"
-        self._machine.settled += 1
+        self._answer().settled += 1
 
     def files(self) -> tuple[str, ...]:
-        assert self in self._machine.running, "a paused process cannot answer"
-        return self._machine.files
+        return self._answer().files
 
     def logged(self) -> SamplesLogged:
-        assert self in self._machine.running, "a paused process cannot answer"
-        return self._machine.logged.get(self.settings.num_workers, SamplesLogged())
+        return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         self._machine.loaded += keys

@@ -191,9 +191,10 @@ def test_a_wrong_command_line_is_refused_in_words(
 def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
     """The page and the journal of a quick benchmark in a process of its own."""
     page_path, path = tmp_path / "page.md", tmp_path / "raw.jsonl"
-    command = [sys.executable, "-m", "benchmarks", *arguments.split(), "--quick", "--output", page_path]
+    files = ["--quick", "--output", str(page_path), "--journal", str(path)]
     done = subprocess.run(
-        [*command, "--journal", path], cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")},
+        [sys.executable, "-m", "benchmarks", *arguments.split(), *files],
+        cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")},
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

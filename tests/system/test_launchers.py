@@ -79,7 +79,7 @@ def test_a_grid_is_measured_by_tasks_of_ray_and_one_that_dies_is_a_row(program: 
 def test_a_cluster_of_ray_that_cannot_be_reached_is_one_line(program: Program) -> None:
     status, printed = program.run(*ON_RAY, "hydra.launcher.ray.init.address=auto")
     assert status == 2
-    assert printed.splitlines()[-1].startswith("nws_sweep: hydra/launcher: nothing could be launched: ")
+    assert "\nnws_sweep: hydra/launcher: nothing could be launched: " in f"\n{printed}"
 
 
 @pytest.mark.parametrize("command", [line for line in every_command() if ON_CLUSTERS in line])
