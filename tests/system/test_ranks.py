@@ -24,8 +24,8 @@ from tests.searching import Recorder
 pytestmark = pytest.mark.alone
 RANKS, BATCH_SIZE, STEP_S, CANDIDATES = 4, 8, 0.01, (0, 2)
 WORKLOADS = {
-    "latency": {"_target_": "tests.system.workloads.Latency", "length": 20_000, "sample_s": 0.005},
-    "compute": {"_target_": "tests.system.workloads.Computing", "length": 20_000, "sample_s": 0.001},
+    "latency": {"_target_": "benchmarks.workloads.Latency", "samples": 20_000, "mean_s": 0.005, "values": 64},
+    "compute": {"_target_": "benchmarks.workloads.Arithmetic", "samples": 20_000},
 }
 MOST_OFF = 0.25
 
@@ -34,7 +34,7 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
     """What nws_sweep measures, by num_workers. The consumer is the training's own step."""
     chosen = factories.configuration(
         dataset=dataset,
-        consumer={"_target_": "tests.system.workloads.Step", "step_s": STEP_S},
+        consumer={"_target_": "tests.system.training.Step", "step_s": STEP_S},
         loader=LoaderSettings(batch_size=BATCH_SIZE, shuffle=True),
         measure=MeasureRules(window_s=0.5, bursts=3, max_seconds=3.0, timeout_s=120.0),
         search=SearchRules(strategy="exhaustive", candidates=CANDIDATES),
@@ -53,7 +53,7 @@ def trained(dataset: dict[str, Any]) -> dict[int, float]:
     plan = {"dataset": dataset, "step_s": STEP_S, "batch_size": BATCH_SIZE, "workers": CANDIDATES, "steps": 60}
     where = ["--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *where, "-m", "tests.system.train_ddp", json.dumps(plan)],
+        [sys.executable, "-m", "torch.distributed.run", *where, "-m", "tests.system.training", json.dumps(plan)],
         cwd=ROOT, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
 
 
 def test_the_rank_that_holds_up_the_others_is_named() -> None:
-    trials = predicted({**WORKLOADS["latency"], "slow_rank": 1, "factor": 6.0})
+    trials = predicted({"_target_": "tests.system.training.SlowRank", "samples": 20_000, "mean_s": 0.005})
     for trial in trials.values():
         found = trial.measurement
         assert found is not None
