@@ -1,18 +1,21 @@
 """The other side of the comparison: a plain loop with a stopwatch, as a user would write it, in a fresh process.
 
 Nothing of what nws_sweep measures with is used here: no counting of samples, no ``worker_init_fn``, no generator, no
-pauses.
+pauses. Call ``loop``, ``stretch`` and ``play`` by ``child.call``, each in a process of its own.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import child
-from benchmarks.pace import Epoch, enough
+from benchmarks.catalogue import Workload
+from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, enough, may_stop, projected_epoch_s, whole
+from benchmarks.peers import PEERS, Task
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -26,46 +29,78 @@ class Recipe:
         dataset: The dataset as Hydra instantiates it.
         consumer: The consumer, likewise.
         batch_size: Samples per batch.
+        batches: Batches in an epoch.
         num_workers: Worker processes.
-        prefetch_factor: Batches that each worker prepares ahead.
         least_s: Epochs are repeated until those that count have taken so long together, s.
+        limit_s: An epoch that takes the oracle longer is broken off, s.
     """
 
     dataset: Mapping[str, Any]
     consumer: Mapping[str, Any]
     batch_size: int
+    batches: int
     num_workers: int
-    prefetch_factor: int
     least_s: float
-
-    @property
-    def queue(self) -> int:
-        """Batches that lie ready or are in the making at most."""
-        return self.num_workers * self.prefetch_factor
+    limit_s: float
 
 
-def measure(recipe: Recipe) -> tuple[Epoch, ...]:
-    """Runs the loop in a child of the fork server.
+def recipe_of(workload: Workload, workers: int = 0, least_s: float = 0.0, limit_s: float = math.inf) -> Recipe:
+    """A bare run of a workload."""
+    return Recipe(
+        dataset=workload.dataset,
+        consumer=workload.consumer,
+        batch_size=workload.batch_size,
+        batches=workload.batches,
+        num_workers=workers,
+        least_s=least_s,
+        limit_s=limit_s,
+    )
 
-    Raises:
-        RuntimeError: If the child gave no result; what it said stands on standard error.
-    """
-    return child.call(loop, recipe)
 
-
-def loop(recipe: Recipe) -> tuple[Epoch, ...]:
+def loop(recipe: Recipe) -> list[Moments]:
     """Whole epochs over one DataLoader."""
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
-    epochs: list[Epoch] = []
+    epochs: list[Moments] = []
     while not enough(epochs, recipe.least_s):
-        moments = []
-        began = time.perf_counter()
-        for batch in loader:
-            consume(batch)
-            moments.append(time.perf_counter())
-        epochs.append(Epoch(tuple(moment - began for moment in moments)))
-    return tuple(epochs)
+        epochs.append(timed(loader, consume))
+    return epochs
+
+
+def stretch(recipe: Recipe) -> tuple[float, bool]:
+    """What an epoch really takes, s, and whether none was broken off and projected.
+
+    What a process does only once is done before: its first batch counts for nothing.
+    """
+    dataset, consume = made(recipe)
+    loader = open_loader(dataset, recipe)
+    consume(next(iter(loader)))
+
+    def until(moments: Moments) -> bool:
+        return may_stop(moments, recipe.num_workers, recipe.limit_s)
+
+    epochs = [timed(loader, consume, until)]
+    while len(epochs[-1]) == recipe.batches and sum(moments[-1] for moments in epochs) < recipe.least_s:
+        epochs.append(timed(loader, consume, until))
+    lengths_s = [projected_epoch_s(moments, recipe.batches, recipe.num_workers) for moments in epochs]
+    return statistics.fmean(lengths_s), len(epochs[-1]) == recipe.batches
+
+
+Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
+
+
+def play(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
+    """The pick of a peer, with a fresh DataLoader for each candidate, and what it measured."""
+    peer, recipe, task = script
+    dataset, consume = made(recipe)
+    probes: list[Probe] = []
+
+    def time_epoch(num_workers: int, until: Until) -> Moments:
+        moments = timed(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
+        probes.append((num_workers, len(moments), moments[-1]))
+        return moments
+
+    return PEERS[peer](time_epoch, task), probes
 
 
 def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
@@ -85,5 +120,17 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
         batch_size=recipe.batch_size,
         shuffle=True,
         num_workers=recipe.num_workers,
-        prefetch_factor=recipe.prefetch_factor if recipe.num_workers else None,
+        prefetch_factor=PREFETCH_FACTOR if recipe.num_workers else None,
     )
+
+
+def timed(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Moments:
+    """The moments of an epoch up to its end, or to where it is broken off."""
+    moments: list[float] = []
+    began = time.perf_counter()
+    for batch in loader:
+        consume(batch)
+        moments.append(time.perf_counter() - began)
+        if until(moments):
+            break
+    return moments

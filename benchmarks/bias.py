@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from benchmarks import bare, ours, pace, stage
-from benchmarks.catalogue import PREFETCH_FACTOR, WORKLOADS, Workload
-from benchmarks.comparison import rows_of, verdicts
-from benchmarks.figures import BARE_AFTER, BARE_BEFORE, Figure, Journal
-from benchmarks.page import Origin, page
+from benchmarks import bare, child, ours, pace, stage
+from benchmarks.catalogue import WORKLOADS, Workload, chosen
+from benchmarks.comparison import page, rows_of, verdicts
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
 from benchmarks.stage import say
 from nws_sweep import host, hostlock
+from nws_sweep.records import Estimate, SearchRules, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,7 @@ class Options:
         least_s: Length of a bare run at least, s.
         quick: Shorter epochs.
         resume: Keep the rounds that the journal has.
-        arguments: The command line.
+        command: The command line.
     """
 
     rounds: int
@@ -44,13 +42,7 @@ class Options:
     least_s: float
     quick: bool
     resume: bool
-    arguments: tuple[str, ...] = ()
-
-    @property
-    def workloads(self) -> list[Workload]:
-        """The chosen ones."""
-        chosen = [workload for workload in WORKLOADS if not self.only or workload.name in self.only]
-        return [workload.shortened() for workload in chosen] if self.quick else chosen
+    command: str
 
 
 def run(options: Options) -> None:
@@ -60,45 +52,50 @@ def run(options: Options) -> None:
         ValueError: If the journal to go on with was made with other settings.
         RuntimeError: If a bare loop gave no result.
     """
-    machine = host.describe()
-    journal = Journal(options.journal, _made_with(options, asdict(machine)), resume=options.resume)
+    made_with = {
+        "workers": list(options.workers), "least_s": options.least_s, "quick": options.quick,
+        "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
+    }  # fmt: skip
+    journal = Journal(options.journal, made_with, resume=options.resume)
+    journal.rewrite(complete(journal.figures, options.workers))
     stage.start_fork_server()
+    workloads = chosen(WORKLOADS, options.only)
+    if options.quick:
+        workloads = [workload.shortened() for workload in workloads]
     for number in range(1, options.rounds + 1):
-        for workload in options.workloads:
-            if not journal.has(workload.name, number):
+        for workload in workloads:
+            if not any((f.workload, f.round) == (workload.name, number) for f in journal.figures):
                 _measure(workload, number, options, journal)
-    chosen = {workload.name for workload in options.workloads}
-    figures = [f for f in journal.figures if f.workload in chosen and f.round <= options.rounds]
-    rows = rows_of(figures)
-    origin = Origin(
-        host=machine,
-        command=shlex.join(["scripts/benchmark", *options.arguments]),
-        date=datetime.now().astimezone().date().isoformat(),
-        rounds=options.rounds,
-        threads=os.environ.get("OMP_NUM_THREADS", "unset"),
-    )
+    names = {workload.name for workload in workloads}
+    rows = rows_of([f for f in journal.figures if f.workload in names and f.round <= options.rounds])
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(page(rows, options.workloads, origin), "utf-8")
+    origin = stage.origin(options.command, options.rounds, "round")
+    options.output.write_text(page(rows, workloads, origin), "utf-8")
     for verdict in verdicts(rows):
         say(verdict)
     say(f"written to {options.output}")
 
 
-def _made_with(options: Options, machine: Mapping[str, Any]) -> dict[str, Any]:
-    threads = os.environ.get("OMP_NUM_THREADS")
-    settings = {"workers": list(options.workers), "least_s": options.least_s, "quick": options.quick}
-    return {**settings, "threads": threads, "host": dict(machine)}
+def complete(figures: Iterable[Figure], workers: Sequence[int]) -> list[Figure]:
+    """The figures of those rounds that have all of theirs: sides measured at different times can't be compared."""
+    by_round: dict[tuple[str, int], list[Figure]] = {}
+    for figure in figures:
+        by_round.setdefault((figure.workload, figure.round), []).append(figure)
+    wanted = len(KINDS) * len(workers)
+    return [figure for found in by_round.values() if len(found) == wanted for figure in found]
 
 
 def _measure(workload: Workload, number: int, options: Options, journal: Journal) -> None:
     """One round of one workload, nothing of nws_sweep beside it on this machine."""
     label = f"round {number}/{options.rounds} {workload.name}"
+    rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
+    configuration = ours.configuration_of(workload, rules, number)
+    log_path = options.journal.with_name(f"{workload.name}.log")
     with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
-        journal.add(_bare(workload, number, BARE_BEFORE, options))
-        log_path = options.journal.with_name(f"{workload.name}.log")
-        found = ours.measure(workload, options.workers, number, log_path, lambda line: say(f"{label} ours: {line}"))
-        journal.add(found)
-        journal.add(_bare(workload, number, BARE_AFTER, options))
+        journal.add(*_bare(workload, number, BARE_BEFORE, options))
+        result = ours.find(configuration, log_path, lambda line: say(f"{label} ours: {line}"))
+        journal.add(*(figure_of(workload, trial, number) for trial in result.trials))
+        journal.add(*_bare(workload, number, BARE_AFTER, options))
 
 
 def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[Figure]:
@@ -110,28 +107,50 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    recipe = bare.Recipe(
-        dataset=workload.dataset,
-        consumer=workload.consumer,
-        batch_size=workload.batch_size,
-        num_workers=workers,
-        prefetch_factor=PREFETCH_FACTOR,
-        least_s=least_s,
-    )
-    epochs = bare.measure(recipe)
+    epochs = child.call(bare.loop, bare.recipe_of(workload, workers, least_s))
     counted = pace.counting(epochs)
-    detail: dict[str, list[Any]] = {
-        "epoch_s": [epoch.epoch_s for epoch in epochs],
-        "first_s": [epoch.consumed_s[0] for epoch in epochs],
-        "batch_s": [pace.steady_batch_s([epoch], workers, recipe.queue) for epoch in epochs],
-        "ends_s": [pace.ends_s(epoch, workers, recipe.queue) for epoch in epochs],
-    }
     return Figure(
         workload=workload.name,
         workers=workers,
         round=number,
         kind=kind,
-        batch_s=pace.steady_batch_s(counted, workers, recipe.queue),
-        epoch_s=pace.mean_epoch_s(counted),
-        detail=detail,
+        batch_s=pace.steady_batch_s(counted, workers),
+        epoch_s=statistics.fmean(moments[-1] for moments in counted),
+        detail={
+            "epoch_s": [moments[-1] for moments in epochs],
+            "first_s": [moments[0] for moments in epochs],
+            "batch_s": [pace.steady_batch_s([moments], workers) for moments in epochs],
+        },
     )
+
+
+def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
+    """What our search says of one number of workers."""
+    found = trial.measurement
+    believed = found if trial.objective_s is not None else None
+    batch = believed.batch_s if believed else None
+    names = ("startup_s", "wait_s", "consume_s", "cpu_s", "bias_bound")
+    return Figure(
+        workload=workload.name,
+        workers=trial.num_workers,
+        round=number,
+        kind=OURS,
+        batch_s=batch.value if batch else None,
+        epoch_s=believed.epoch_s if believed else None,
+        half_width=half_width(batch) if batch else None,
+        detail={
+            "state": trial.state.value,
+            "reason": trial.reason,
+            "notes": list(trial.notes),
+            **{name: getattr(found, name, None) for name in names},
+            "bursts": [[b.kind.value, b.batches, b.elapsed_s, b.startup_s, b.produced] for b in trial.bursts],
+            "cost_s": trial.cost_s,
+        },
+    )
+
+
+def half_width(estimate: Estimate) -> float | None:
+    """Half the width of an interval as a share of the value; None without an interval."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / (2 * estimate.value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-PREFETCH_FACTOR = 2
 _QUICK = 3  # an epoch is this much shorter
 
 
@@ -50,9 +49,19 @@ class Workload:
             return {"_target_": "nws_sweep.consumers.Nothing"}
         return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": self.consume_s}
 
+    @property
+    def line(self) -> str:
+        """What a page says of it."""
+        return f"- {self.name}: {self.about}, {self.batches} batches an epoch"
+
     def shortened(self) -> Workload:
         """The same with a shorter epoch, for a quick look."""
         return replace(self, batches=self.batches // _QUICK, samples=None)
+
+
+def chosen(workloads: Sequence[Workload], names: Collection[str]) -> list[Workload]:
+    """Those of these names; without any, all."""
+    return [workload for workload in workloads if not names or workload.name in names]
 
 
 _CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")

@@ -1,17 +1,36 @@
-"""Ratios of our figures to the bare loop's, and whether they are good enough. Pure."""
+"""Ratios of our figures to the bare loop's, whether they are good enough, and the page that says so. Pure."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.figures import BARE_AFTER, BARE_BEFORE, OURS, Figure
+from benchmarks.catalogue import Workload
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, OURS, Figure
 
 # Medians of each workload, and of each of its numbers of workers.
 WORKLOAD_LIMITS = (0.98, 1.02)
 ROW_LIMITS = (0.95, 1.05)
-QUANTITIES = ("batch_s", "epoch_s")
+
+_INTRODUCTION = """\
+What nws_sweep says of a loader, beside what a plain loop with a stopwatch says of it, measured in turn on the same
+machine: a bare loop over whole epochs for each number of workers in a fresh process, then one exhaustive search by
+nws_sweep with its default rules, then the bare loops again. A ratio is nws_sweep's figure / the mean of the two bare
+ones; 1 is right. The first epoch of a bare process, in which it does many things for the first time, does not count
+unless it lasts so long that it is the only one (8 s, with --quick 2 s).
+
+- batch_s: steady seconds per batch. In the bare loop: from when the queue (workers x prefetch_factor) was consumed once
+  to when the workers have nothing left to make, in whole multiples of the number of workers, over all epochs.
+- epoch_s: from just before `iter(loader)` to the end of the last consumption. The workers' shut-down after it is
+  counted on neither side. nws_sweep projects it.
+- bare after / before: batch_s of the bare loops after / before the search. It would be 1 on a quiet machine: a ratio
+  is no better known than this one."""
+
+_HEAD = (
+    "| workload | workers | bare batch_s (ms) | batch_s: ours / bare | our interval | epoch_s: ours / bare "
+    "| bare after / before |\n|---|---|---|---|---|---|---|"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +66,6 @@ class Row:
     drift: Ratios | None
     faults: tuple[str, ...] = ()
 
-    def ratios(self, quantity: str) -> Ratios | None:
-        """Those of ``batch_s`` or ``epoch_s``."""
-        return {"batch_s": self.batch_s, "epoch_s": self.epoch_s}[quantity]
-
 
 def rows_of(figures: Sequence[Figure]) -> list[Row]:
     """A row per workload and number of workers, in the order of appearance and of the numbers."""
@@ -79,19 +94,14 @@ def _row(group: Sequence[Figure]) -> Row:
     )
 
 
-def _to_bare(sides: dict[str, Figure], quantity: str) -> float | None:
-    before, ours, after = (_value(sides, kind, quantity) for kind in (BARE_BEFORE, OURS, BARE_AFTER))
+def _to_bare(sides: Mapping[str, Figure], quantity: str) -> float | None:
+    before, ours, after = (getattr(sides.get(kind), quantity, None) for kind in (BARE_BEFORE, OURS, BARE_AFTER))
     return None if before is None or ours is None or after is None else ours / ((before + after) / 2)
 
 
-def _drift(sides: dict[str, Figure]) -> float | None:
-    before, after = _value(sides, BARE_BEFORE, "batch_s"), _value(sides, BARE_AFTER, "batch_s")
+def _drift(sides: Mapping[str, Figure]) -> float | None:
+    before, after = (getattr(sides.get(kind), "batch_s", None) for kind in (BARE_BEFORE, BARE_AFTER))
     return None if before is None or after is None else after / before
-
-
-def _value(sides: dict[str, Figure], kind: str, quantity: str) -> float | None:
-    value: float | None = getattr(sides[kind], quantity) if kind in sides else None
-    return value
 
 
 def _ratios(values: Iterable[float | None]) -> Ratios | None:
@@ -106,43 +116,72 @@ def median(values: Sequence[float]) -> float | None:
 
 def workload_medians(rows: Sequence[Row], quantity: str) -> dict[str, float | None]:
     """Per workload the median over the numbers of workers of the medians over rounds."""
-    names = dict.fromkeys(row.workload for row in rows)
-    return {name: median(_medians([row for row in rows if row.workload == name], quantity)) for name in names}
-
-
-def _medians(rows: Sequence[Row], quantity: str) -> list[float]:
-    known = [row.ratios(quantity) for row in rows]
-    return [ratios.median for ratios in known if ratios is not None]
+    found: dict[str, list[float]] = {row.workload: [] for row in rows}
+    for row in rows:
+        if ratios := getattr(row, quantity):
+            found[row.workload].append(ratios.median)
+    return {name: median(values) for name, values in found.items()}
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """One sentence per target and quantity: met, or what missed it."""
-    return [verdict(rows, quantity) for quantity in QUANTITIES for verdict in (_on_workloads, _on_rows)]
+    lines = []
+    for quantity in ("batch_s", "epoch_s"):
+        of_rows = {
+            f"{r.workload} with {r.workers} workers": getattr(getattr(r, quantity), "median", None) for r in rows
+        }
+        low, high = WORKLOAD_LIMITS
+        target = f"{quantity}: median ratio within {low}..{high} on each workload"
+        lines.append(_verdict(target, workload_medians(rows, quantity), low, high))
+        low, high = ROW_LIMITS
+        lines.append(_verdict(f"{quantity}: no number of workers outside {low}..{high}", of_rows, low, high))
+    return lines
 
 
-def _on_workloads(rows: Sequence[Row], quantity: str) -> str:
-    found = list(workload_medians(rows, quantity).items())
-    low, high = WORKLOAD_LIMITS
-    return _verdict(f"{quantity}: median ratio within {low}..{high} on each workload", found, WORKLOAD_LIMITS)
-
-
-def _on_rows(rows: Sequence[Row], quantity: str) -> str:
-    found = []
-    for row in rows:
-        ratios = row.ratios(quantity)
-        found.append((f"{row.workload} with {row.workers} workers", ratios.median if ratios else None))
-    low, high = ROW_LIMITS
-    return _verdict(f"{quantity}: no number of workers outside {low}..{high}", found, ROW_LIMITS)
-
-
-def _verdict(target: str, found: Sequence[tuple[str, float | None]], limits: tuple[float, float]) -> str:
-    missed = [f"{what} ({_shown(value)})" for what, value in found if value is None or not _within(value, limits)]
+def _verdict(target: str, found: Mapping[str, float | None], low: float, high: float) -> str:
+    missed = [
+        f"{what} ({'no value' if value is None else f'{value:.3f}'})"
+        for what, value in found.items()
+        if value is None or not low <= value <= high
+    ]
     return f"{target}: " + (f"missed by {', '.join(missed)}" if missed else "met" if found else "nothing was measured")
 
 
-def _within(value: float, limits: tuple[float, float]) -> bool:
-    return limits[0] <= value <= limits[1]
+def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str:
+    """The whole page, in Markdown."""
+    parts = [
+        "# How far nws_sweep's figures are from a stopwatch's",
+        _INTRODUCTION,
+        origin,
+        "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
+        "## Figures\n\nMedian over the rounds (lowest to highest).\n\n" + table(rows),
+        "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _shown(value: float | None) -> str:
-    return "no value" if value is None else f"{value:.3f}"
+def table(rows: Sequence[Row]) -> str:
+    """A line per row, and one per workload for its median."""
+    batch, epoch = workload_medians(rows, "batch_s"), workload_medians(rows, "epoch_s")
+    lines = [_HEAD]
+    for name in dict.fromkeys(row.workload for row in rows):
+        lines += [_line(row) for row in rows if row.workload == name]
+        lines.append(f"| **{name}** | median | | **{_plain(batch[name])}** | | **{_plain(epoch[name])}** | |")
+    return "\n".join(lines + [f"\n{row.workload} with {row.workers} workers: {f}" for row in rows for f in row.faults])
+
+
+def _line(row: Row) -> str:
+    bare = "" if row.bare_batch_s is None else f"{1000 * row.bare_batch_s:.2f}"
+    width = "" if row.half_width is None else f"± {100 * row.half_width:.1f} %"
+    cells = (
+        row.workload, str(row.workers), bare, _shown(row.batch_s), width, _shown(row.epoch_s), _shown(row.drift),
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(ratios: Ratios | None) -> str:
+    return "" if ratios is None else f"{ratios.median:.3f} ({ratios.low:.3f} to {ratios.high:.3f})"
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from benchmarks import child, oracle, stage, stretch
-from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, Workload
-from benchmarks.methods import Machine, Turn, is_projected, played, recipe_of
-from benchmarks.outcomes import Journal, Run
-from benchmarks.page import Origin
+from benchmarks import bare, child, oracle, stage
+from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
+from benchmarks.journal import Journal, Run
+from benchmarks.methods import Machine, Turn, is_projected, played
 from benchmarks.search_page import page
 from benchmarks.stage import say
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
 from nws_sweep import host, hostlock
 from nws_sweep.cores import usable_cpus
-from nws_sweep.records import Host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +25,7 @@ class Options:
 
     Attributes:
         repeats: How often each method is played on each workload, at least 1.
-        only: Names of workloads; empty for all, or with ``quick`` for a few.
+        only: Names of workloads; empty for all.
         methods: Names of methods.
         candidates: Numbers of workers that the oracle measures in any case.
         passes: Passes of the oracle in each repeat, at least 1.
@@ -38,9 +33,8 @@ class Options:
         limit_s: An epoch that takes it longer is projected, s.
         output: The page.
         journal: The file of raw figures.
-        quick: A first look.
         resume: Keep what the journal has.
-        arguments: The command line.
+        command: The command line.
     """
 
     repeats: int
@@ -52,15 +46,13 @@ class Options:
     passes: int
     least_s: float
     limit_s: float
-    quick: bool
     resume: bool
-    arguments: tuple[str, ...] = ()
+    command: str
 
     @property
     def workloads(self) -> list[Workload]:
         """The chosen ones."""
-        chosen = self.only or (QUICK_SEARCH_NAMES if self.quick else ())
-        return [workload for workload in SEARCH_WORKLOADS if not chosen or workload.name in chosen]
+        return chosen(SEARCH_WORKLOADS, self.only)
 
 
 def run(options: Options) -> None:
@@ -91,37 +83,39 @@ def count_gpus(_: None) -> int:
 class _Contest:
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._host = host.describe()
         self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
-        made_with = _made_with(options, self._host, self._machine)
+        # Repeats, workloads, methods and passes are not here: a journal may grow in all of them.
+        made_with = {
+            "benchmark": "search", "least_s": options.least_s, "limit_s": options.limit_s,
+            "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
+            "machine": asdict(self._machine),
+        }  # fmt: skip
         self._journal = Journal(options.journal, made_with, resume=options.resume)
 
     def measure(self, workload: Workload, repeat: int) -> None:
         """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
         with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
-            missing = [
-                method
-                for method in self._options.methods
-                if not is_projected(method, workload) and not self._journal.has(workload.name, method, repeat)
-            ]
-            if missing:
-                self._warm_up(workload)
+            played_before = {
+                o.method for o in self._journal.outcomes if (o.workload, o.repeat) == (workload.name, repeat)
+            }
+            missing = [m for m in self._options.methods if m not in played_before and not is_projected(m, workload)]
+            if missing:  # the first to load would make the files and fill the page cache for all others
+                self._stretch(workload, self._machine.cpus, 0.0)
             for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
                 self._play(method, workload, repeat)
             for number in range(1, self._options.passes + 1):
                 self._pass(workload, repeat, number)
 
-    def _warm_up(self, workload: Workload) -> None:
-        """The first to load would make the files and fill the page cache for all others."""
-        recipe = recipe_of(workload, workers=self._machine.cpus)
-        stretch.measure(stretch.Order(recipe=recipe, limit_s=self._options.limit_s))
+    def _stretch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
+        limit_s = self._options.limit_s  # ten times that, and some: then a run is taken to hang
+        return child.call(bare.stretch, bare.recipe_of(workload, workers, least_s, limit_s), 60.0 + 10 * limit_s)
 
     def _play(self, method: str, workload: Workload, repeat: int) -> None:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
         turn = Turn(method=method, workload=workload, repeat=repeat, log_path=log_path)
         outcome = played(turn, self._machine, lambda line: say(f"{label} {method}: {line}"))
-        self._journal.add_outcome(outcome)
+        self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
         say(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
 
@@ -141,17 +135,15 @@ class _Contest:
         return {n for outcome in outcomes for n in (outcome.pick, outcome.fastest) if n is not None}
 
     def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
-        recipe = recipe_of(workload, workers, self._options.least_s)
         epoch_s, is_whole = None, True
         try:
-            seen = stretch.measure(stretch.Order(recipe=recipe, limit_s=self._options.limit_s))
-            epoch_s, is_whole = seen.epoch_s(recipe), seen.whole
+            epoch_s, is_whole = self._stretch(workload, workers, self._options.least_s)
         except RuntimeError as error:  # too little shared memory, say
             say(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
         run = Run(
             workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole
         )
-        self._journal.add_run(run)
+        self._journal.add(run)
         return run
 
     def _label(self, workload: Workload, repeat: int) -> str:
@@ -160,9 +152,9 @@ class _Contest:
     def write(self) -> None:
         """Writes the page."""
         self._options.output.parent.mkdir(parents=True, exist_ok=True)
-        self._options.output.write_text(
-            page(self._standings, self._truths, self._options.workloads, self._origin), "utf-8"
-        )
+        origin = stage.origin(self._options.command, self._options.repeats, "repeat")
+        text = page(self._standings, self._truths, self._options.workloads, origin)
+        self._options.output.write_text(text, "utf-8")
 
     def told(self) -> list[str]:
         """The verdicts, and where others are better."""
@@ -182,20 +174,3 @@ class _Contest:
         outcomes = [o for o in self._journal.outcomes if o.repeat <= self._options.repeats]
         options = self._options
         return standings_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)
-
-    @property
-    def _origin(self) -> Origin:
-        return Origin(
-            host=self._host,
-            command=shlex.join(["scripts/benchmark", *self._options.arguments]),
-            date=datetime.now().astimezone().date().isoformat(),
-            rounds=self._options.repeats,
-            threads=os.environ.get("OMP_NUM_THREADS", "unset"),
-        )
-
-
-def _made_with(options: Options, described: Host, machine: Machine) -> dict[str, Any]:
-    """Repeats, workloads, methods and passes are not here: a journal may grow in all of them."""
-    settings = {"benchmark": "search", "least_s": options.least_s, "limit_s": options.limit_s}
-    threads = os.environ.get("OMP_NUM_THREADS")
-    return {**settings, "threads": threads, "host": asdict(described), "machine": asdict(machine)}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bare, child, leftovers, ours
-from benchmarks.catalogue import PREFETCH_FACTOR, Workload
-from benchmarks.heuristics import ABOUT, HEURISTICS
-from benchmarks.outcomes import Outcome
+from benchmarks import bare, child, ours, stage
+from benchmarks.catalogue import Workload
+from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
-from benchmarks.script import Script, play
 from nws_sweep.analysis import recommend
 from nws_sweep.errors import one_line
 from nws_sweep.records import SearchRecord, SearchRules, Trial, TrialState
@@ -22,6 +20,21 @@ ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
 _OURS: Mapping[str, SearchRules] = {
     ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), maximum_patience=3, reference=None),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
+}
+# Rules of thumb, which cost nothing: each is given the CPUs that may be used, and the GPUs.
+HEURISTICS: Mapping[str, Callable[[int, int], int]] = {
+    "zero": lambda cpus, gpus: 0,
+    "cpus": lambda cpus, gpus: cpus,
+    "cpus_less_one": lambda cpus, gpus: cpus - 1,
+    "cpus_to_8": lambda cpus, gpus: min(cpus, 8),
+    "four_per_gpu": lambda cpus, gpus: 4 * max(1, gpus),
+}
+_ABOUT: Mapping[str, str] = {
+    "zero": "num_workers=0",
+    "cpus": "the CPU count",
+    "cpus_less_one": "the CPU count - 1",
+    "cpus_to_8": "min(CPU count, 8)",
+    "four_per_gpu": "4 x max(1, GPUs)",
 }
 METHODS = (*_OURS, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
@@ -58,22 +71,10 @@ class Turn:
     log_path: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a method came to; the attributes are those of ``Outcome``."""
-
-    pick: int | None
-    fastest: int | None = None
-    tied: tuple[int, ...] = ()
-    tried: tuple[int, ...] = ()
-    crashes: tuple[str, ...] = ()
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
 def about(method: str) -> str:
     """One line what a method does."""
-    if method in ABOUT:
-        return f"{ABOUT[method]}; costs nothing"
+    if method in _ABOUT:
+        return f"{_ABOUT[method]}; costs nothing"
     if method in PEERS:
         return one_line(PEERS[method].__doc__, limit=1000)
     rules = _OURS[method]
@@ -90,18 +91,6 @@ def task_of(workload: Workload, cpus: int) -> Task:
     return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
-def recipe_of(workload: Workload, workers: int = 0, least_s: float = 0.0) -> bare.Recipe:
-    """What a bare loop is told."""
-    return bare.Recipe(
-        dataset=workload.dataset,
-        consumer=workload.consumer,
-        batch_size=workload.batch_size,
-        num_workers=workers,
-        prefetch_factor=PREFETCH_FACTOR,
-        least_s=least_s,
-    )
-
-
 def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
     """Plays a method; what goes wrong in it is a part of the outcome.
 
@@ -110,69 +99,52 @@ def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
         machine: What it is played on.
         say: Called with lines about its progress.
     """
-    before = leftovers.family()
+    before = stage.family()
     began = time.perf_counter()
     try:
         answer = _answer(turn, machine, say)
     except Exception as error:  # anything: that is what is counted
-        answer = Answer(pick=None, crashes=(one_line(f"{type(error).__name__}: {error}"),))
-    cost_s = 0.0 if turn.method in HEURISTICS else time.perf_counter() - began
+        answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
     return Outcome(
         workload=turn.workload.name,
         method=turn.method,
         repeat=turn.repeat,
-        pick=answer.pick,
-        fastest=answer.fastest,
-        cost_s=cost_s,
-        tied=answer.tied,
-        tried=answer.tried,
-        crashes=answer.crashes,
-        left_behind=leftovers.ended(before),
-        detail=answer.detail,
+        cost_s=0.0 if turn.method in HEURISTICS else time.perf_counter() - began,
+        left_behind=stage.ended(before),
+        **answer,
     )
 
 
-def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Answer:
+def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> dict[str, Any]:
+    """What a method came to: some of the attributes of its outcome."""
     if turn.method in HEURISTICS:
-        return Answer(pick=HEURISTICS[turn.method](machine.cpus, machine.gpus))
+        return {"pick": HEURISTICS[turn.method](machine.cpus, machine.gpus)}
     if turn.method in PEERS:
-        return _of_peer(turn, machine)
-    return answer_of(ours.find(turn.workload, _OURS[turn.method], turn.repeat, turn.log_path, say))
+        script = (turn.method, bare.recipe_of(turn.workload), task_of(turn.workload, machine.cpus))
+        pick, probes = child.call(bare.play, script, _PATIENCE_S)
+        return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
+    configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)
+    return answer_of(ours.find(configuration, turn.log_path, say))
 
 
-def _of_peer(turn: Turn, machine: Machine) -> Answer:
-    script = Script(peer=turn.method, recipe=recipe_of(turn.workload), task=task_of(turn.workload, machine.cpus))
-    pick, probes = child.call(play, script, _PATIENCE_S)
-    return Answer(
-        pick=pick,
-        tried=tuple(probe.workers for probe in probes),
-        detail={"probes": [[probe.workers, probe.batches, probe.elapsed_s] for probe in probes]},
-    )
-
-
-def answer_of(result: SearchRecord) -> Answer:
+def answer_of(result: SearchRecord) -> dict[str, Any]:
     """What a search by nws_sweep says."""
-    return Answer(
-        pick=_pick(result),
-        fastest=result.verdict.fastest.num_workers if result.verdict else None,
-        tied=tuple(settings.num_workers for settings in result.verdict.tied) if result.verdict else (),
-        tried=tuple(trial.num_workers for trial in result.trials),
-        crashes=tuple(_told(trial) for trial in result.trials if trial.state in _CRASHES),
-        detail={
+    best, _ = recommend(result.trials, result.configuration.search.tolerance)
+    found = result.verdict
+    return {
+        "pick": found.recommended.num_workers if found else best.num_workers if best else None,
+        "fastest": found.fastest.num_workers if found else None,
+        "tied": tuple(settings.num_workers for settings in found.tied) if found else (),
+        "tried": tuple(trial.num_workers for trial in result.trials),
+        "crashes": tuple(_told(trial) for trial in result.trials if trial.state in _CRASHES),
+        "detail": {
             "stop_reason": result.stop_reason,
             "objective_s": [[trial.num_workers, trial.objective_s] for trial in result.trials],
             "not_ok": [_told(trial) for trial in result.trials if trial.state is not TrialState.OK],
             "cost": asdict(result.cost) if result.cost else None,
-            "verdict": asdict(result.verdict) if result.verdict else None,
+            "verdict": asdict(found) if found else None,
         },
-    )
-
-
-def _pick(result: SearchRecord) -> int | None:
-    if result.verdict is not None:
-        return result.verdict.recommended.num_workers
-    best, _ = recommend(result.trials, result.configuration.search.tolerance)
-    return best.num_workers if best else None
+    }
 
 
 def _told(trial: Trial) -> str:

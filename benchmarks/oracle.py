@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.outcomes import Run
-from benchmarks.peers import Moments, Until
+from benchmarks.journal import Run
+from benchmarks.pace import Moments, Until
 
 CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 

@@ -6,24 +6,13 @@ Each is given a timer and a task and returns its pick.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from benchmarks.catalogue import PREFETCH_FACTOR
+from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, whole
 
-# When each batch was in hand and consumed, s since just before iter(loader); at least one.
-Moments = Sequence[float]
-# Called after each batch with the moments so far: whether to break the epoch off.
-Until = Callable[[Moments], bool]
-
-
-class Timer(Protocol):
-    """Runs an epoch of a fresh DataLoader."""
-
-    def __call__(self, num_workers: int, until: Until) -> Moments:
-        """The moments of the batches up to the epoch's end, or to where it was broken off."""
-        ...
+# Runs an epoch of a fresh DataLoader with so many workers, to its end or to where it is broken off.
+Timer = Callable[[int, Until], Moments]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +28,6 @@ class Task:
     cpus: int
     batches: int
     batch_size: int
-
-
-def whole(moments: Moments) -> bool:
-    """Never: the epoch is run to its end."""
-    return False
 
 
 _SEED_PATIENCE = 3

@@ -7,16 +7,12 @@ import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 from pathlib import Path
 
 from benchmarks import ours, stage
-from benchmarks.catalogue import SEARCH_WORKLOADS, Workload
-from nws_sweep import host, hostlock
-from nws_sweep.nursery import Nursery
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchCost, SearchRecord, SearchRules
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
+from nws_sweep import hostlock
+from nws_sweep.records import MeasureRules, SearchCost, SearchRecord, SearchRules
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
 BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
@@ -40,16 +36,16 @@ class Pair:
     share: float
 
 
-def run(names: Sequence[str], rounds: int, output: Path, arguments: Sequence[str]) -> None:
+def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     """Searches each workload so many times with and without comparing samples, and writes the table.
 
     Args:
-        names: Of the workloads.
-        rounds: Pairs of each.
+        rounds: Pairs of each workload.
+        only: Names of workloads; empty for all in ``NAMES``.
         output: The page with the marks ``BEGIN`` and ``END``, between which the table is put.
-        arguments: The command line that it can be made again with.
+        command: The command line that it can be made again with.
     """
-    workloads = [workload for workload in SEARCH_WORKLOADS if workload.name in names]
+    workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
     with hostlock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
         stage.start_fork_server()
@@ -61,7 +57,9 @@ def run(names: Sequence[str], rounds: int, output: Path, arguments: Sequence[str
                 stage.say(f"{workload.name}: {pairs[workload.name][-1]}")
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    output.write_text(f"{before}{BEGIN}{table(workloads, pairs, arguments)}{END}{after}", "utf-8")
+    output.write_text(
+        f"{before}{BEGIN}{table(workloads, pairs, stage.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
+    )
 
 
 def _pair(workload: Workload, number: int) -> Pair:
@@ -74,31 +72,20 @@ def _pair(workload: Workload, number: int) -> Pair:
 
 
 def _searched(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
-    configuration = Configuration(
-        columns={"dataset": workload.name},
-        dataset=workload.dataset,
-        consumer=workload.consumer,
-        loader=LoaderSettings(batch_size=workload.batch_size, prefetch_factor=2, shuffle=True),
-        measure=_MEASURE,
-        search=SearchRules(strategy="exhaustive", candidates=_CANDIDATES),
-        seed=number,
-        check_samples=check_samples,
-    )
-    start = SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
-    )
-    with tempfile.TemporaryDirectory() as folder, Nursery() as nursery:
-        surroundings = Surroundings(open_arm=ours.arm_factory(nursery, Path(folder) / "log"))
-        found = search(start, surroundings, ours.Teller(lambda _: None))
+    rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
+    configuration = ours.configuration_of(workload, rules, number)
+    with tempfile.TemporaryDirectory() as folder:
+        found = ours.find(
+            replace(configuration, measure=_MEASURE, check_samples=check_samples), Path(folder) / "log", lambda _: None
+        )
     failed = [trial.reason for trial in found.trials if trial.reason]
     if failed:
         raise ValueError(f"{workload.name}: {failed[0]}")
     return replace(found, trials=())
 
 
-def table(workloads: Sequence[Workload], pairs: Pairs, arguments: Sequence[str]) -> str:
+def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
     """The figures in Markdown, with where they come from."""
-    machine = host.describe()
     rows = [_row(one.name, one.about, pairs[one.name]) for one in workloads if pairs[one.name]]
     every = [pair for found in pairs.values() for pair in found]
     return "\n".join(
@@ -108,8 +95,7 @@ def table(workloads: Sequence[Workload], pairs: Pairs, arguments: Sequence[str])
             *rows,
             _row("all", f"{len(every)} pairs", every),
             "",
-            f"Made by `scripts/benchmark {' '.join(arguments)}` on {date.today().isoformat()}: {machine.cpu_model}, "
-            f"{machine.usable_cpus} usable CPUs, torch {machine.torch}.",
+            origin,
             "",
         ]
     )

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
-from benchmarks.methods import ADAPTIVE
-from benchmarks.methods import about as about_method
+from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
-from benchmarks.page import Origin, about, origin_line
 from benchmarks.standings import Standing
 from benchmarks.targets import advantages, percent, verdicts
 
@@ -41,22 +39,20 @@ _ORACLE_HEAD = (
 )
 
 
-def page(
-    standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: Origin
-) -> str:
+def page(standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
     """The whole page."""
     methods = dict.fromkeys(standing.method for standing in standings)
     parts = [
         "# How well and at what cost num_workers is found",
         _INTRODUCTION,
-        origin_line(origin, "repeat"),
+        origin,
         "## Targets of adaptive\n\n" + _list(verdicts(standings, truths)),
         "## Where others are better than adaptive\n\nRules of thumb cost nothing: only their regret is compared.\n\n"
         + _list(advantages(standings, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
         "## Methods and workloads\n\n" + table(standings),
         "## The oracle\n\n" + oracle_table(truths),
-        "## What the methods do\n\n" + _list(f"{method}: {about_method(method)}" for method in methods),
-        "## Workloads\n\n" + "\n".join(about(workload) for workload in workloads),
+        "## What the methods do\n\n" + _list(f"{method}: {about(method)}" for method in methods),
+        "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
     ]
     return "\n\n".join(parts) + "\n"
 

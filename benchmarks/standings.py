@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
+from benchmarks.journal import Outcome
 from benchmarks.methods import METHODS, is_projected, task_of
 from benchmarks.oracle import Projection, Truth
-from benchmarks.outcomes import Outcome
 from benchmarks.peers import PEERS
 
 

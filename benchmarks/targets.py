@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.heuristics import HEURISTICS
-from benchmarks.methods import ADAPTIVE, EXHAUSTIVE
+from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, HEURISTICS
 from benchmarks.oracle import Truth
 from benchmarks.standings import Standing
 

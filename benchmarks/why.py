@@ -8,18 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from pathlib import Path
 
 from benchmarks import ours, stage
-from benchmarks.causes import Case
-from nws_sweep import advice, host, hostlock
+from benchmarks.causes import CASES, Case
+from nws_sweep import advice, hostlock
 from nws_sweep.analysis import best_and_fastest
 from nws_sweep.diagnosis import Diagnosis, diagnose
-from nws_sweep.nursery import Nursery
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules
 
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
@@ -45,41 +41,38 @@ class Finding:
         return limits[:1] == (self.case.expected,) and set(self.case.besides) <= set(limits)
 
 
-def run(cases: Sequence[Case], repeats: int, output: Path, arguments: Sequence[str]) -> None:
-    """Searches all cases, each repeat in the same order, and writes the page.
+def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
+    """Searches the cases, each repeat in the same order, and writes the page.
 
     Args:
-        cases: What is searched.
         repeats: How often.
+        only: Names of cases; empty for all.
         output: The page.
-        arguments: The command line that it can be made again with.
+        command: The command line that it can be made again with.
     """
-    findings = []
+    cases = [case for case in CASES if not only or case.name in only]
+    findings: list[Finding] = []
     with hostlock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.say):
         stage.start_fork_server()
         for number in range(repeats):
             for case in cases:
-                findings.append(_found(case, number))
-                stage.say(_line(findings[-1]))
-    output.write_text(_page(findings, arguments))
-
-
-def _line(finding: Finding) -> str:
-    verdict = "right" if finding.right else "WRONG"
-    said = advice.sentence(finding.diagnosis) if finding.diagnosis else "nothing"
-    return f"{verdict} {finding.case.name}, best {finding.best}: {said}"
+                finding = _found(case, number)
+                findings.append(finding)
+                verdict = "right" if finding.right else "WRONG"
+                stage.say(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
+    output.write_text(_page(findings, stage.origin(command, repeats, "repeat")))
 
 
 def _found(case: Case, number: int) -> Finding:
     with tempfile.TemporaryDirectory() as folder, _disturbance(case):
-        result = _searched(case, number, Path(folder) / "log")
+        result = ours.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
     best, _ = best_and_fastest(result)
     return Finding(case=case, diagnosis=diagnose(result, best), best=best.num_workers if best else None)
 
 
-def _searched(case: Case, number: int, log_path: Path) -> SearchRecord:
+def _configuration(case: Case, number: int) -> Configuration:
     target, given = case.dataset
-    configuration = Configuration(
+    return Configuration(
         columns={"dataset": case.name},
         dataset={"_target_": f"benchmarks.workloads.{target}", **given},
         consumer=case.consumer,
@@ -88,12 +81,6 @@ def _searched(case: Case, number: int, log_path: Path) -> SearchRecord:
         search=SearchRules(strategy="adaptive", candidates=tuple(range(case.most + 1))),
         seed=number,
     )
-    start = SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
-    )
-    with Nursery() as nursery:
-        surroundings = Surroundings(open_arm=ours.arm_factory(nursery, log_path))
-        return search(start, surroundings, ours.Teller(lambda _: None))
 
 
 @contextlib.contextmanager
@@ -105,26 +92,18 @@ def _disturbance(case: Case) -> Iterator[None]:
         yield
 
 
-def _page(findings: Sequence[Finding], arguments: Sequence[str]) -> str:
-    machine = host.describe()
-    rows = [
-        f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {_said(f)} |" for f in findings
+def _page(findings: Sequence[Finding], origin: str) -> str:
+    lines = [
+        "# Causes that are known, and what is said of them\n",
+        _INTRODUCTION,
+        f"{sum(finding.right for finding in findings)} of {len(findings)} right. {origin}\n",
+        "| case | what was put in | right | best num_workers | what is said |\n|---|---|---|---|---|",
     ]
-    right = sum(finding.right for finding in findings)
-    return "\n".join(
-        [
-            "# Causes that are known, and what is said of them\n",
-            _INTRODUCTION,
-            f"{right} of {len(findings)} right. Made by `scripts/benchmark {' '.join(arguments)}` on "
-            f"{date.today().isoformat()}: {machine.cpu_model}, {machine.usable_cpus} usable CPUs, torch "
-            f"{machine.torch}.\n",
-            "| case | what was put in | right | best num_workers | what is said |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    for f in findings:
+        said = _said(f).replace("|", "\\|")
+        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {said} |")
+    return "\n".join(lines) + "\n"
 
 
 def _said(finding: Finding) -> str:
-    return advice.sentence(finding.diagnosis).replace("|", "\\|") if finding.diagnosis else "nothing"
+    return advice.sentence(finding.diagnosis) if finding.diagnosis else "nothing"

@@ -56,6 +56,8 @@ def try_pictures(run_folder: Path) -> None:
         (configuration,) = summarise(storage.find(run_folder)).configurations
         for one in illustrations.of_configuration(configuration, _batches):
             one.save(run_folder)
+    except OSError as error:  # a full disk, say
+        logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
 

@@ -34,6 +34,11 @@ def lacking(what: str, script: str) -> None:
     pytest.skip(reason)
 
 
+def rounds(few: int) -> int:
+    """How often a test that draws at random does its work; scripts/soak asks for many times as much."""
+    return few * int(os.environ.get("NWS_SWEEP_TEST_TIMES", "1"))
+
+
 @pytest.fixture(scope="session")
 def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for all tests, so that photos are made once."""

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nws_sweep.errors import TrialError
@@ -135,9 +135,8 @@ class SimulatedLoader:
         return self._earlier + sum(self._finished(job) for job in self._jobs)
 
     def _finished(self, job: _Job) -> int:
-        done = (
-            (self._local - job.start) / (job.end - job.start) if job.end > job.start else float(self._local >= job.end)
-        )
+        length_s = job.end - job.start
+        done = (self._local - job.start) / length_s if length_s > 0 else float(self._local >= job.end)
         return int(self._batch_size * min(1.0, max(0.0, done)) + 1e-9)
 
     def pause(self) -> None:
@@ -208,8 +207,12 @@ class FakeArm:
     def _consume(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.consume_s)
 
-    def warned(self) -> tuple[str, ...]:
+    def _answer(self) -> FakeMachine:
         assert self in self._machine.running, "a paused process cannot answer"
+        return self._machine
+
+    def warned(self) -> tuple[str, ...]:
+        self._answer()
         return ()
 
     def watch(self, on_stall: Callable[[], None]) -> None:
@@ -221,16 +224,13 @@ class FakeArm:
         self._on_stall()
 
     def settle(self) -> None:
-        assert self in self._machine.running, "a paused process cannot answer"
-        self._machine.settled += 1
+        self._answer().settled += 1
 
     def files(self) -> tuple[str, ...]:
-        assert self in self._machine.running, "a paused process cannot answer"
-        return self._machine.files
+        return self._answer().files
 
     def logged(self) -> SamplesLogged:
-        assert self in self._machine.running, "a paused process cannot answer"
-        return self._machine.logged.get(self.settings.num_workers, SamplesLogged())
+        return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         self._machine.loaded += keys
@@ -264,6 +264,7 @@ class FakeArm:
         )
 
 
+@dataclass(eq=False)
 class FakeMachine:
     """Opens fake arms and sees that only one of them works at a time.
 
@@ -274,43 +275,36 @@ class FakeMachine:
         consume_s: Seconds that the consumer takes for a batch.
     """
 
-    def __init__(
-        self,
-        make_loader: Callable[[LoaderSettings], SimulatedLoader],
-        batches_per_epoch: int | None,
-        clock: FakeClock,
-        consume_s: float = 0.0,
-    ) -> None:
-        self.make_loader = make_loader
-        self.batches_per_epoch = batches_per_epoch
-        self.clock = clock
-        self.consume_s = consume_s
-        self.failures: dict[int, TrialError] = {}
-        self.opened: list[LoaderSettings] = []
-        self.requests: list[tuple[int, BurstRequest]] = []
-        self.running: set[FakeArm] = set()
-        self.alive: list[FakeArm] = []
-        self.most_alive = 0
-        self.settled = 0
-        self.distort: Callable[[Burst], Burst] = lambda burst: burst
-        self.read: Callable[[int], int] = lambda batches: 0
-        self.files: tuple[str, ...] = ()
-        self.facts = FACTS
-        self.logged: dict[int, SamplesLogged] = {}
-        self.without_workers: tuple[SampleMade, ...] = ()
-        self.one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
-        self.loaded: list[Any] = []
-        self.epochs: dict[int, SamplesSeen] = {}
-        self.allowed: list[tuple[int, int | None]] = []
-        self.dropped: list[tuple[str, ...]] = []
-        self.cores = 2.0
-        self.cpu_s = 0.0
-        self.other_cpu_s = 0.0
-        self.busy_s = 0.0
-        self.arm_bytes = 100
-        self.worker_bytes = 10
-        self.budget_bytes: int | None = None
-        self.shm_bytes: int | None = None
+    make_loader: Callable[[LoaderSettings], SimulatedLoader]
+    batches_per_epoch: int | None
+    clock: FakeClock
+    consume_s: float = 0.0
+    failures: dict[int, TrialError] = field(default_factory=dict)
+    opened: list[LoaderSettings] = field(default_factory=list)
+    requests: list[tuple[int, BurstRequest]] = field(default_factory=list)
+    running: set[FakeArm] = field(default_factory=set)
+    alive: list[FakeArm] = field(default_factory=list)
+    most_alive: int = 0
+    settled: int = 0
+    distort: Callable[[Burst], Burst] = lambda burst: burst
+    read: Callable[[int], int] = lambda batches: 0
+    files: tuple[str, ...] = ()
+    facts: DatasetFacts = FACTS
+    logged: dict[int, SamplesLogged] = field(default_factory=dict)
+    without_workers: tuple[SampleMade, ...] = ()
+    one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
+    loaded: list[Any] = field(default_factory=list)
+    epochs: dict[int, SamplesSeen] = field(default_factory=dict)
+    allowed: list[tuple[int, int | None]] = field(default_factory=list)
+    dropped: list[tuple[str, ...]] = field(default_factory=list)
+    cores: float = 2.0
+    cpu_s: float = 0.0
+    other_cpu_s: float = 0.0
+    busy_s: float = 0.0
+    arm_bytes: int = 100
+    worker_bytes: int = 10
+    budget_bytes: int | None = None
+    shm_bytes: int | None = None
 
     @contextlib.contextmanager
     def open_arm(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:

@@ -84,7 +84,8 @@ def _status(order: Mapping[str, Any]) -> int:
         contextlib.nullcontext() if order["draw"] else mock.patch.object(Illustration, "save", _undrawn),
     ):
         try:
-            return cli.run(sys.argv[1:])
+            cli.main()
+            return 0
         except SystemExit as stop:
             return int(stop.code or 0)
         finally:

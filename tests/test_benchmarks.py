@@ -1,73 +1,62 @@
-"""The benchmark's own sums, with figures made up; and once, slowly, the whole of it."""
+"""The benchmarks' own sums, with figures made up; and once, slowly, the whole of them."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import pace
 from benchmarks.__main__ import main
+from benchmarks.bias import complete, half_width
 from benchmarks.catalogue import WORKLOADS
-from benchmarks.comparison import Ratios, Row, rows_of, verdicts, workload_medians
-from benchmarks.figures import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
-from benchmarks.ours import half_width
-from benchmarks.pace import Epoch, counting, ends_s, enough, mean_epoch_s, steady_batch_s, steady_span
-from benchmarks.page import Origin, page, table
+from benchmarks.comparison import Ratios, Row, page, rows_of, table, verdicts, workload_medians
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal, Outcome, Run
 from nws_sweep.records import Estimate
 from tests.conftest import ROOT
-from tests.factories import HOST
 
 
 @pytest.mark.parametrize(
-    ("batches", "workers", "queue", "span"),
+    ("batches", "workers", "span"),
     [
-        (100, 0, 0, (1, 100)),  # the first batch carries the start
-        (100, 1, 2, (2, 98)),
-        (100, 4, 8, (8, 92)),
-        (101, 4, 8, (8, 92)),  # 93 is not a multiple of 4 away from 8
-        (100, 3, 7, (9, 93)),  # 7 is not a multiple of 3
-        (100, 4, 4, (4, 96)),
-        (20, 4, 8, (8, 12)),
-        (19, 4, 8, None),
-        (3, 4, 8, None),
-        (1, 0, 0, None),
+        (100, 0, (1, 100)),  # the first batch carries the start
+        (100, 1, (2, 98)),
+        (100, 4, (8, 92)),
+        (101, 4, (8, 92)),  # 93 is not a multiple of 4 away from 8
+        (20, 4, (8, 12)),
+        (19, 4, None),
+        (3, 4, None),
+        (1, 0, None),
+        *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
     ],
 )
 def test_the_steady_span_leaves_out_what_the_queue_gave_and_takes(
-    batches: int, workers: int, queue: int, span: tuple[int, int] | None
+    batches: int, workers: int, span: tuple[int, int] | None
 ) -> None:
-    assert steady_span(batches, workers, queue) == span
+    assert pace.steady_span(batches, workers) == span
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_each_workload_has_sixty_steady_batches_with_eight_workers(workload: Any) -> None:
-    span = steady_span(workload.batches, 8, 16)
-    assert span is not None
-    assert span[1] - span[0] >= 60
+START_4_S = (4.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 16.0, 16.0)  # then 2 s each, and 2 out of the queue at once
 
 
-def test_the_pace_is_that_between_start_and_end() -> None:
-    # start 4 s, then 8 batches in 2 s each, then 2 out of the queue at once
-    times = [4.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 16.0, 16.0]
-    assert steady_span(10, 1, 2) == (2, 8)
-    assert steady_batch_s([Epoch(tuple(times))], workers=1, queue=2) == 2.0
-
-
-def test_the_ends_are_what_lies_outside_the_steady_span() -> None:
-    epoch = Epoch((4.0, 4.5, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 17.0, 19.0))
-    assert ends_s(epoch, workers=1, queue=2) == (4.5, 3.0)
-    assert ends_s(epoch, workers=4, queue=8) is None
-
-
-def test_epochs_are_taken_together() -> None:
-    fast = Epoch(tuple(1.0 * k for k in range(1, 6)))
-    slow = Epoch(tuple(3.0 * k for k in range(1, 6)))
-    assert steady_batch_s([fast, slow], workers=0, queue=0) == 2.0
-    assert mean_epoch_s([fast, slow]) == 10.0
+@pytest.mark.parametrize(
+    ("epochs", "workers", "batch_s"),
+    [
+        ([START_4_S], 1, 2.0),
+        ([(1.0, 2.0, 3.0, 4.0, 5.0), (3.0, 6.0, 9.0, 12.0, 15.0)], 0, 2.0),  # all epochs together
+        ([(1.0, 2.0)], 2, None),
+    ],
+)
+def test_the_pace_is_that_between_start_and_end(
+    epochs: Sequence[pace.Moments], workers: int, batch_s: float | None
+) -> None:
+    assert pace.steady_batch_s(epochs, workers) == batch_s
 
 
 @pytest.mark.parametrize(
@@ -77,26 +66,15 @@ def test_epochs_are_taken_together() -> None:
 def test_epochs_are_repeated_until_those_after_the_first_have_lasted(
     lengths_s: tuple[float, ...], is_enough: bool
 ) -> None:
-    assert enough([Epoch((length_s,)) for length_s in lengths_s], least_s=4.0) is is_enough
-
-
-def test_the_first_epoch_counts_only_if_it_is_alone() -> None:
-    first, second = Epoch((2.0,)), Epoch((1.0,))
-    assert counting([first]) == [first]
-    assert counting([first, second]) == [second]
-
-
-def test_epochs_without_a_steady_span_have_no_pace() -> None:
-    assert steady_batch_s([Epoch((1.0, 2.0))], workers=2, queue=4) is None
-
-
-def figure(kind: str, batch_s: float | None, **changes: Any) -> Figure:
-    defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, "epoch_s": batch_s and 100 * batch_s}
-    return Figure(**{**defaults, "kind": kind, "batch_s": batch_s, **changes})
+    epochs = [(length_s,) for length_s in lengths_s]
+    assert pace.enough(epochs, least_s=4.0) is is_enough
+    assert pace.counting(epochs) == (epochs[1:] or epochs)
 
 
 def a_round(before: float, ours: float | None, after: float, **changes: Any) -> list[Figure]:
-    return [figure(kind, value, **changes) for kind, value in zip(KINDS, (before, ours, after), strict=True)]
+    defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, **changes}
+    sides = zip(KINDS, (before, ours, after), strict=True)
+    return [Figure(kind=kind, batch_s=value, epoch_s=value and 100 * value, **defaults) for kind, value in sides]
 
 
 def test_a_ratio_is_ours_to_the_mean_of_the_bares_of_its_round() -> None:
@@ -105,19 +83,13 @@ def test_a_ratio_is_ours_to_the_mean_of_the_bares_of_its_round() -> None:
     assert row.batch_s == row.epoch_s == Ratios(1.0, 0.5, 2.0)
     assert row.drift == Ratios(1.0, 1.0, 2.0)
     assert row.bare_batch_s == 1.5
+    interval = Estimate(value=4.0, low=3.0, high=5.0, n=5)
+    assert (half_width(interval), half_width(Estimate(value=4.0, low=None, high=None, n=2))) == (0.25, None)
 
 
 def test_what_has_no_value_has_no_ratio_and_says_why() -> None:
-    failed = figure(OURS, None, detail={"state": "failed", "reason": "it broke"})
-    (row,) = rows_of([figure(BARE_BEFORE, 1.0), failed, figure(BARE_AFTER, 1.0)])
-    assert row.batch_s is None
-    assert row.epoch_s is None
-    assert row.faults == ("failed: it broke",)
-
-
-def test_rows_are_sorted_by_workers_inside_a_workload() -> None:
-    figures = [f for name in ("b", "a") for n in (4, 0) for f in a_round(1.0, 1.0, 1.0, workload=name, workers=n)]
-    assert [(row.workload, row.workers) for row in rows_of(figures)] == [("b", 0), ("b", 4), ("a", 0), ("a", 4)]
+    (row,) = rows_of(a_round(1.0, None, 1.0, detail={"state": "failed", "reason": "it broke"}))
+    assert (row.batch_s, row.epoch_s, row.faults) == (None, None, ("failed: it broke",))
 
 
 def row(workers: int, batch: float | None, epoch: float | None = 1.0, workload: str = "w") -> Row:
@@ -130,111 +102,121 @@ def row(workers: int, batch: float | None, epoch: float | None = 1.0, workload: 
     )  # fmt: skip
 
 
-def test_targets_are_met_at_their_limits() -> None:
-    assert [verdict.rpartition(": ")[2] for verdict in verdicts([row(0, 0.95), row(2, 1.02), row(4, 1.05)])] == 4 * [
-        "met"
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([row(0, 0.95), row(2, 1.02), row(4, 1.05)], 4 * ["met"]),  # at the limits
+        (
+            [row(0, 1.0), row(2, 1.0625), row(0, 1.03, 0.97, "v"), row(2, None, 0.5, "u")],
+            [
+                "missed by w (1.031), v (1.030), u (no value)",
+                "missed by w with 2 workers (1.062), u with 2 workers (no value)",
+                "missed by v (0.970), u (0.500)",
+                "missed by u with 2 workers (0.500)",
+            ],
+        ),
+        ([], 4 * ["nothing was measured"]),
+    ],
+)
+def test_what_misses_a_target_is_named(rows: list[Row], told: list[str]) -> None:
+    assert [
+        verdict.partition(": ")[2].partition(": ")[2] or verdict.rpartition(": ")[2] for verdict in verdicts(rows)
+    ] == told
+
+
+def test_the_page_shows_medians_and_ranges() -> None:
+    figures = [f for name in ("v", "w") for n in (4, 0) for f in a_round(1.0, 1.0, 1.0, workload=name, workers=n)]
+    assert [(row.workload, row.workers) for row in rows_of(figures)] == [("v", 0), ("v", 4), ("w", 0), ("w", 4)]
+    rows = [row(0, 1.0), row(2, None)]
+    lines = table(rows).splitlines()
+    whole = "1.000 (0.750 to 1.250)"
+    assert lines[2:5] == [
+        f"| w | 0 | 12.50 | {whole} | ± 3.0 % | {whole} | {whole} |",
+        f"| w | 2 | 12.50 |  | ± 3.0 % | {whole} | {whole} |",
+        "| **w** | median | | **1.000** | | **1.000** | |",
     ]
-
-
-def test_what_misses_a_target_is_named() -> None:
-    rows = [row(0, 1.0), row(2, 1.0625), row(0, 1.03, 0.97, "v"), row(2, None, 0.5, "u")]
-    assert workload_medians(rows, "batch_s") == {"w": 1.03125, "v": 1.03, "u": None}
-    assert [verdict.partition(": missed by ")[2] for verdict in verdicts(rows)] == [
-        "w (1.031), v (1.030), u (no value)",
-        "w with 2 workers (1.062), u with 2 workers (no value)",
-        "v (0.970), u (0.500)",
-        "u with 2 workers (0.500)",
-    ]
-
-
-def test_nothing_measured_meets_no_target() -> None:
-    assert not any(verdict.endswith("met") for verdict in verdicts([]))
-
-
-def test_the_table_shows_median_and_range() -> None:
-    lines = table([row(0, 1.0), row(2, None)]).splitlines()
-    assert (
-        lines[2]
-        == "| w | 0 | 12.50 | 1.000 (0.750 to 1.250) | ± 3.0 % | 1.000 (0.750 to 1.250) | 1.000 (0.750 to 1.250) |"
-    )
-    assert lines[3].startswith("| w | 2 | 12.50 |  | ± 3.0 % |")
-    assert lines[4] == "| **w** | median | | **1.000** | | **1.000** | |"
-
-
-def test_the_page_says_where_the_figures_come_from() -> None:
-    origin = Origin(host=HOST, command="scripts/benchmark bias", date="2024-05-01", rounds=3, threads="1")
-    text = page([row(0, 1.0)], WORKLOADS[:1], origin)
-    assert "Example CPU, 8 usable of 16 cores, torch 2.4.0, Python 3.11.7" in text
-    assert "Made on 2024-05-01 by `scripts/benchmark bias`, 3 rounds" in text
-    assert text.count(": met") == 4
-    assert max(len(line) for line in text.splitlines() if "|" not in line and "Made on" not in line) <= 120
-
-
-def test_the_half_width_is_a_share_of_the_value() -> None:
-    assert half_width(Estimate(value=4.0, low=3.0, high=5.0, n=5)) == 0.25
-    assert half_width(Estimate(value=4.0, low=None, high=None, n=2)) is None
+    assert workload_medians(rows, "batch_s") == {"w": 1.0}
+    text = page(rows, WORKLOADS[:1], "Made on this machine.")
+    assert f"\n\nMade on this machine.\n\n## Targets\n\n- {verdicts(rows)[0]}\n" in text
+    assert f"\n{WORKLOADS[0].line}\n" in text
 
 
 MADE_WITH = {"workers": [2], "least_s": 4.0}
 
 
-def test_a_journal_goes_on_with_its_complete_rounds(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "bias.jsonl"
-    first = Journal(path, MADE_WITH, resume=True)
-    first.add([*a_round(1.0, 1.0, 1.0), *a_round(1.0, 1.0, 1.0, round=2)[:2]])
+def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "all.jsonl"
+    journal = Journal(path, MADE_WITH, resume=True)
+    outcome = Outcome(workload="w", method="m", repeat=1, pick=2, tied=(3,), tried=(0, 1), detail={"cost": None})
+    run = Run(workload="w", workers=2, repeat=1, number=1, epoch_s=1.5)
+    figures = [*a_round(1.0, 1.0, 1.0), *a_round(1.0, 1.0, 1.0, round=2)[:2]]
+    journal.add(outcome, run, *figures)
     with path.open("a") as file:
-        file.write('{"workload": "w", "wor')  # interrupted in the middle of a line
-    again = Journal(path, MADE_WITH, resume=True)
-    assert again.figures == first.figures[:3]
-    assert again.has("w", 1)
-    assert not again.has("w", 2)
-    assert Journal(path, MADE_WITH, resume=True).figures == again.figures
+        file.write('{"run": {"workload": "w", "detail": {}')  # interrupted in the middle of a line
+    for _ in range(2):
+        again = Journal(path, MADE_WITH, resume=True)
+        assert (again.outcomes, again.runs, again.figures) == ([outcome], [run], figures)
+    assert complete(again.figures, MADE_WITH["workers"]) == figures[:3]  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="made with other settings or on another machine: leave out --resume"):
+        Journal(path, {**MADE_WITH, "least_s": 1.0}, resume=True)
 
 
 def test_a_journal_that_is_not_resumed_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "bias.jsonl"
-    Journal(path, MADE_WITH, resume=False).add(a_round(1.0, 1.0, 1.0))
+    Journal(path, MADE_WITH, resume=False).add(*a_round(1.0, 1.0, 1.0))
     kept = path.read_text()
     assert Journal(path, MADE_WITH, resume=False).figures == []
     assert (tmp_path / "bias.previous.jsonl").read_text() == kept
 
 
-def test_figures_made_otherwise_are_not_mixed(tmp_path: Path) -> None:
-    path = tmp_path / "bias.jsonl"
-    Journal(path, MADE_WITH, resume=False)
-    with pytest.raises(ValueError, match="made with other settings or on another machine: leave out --resume"):
-        Journal(path, {**MADE_WITH, "least_s": 1.0}, resume=True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rounds", "0"], "'0': allowed is a whole number from 1"),
-        (["--workers", "1,x"], "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
-        (["--only", "none"], "invalid choice: 'none'"),
+        ("bias --rounds 0", "'0': allowed is a whole number from 1"),
+        ("bias --workers 1,x", "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
+        ("bias --only none", "invalid choice: 'none'"),
+        ("search --candidates 1,x", "'1,x': allowed are whole numbers from 0"),
+        ("search --methods none", "invalid choice: 'none'"),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_words(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["bias", *arguments])
+        main(arguments.split())
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.apart
-@pytest.mark.slow
-def test_the_quick_benchmark_writes_its_page(tmp_path: Path) -> None:
-    output, journal = tmp_path / "bias.md", tmp_path / "bias.jsonl"
-    options = ["--quick", "--only", "consumer", "--rounds", "1", "--workers", "2"]
+def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
+    """The page and the journal of a quick benchmark in a process of its own."""
+    page_path, path = tmp_path / "page.md", tmp_path / "raw.jsonl"
+    files = ["--quick", "--output", str(page_path), "--journal", str(path)]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "bias", *options, "--output", output, "--journal", journal],
-        cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}, capture_output=True, text=True,
-        timeout=240, check=False,
+        [sys.executable, "-m", "benchmarks", *arguments.split(), *files],
+        cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")},
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (row,) = [line for line in output.read_text("utf-8").splitlines() if line.startswith("| consumer | 2 |")]
-    ratio = float(row.split("|")[4].split()[0])
-    assert 0.5 < ratio < 2  # the tests that run beside this one disturb it
-    assert len(journal.read_text().splitlines()) == 1 + len(KINDS)
+    return page_path.read_text("utf-8"), Journal(path, json.loads(path.read_text().splitlines()[0]), resume=True)
+
+
+@pytest.mark.apart
+@pytest.mark.slow
+def test_the_quick_bias_writes_its_page(tmp_path: Path) -> None:
+    text, journal = measured(tmp_path, "bias --only consumer --rounds 1 --workers 2")
+    (line,) = [line for line in text.splitlines() if line.startswith("| consumer | 2 |")]
+    assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # the tests that run beside this one disturb it
+    assert [figure.kind for figure in journal.figures] == [BARE_BEFORE, OURS, BARE_AFTER]
+
+
+@pytest.mark.apart
+@pytest.mark.slow
+def test_the_quick_search_writes_its_page(tmp_path: Path) -> None:
+    text, journal = measured(tmp_path, "search --only short --methods zero seed --candidates 0,2 --passes 1")
+    seed = next(outcome for outcome in journal.outcomes if outcome.method == "seed")
+    assert seed.tried[:2] == (0, 1)
+    assert seed.cost_s > sum(elapsed_s for _, _, elapsed_s in seed.detail["probes"]) > 0.4
+    assert not seed.left_behind
+    assert {0, 2} <= {run.workers for run in journal.runs if run.epoch_s}
+    assert "| short | seed |" in text

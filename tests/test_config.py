@@ -18,7 +18,7 @@ import nws_sweep
 from nws_sweep import api, config, cores
 from nws_sweep.config import explain
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules
+from nws_sweep.records import Configuration, LoaderSettings
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 

@@ -26,8 +26,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
 
 
-# Which of them is the best is for others to test, with more data.
-WORKERS = (0, 1, 2)
+WORKERS = (0, 1, 2)  # which of them is the best is for others to test, with more data
 
 
 class Slow(Dataset[torch.Tensor]):
@@ -60,20 +59,28 @@ def run(block: str, **given: Any) -> dict[str, Any]:
     return names
 
 
+def shown(document: str, containing: str, in_readme: bool = False) -> str:
+    """The only such example of a document; a short one if the README has it too."""
+    (block,) = blocks(document, containing)
+    if in_readme:
+        assert blocks("README.md", containing) == [block]
+        assert len(block.strip().splitlines()) <= 6
+    return block
+
+
 def test_a_script() -> None:
-    (block,) = blocks("README.md", "nws_sweep.search(dataset")
-    assert blocks("docs/quick_start.md", "nws_sweep") == [block]
-    assert len(block.strip().splitlines()) <= 6
-    found = run(block, dataset=Slow())
+    found = run(shown("docs/quick_start.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
     assert found["result"].num_workers in WORKERS
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
 
 
 def test_a_program_that_hands_its_config_over() -> None:
-    (block,) = blocks("docs/projects.md", "cfg.get")
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
-    cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(base_config(), node)})
-    assert run(block, loader=DataLoader(Slow(), batch_size=64), cfg=cfg)["loader"].num_workers == 1
+    config.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
+    found = run(shown("docs/projects.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
+    assert found["loader"].num_workers == 1
 
 
 @pytest.mark.apart
@@ -83,12 +90,6 @@ def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str])
     loaders = [value for value in found.values() if isinstance(value, DataLoader)]
     assert all(loader.num_workers in WORKERS for loader in loaders)
     assert loaders or capsys.readouterr().out.count("num_workers") >= 2
-
-
-def base_config() -> Any:
-    config.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose("base")
 
 
 def test_a_lightning_training() -> None:
@@ -107,9 +108,7 @@ def test_a_lightning_training() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=1e-6)
 
-    (block,) = blocks("README.md", "LightningDataModule")
-    assert blocks("docs/projects.md", "LightningDataModule") == [block]
-    assert len(block.strip().splitlines()) <= 6
+    block = shown("docs/projects.md", "LightningDataModule", in_readme=True)
     found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
     model = Mean()
     trainer = lightning.Trainer(
@@ -123,8 +122,7 @@ def test_a_lightning_training() -> None:
 
 
 def test_accelerate() -> None:
-    (block,) = blocks("docs/projects.md", "Accelerator")
-    found = run(block, dataset=Slow())
+    found = run(shown("docs/projects.md", "Accelerator"), dataset=Slow())
     loader = found["loader"]
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.num_workers in WORKERS
@@ -151,13 +149,14 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
             self.batches += 1
             return {"loss": ((x - self.weight) ** 2).mean()}
 
-    (block,) = blocks("docs/projects.md", "TunedTrainer")
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path / "out"), num_train_epochs=1, per_device_train_batch_size=64, report_to=[],
         save_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
     )  # fmt: skip
     model = Model()
-    trainer = run(block)["TunedTrainer"](model=model, args=arguments, train_dataset=Rows())
+    trainer = run(shown("docs/projects.md", "TunedTrainer"))["TunedTrainer"](
+        model=model, args=arguments, train_dataset=Rows()
+    )
     trainer.train()
     assert model.batches == 4
     assert trainer.get_train_dataloader().num_workers in WORKERS
@@ -174,8 +173,7 @@ def test_webdataset() -> None:
                 pixels = np.random.default_rng(index).integers(0, 255, (24, 32, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(picture, "JPEG")
                 tar.write({"__key__": f"{shard}{index:03d}", "jpg": picture.getvalue(), "cls": str(shard).encode()})
-    (block,) = blocks("docs/projects.md", "webdataset")
-    found = run(block)
+    found = run(shown("docs/projects.md", "webdataset"))
     assert found["result"].record.facts.iterable
     assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
     loader = found["loader"]
@@ -187,8 +185,7 @@ def test_hugging_face_datasets() -> None:
     for part in range(2):
         rows = {"x": [[float(index)] * 8 for index in range(64)], "y": range(64 * part, 64 * (part + 1))}
         pd.DataFrame(rows).to_parquet(f"parquet/{part}.parquet")
-    (block,) = blocks("docs/projects.md", "load_dataset")
-    found = run(block)
+    found = run(shown("docs/projects.md", "load_dataset"))
     assert sorted(label for batch in found["loader"] for label in batch["y"].tolist()) == list(range(128))
     assert found["result"].record.facts.iterable
     assert found["result"].num_workers in WORKERS

@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.apart, pytest.mark.slow, pytest.mark.xdist_group("pack
 UV = Path(sys.executable).with_name("uv")
 
 
+def attempt(command: Sequence[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in an environment without this test's own paths."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        command, cwd=cwd, env=kept | environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+    )
+
+
 def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> str:
-    """Standard output of a command that must succeed, in an environment without this test's own paths."""
+    """Standard output of one that must succeed."""
     done = attempt(command, cwd, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def attempt(command: Sequence[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=kept | environment, capture_output=True, text=True,
-        timeout=COMMAND_TIMEOUT_S, check=False,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +76,15 @@ def link_compiled(ours: Path, theirs: Path) -> None:
             os.link(compiled, link)
 
 
-def check_help(command: Sequence[str | Path], cwd: Path) -> None:
-    """The command finds its configuration."""
-    assert "axis/batch_size: small, wide" in run([*command, "--help"], cwd)
-
-
-def start_by(way: str, python: Path) -> list[str]:
-    return [str(python), "-m", "nws_sweep"] if way == "module" else [str(python.with_name("nws-sweep"))]
-
-
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Path:
-    folder = tmp_path / "a folder elsewhere"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def host(elsewhere: Path) -> Path:
+def host(tmp_path: Path) -> Path:
     """Somebody else's Hydra program, which has a batch_size and a dataset of its own."""
-    return write_host(elsewhere)
+    return write_host(tmp_path / "a folder elsewhere")
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path) -> dict[str, str]:
+    return {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
 
 
 @pytest.fixture
@@ -105,16 +94,21 @@ def without_plugin(tmp_path: Path) -> str:
     return str(tmp_path / "hidden")
 
 
+def check_start(python: Path, *folders: Path, ways: Sequence[str] = ("module", "script")) -> None:
+    """By each way the configuration is found."""
+    commands: dict[str, list[str | Path]] = {
+        "module": [python, "-m", "nws_sweep", "--help"],
+        "script": [python.with_name("nws-sweep"), "--help"],
+    }
+    for folder in folders:
+        for way in ways:
+            assert "axis/batch_size: small, wide" in run(commands[way], folder)
+
+
 def check_embedding(python: Path, host: Path, **environment: str) -> None:
     """The host composes the group nws_sweep and chooses one of its options."""
-    command: list[str | Path] = [
-        python,
-        "train.py",
-        "+nws_sweep=base",
-        "nws_sweep/search=exhaustive",
-        "nws_sweep.patience=5",
-    ]
-    output = run(command, host, **environment)
+    chosen = ["+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep.patience=5"]
+    output = run([python, "train.py", *chosen], host, **environment)
     assert "batch_size: 32\n" in output
     assert "    strategy: exhaustive\n" in output
     assert "  patience: 5\n" in output
@@ -123,10 +117,10 @@ def check_embedding(python: Path, host: Path, **environment: str) -> None:
 # In this order: a wheel is replaced by an editable install, which is then removed.
 
 
-def test_a_wheel_starts_from_anywhere(python: Path, elsewhere: Path) -> None:
-    assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], elsewhere)
-    check_help(start_by("module", python), elsewhere)
-    check_help(start_by("script", python), elsewhere)  # how it measures: below
+def test_a_wheel_starts_from_anywhere_and_is_embedded(python: Path, host: Path) -> None:
+    assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
+    check_start(python, host)  # how it measures: below
+    check_embedding(python, host)
 
 
 SCRIPT = """
@@ -145,38 +139,33 @@ print(type(loader).__name__, loader.num_workers, nws_sweep.search(loader, candid
 """
 
 
-def test_a_program_uses_the_api_of_a_wheel(python: Path, elsewhere: Path, tmp_path: Path) -> None:
-    write(elsewhere / "program.py", SCRIPT)
-    folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
-    assert run([python, "program.py"], elsewhere, **folders) in ("DataLoader 0 True\n", "DataLoader 2 True\n")
+def test_a_program_uses_the_api_of_a_wheel(python: Path, tmp_path: Path, own_folders: dict[str, str]) -> None:
+    write(tmp_path / "program.py", SCRIPT)
+    assert run([python, "program.py"], tmp_path, **own_folders) in ("DataLoader 0 True\n", "DataLoader 2 True\n")
 
 
-def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
+def test_a_wheel_measures_a_project_which_takes_the_answer(
+    python: Path, tmp_path: Path, own_folders: dict[str, str]
+) -> None:
     """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``; one candidate is no whole search."""
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
     config = folder / "conf" / "config.yaml"
     config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0,provisional}"))
-    folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     quick = ["measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search.candidates=[2]"]
     project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
-    run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **folders)
+    run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **own_folders)
     assert (folder / "found" / "report.html").is_file()
-    assert run([python, "train.py"], folder, **folders) == "batches 31 workers 2\n"
-    composed: list[str | Path] = [python, "train.py", "--config-dir", "found", "+best=run", "workers=0"]
-    assert run(composed, folder, **folders) == "batches 31 workers 2\n"
+    for composed in ([], ["--config-dir", "found", "+best=run", "workers=0"]):
+        assert run([python, "train.py", *composed], folder, **own_folders) == "batches 31 workers 2\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--cfg", "job"], ["batch_size=64"], ["dataset=b"], ["-m", "batch_size=1,2"], ["dataset=c"]],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", ["--cfg job", "batch_size=64", "dataset=b", "-m batch_size=1,2", "dataset=c"])
 def test_a_program_that_asks_for_nothing_does_not_notice_it(
-    python: Path, host: Path, without_plugin: str, arguments: list[str]
+    python: Path, host: Path, without_plugin: str, arguments: str
 ) -> None:
-    before = attempt([python, "train.py", *arguments], host, PYTHONPATH=without_plugin)
-    after = attempt([python, "train.py", *arguments], host)
+    before = attempt([python, "train.py", *arguments.split()], host, PYTHONPATH=without_plugin)
+    after = attempt([python, "train.py", *arguments.split()], host)
     assert before.stdout or before.stderr
     assert before.returncode == after.returncode
     assert (plain(before.stdout), plain(before.stderr)) == (plain(after.stdout), plain(after.stderr))
@@ -184,32 +173,22 @@ def test_a_program_that_asks_for_nothing_does_not_notice_it(
 
 def plain(output: str) -> str:
     """Without the times of log lines, and without the one line that a list of the search path has more."""
-    return re.sub(r"\[[\d-]+ [\d:,]+\]", "", output).replace(
-        "\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", ""
-    )
-
-
-def test_a_program_embeds_the_configuration_of_a_wheel(python: Path, host: Path) -> None:
-    check_embedding(python, host)
+    line = "\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n"
+    return re.sub(r"\[[\d-]+ [\d:,]+\]", "", output).replace(line, "")
 
 
 @pytest.fixture(scope="module")
 def editable(python: Path, checkout: Path) -> Path:
-    install = [str(UV), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--no-build-isolation"]
-    run([UV, "pip", "install", "--quiet", "--python", python, "setuptools>=77"], checkout)
-    run([*install, "--editable", str(checkout)], checkout)
+    install: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", python]
+    run([*install, "setuptools>=77"], checkout)
+    run([*install, "--no-deps", "--no-build-isolation", "--editable", checkout], checkout)
     return python
 
 
-def test_an_editable_install_starts_from_anywhere(editable: Path, checkout: Path, elsewhere: Path) -> None:
-    for cwd in (elsewhere, checkout):
-        found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], cwd)
-        assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
-    check_help(start_by("script", editable), elsewhere)
-    check_help(start_by("module", editable), checkout)
-
-
-def test_a_program_embeds_the_configuration_of_an_editable_install(editable: Path, host: Path) -> None:
+def test_an_editable_install_starts_from_anywhere_and_is_embedded(editable: Path, checkout: Path, host: Path) -> None:
+    found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
+    assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
+    check_start(editable, host, checkout)
     check_embedding(editable, host)
 
 
@@ -220,12 +199,9 @@ def test_a_program_whose_hydra_finds_no_plugin_is_told(editable: Path, host: Pat
     assert "nws_sweep=base: a plain value, since Hydra found no search-path plugin" in line
 
 
-def test_an_uninstalled_checkout_starts_from_its_own_folder(editable: Path, checkout: Path) -> None:
-    run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
-    check_help(start_by("module", editable), checkout)
-
-
-def test_a_program_embeds_the_configuration_of_an_uninstalled_checkout(
+def test_an_uninstalled_checkout_starts_from_its_own_folder_and_is_embedded(
     editable: Path, checkout: Path, host: Path
 ) -> None:
+    run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
+    check_start(editable, checkout, ways=("module",))
     check_embedding(editable, host, PYTHONPATH=str(checkout))

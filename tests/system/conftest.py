@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
+from nws_sweep import temporary
 from tests import conftest
 from tests.system import slurm
+from tests.system.program import Program
 from tests.system.slurm import Slurm
 
 lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
@@ -17,6 +23,27 @@ lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
 def heard_ctrl_c() -> None:
     """A shell makes what runs in the background deaf to it, and with that the programs that the tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+    """With a temporary folder of its own: no other program that starts meanwhile removes what it has left."""
+    with tempfile.TemporaryDirectory(prefix="nws-") as own:
+        program = Program(folder=tmp_path, environment={"TMPDIR": own})
+        yield program
+        left = program.processes()
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=10)
+        monkeypatch.setattr(tempfile, "tempdir", own)
+        temporary.remove_left()
+
+
+def need(*packages: str) -> None:
+    """Launchers that a test starts."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            lacking(f"Hydra's launcher for {package}")
 
 
 @pytest.fixture(scope="session")

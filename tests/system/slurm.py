@@ -64,10 +64,7 @@ class Slurm:
 
     def run(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
-        done = subprocess.run(
-            command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=True, timeout=60
-        )
-        return done.stdout
+        return subprocess.check_output(command, env={**os.environ, **self.environment}, text=True, timeout=60)
 
     def queue(self) -> dict[str, str]:
         """The state of each job that has not ended, by its number."""
@@ -77,11 +74,11 @@ class Slurm:
 
 def missing() -> list[str]:
     """Programs that cannot be found; Debian has the daemons where only root looks."""
-    return [name for name in PROGRAMS if _found(name) is None]
+    return [name for name in PROGRAMS if not _path(name)]
 
 
-def _found(name: str) -> str | None:
-    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+def _path(name: str) -> str:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
 
 
 @contextlib.contextmanager
@@ -89,61 +86,52 @@ def running() -> Iterator[Slurm]:
     """Starts the cluster, and ends it with all its jobs."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        _write_files(folder)
-        cluster = Slurm({"SLURM_CONF": str(folder / "slurm.conf")})
+        cluster = Slurm({"SLURM_CONF": str(_written(folder))})
+
+        def start(*command: str) -> None:
+            """A daemon in the foreground."""
+            log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
+            environment = {**os.environ, **cluster.environment}
+            process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
         stack.callback(_end_rest, cluster)
-        key, own = folder / "munge.key", [f"--{what}={folder}/munge.{what}" for what in _OF_MUNGE]
-        _start(stack, cluster, folder, ["munged", "--foreground", "--force", f"--key-file={key}", *own])
+        places = [
+            f"--{what}={folder}/munge.{what}" for what in ("key-file", "socket", "pid-file", "log-file", "seed-file")
+        ]
+        start(_path("munged"), "--foreground", "--force", *places)
         _wait((folder / "munge.socket").exists, folder)
-        _start(stack, cluster, folder, ["slurmctld", "-D", "-i"])
-        _start(stack, cluster, folder, ["slurmd", "-D", "-N", "big"])
-        _start(stack, cluster, folder, ["slurmd", "-D", "-N", "small"], cpu=min(os.sched_getaffinity(0)))
+        start(_path("slurmctld"), "-D", "-i")
+        start(_path("slurmd"), "-D", "-N", "big")
+        one_cpu = str(min(os.sched_getaffinity(0)))  # as its jobs then have
+        start("taskset", "-c", one_cpu, _path("slurmd"), "-D", "-N", "small")
         _wait(lambda: _idle(cluster) == {"big", "small"}, folder)
         yield cluster
-        _cancel_all(cluster)
+        cluster.run("scancel", f"--user={getpass.getuser()}")
+        until = time.monotonic() + 20
+        while cluster.queue() and time.monotonic() < until:
+            time.sleep(0.2)
 
 
-_OF_MUNGE = ("socket", "pid-file", "log-file", "seed-file")
-
-
-def _write_files(folder: Path) -> None:
+def _written(folder: Path) -> Path:
+    """The cluster's files; the path of its configuration."""
     ports = dict(zip(("controller", "big", "small"), _free_ports(3), strict=True))
     text = _CONFIGURATION.format(folder=folder, user=getpass.getuser(), cpus=len(os.sched_getaffinity(0)), **ports)
     (folder / "slurm.conf").write_text(text)
-    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
-    (folder / "munge.key").chmod(0o600)
+    (folder / "munge.key-file").write_bytes(secrets.token_bytes(1024))
+    (folder / "munge.key-file").chmod(0o600)
     for name in ("state", "spool-big", "spool-small"):
         (folder / name).mkdir()
+    return folder / "slurm.conf"
 
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in sockets]
-
-
-def _start(
-    stack: contextlib.ExitStack, cluster: Slurm, folder: Path, command: list[str], cpu: int | None = None
-) -> None:
-    """Starts a daemon in the foreground, on one CPU if that is given, as its jobs then are."""
-    log = stack.enter_context((folder / f"{'-'.join(command[0:1] + command[3:])[:40].replace('/', '_')}.out").open("w"))
-    pinned = ["taskset", "-c", str(cpu)] if cpu is not None else []
-    process = subprocess.Popen(
-        [*pinned, str(_found(command[0])), *command[1:]],
-        stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **cluster.environment}, start_new_session=True,
-    )  # fmt: skip
-    stack.callback(_stop, process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _idle(cluster: Slurm) -> set[str]:
@@ -158,13 +146,6 @@ def _wait(is_so: Callable[[], bool], folder: Path) -> None:
         if time.monotonic() > until:
             logs = [f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in folder.glob("*.[lo]*")]
             raise TimeoutError("Slurm did not start:\n" + "\n".join(logs))
-        time.sleep(0.2)
-
-
-def _cancel_all(cluster: Slurm) -> None:
-    cluster.run("scancel", f"--user={getpass.getuser()}")
-    until = time.monotonic() + 20
-    while cluster.queue() and time.monotonic() < until:
         time.sleep(0.2)
 
 
