@@ -28,18 +28,18 @@ def test_a_long_name_keeps_its_ends() -> None:
 
 
 def test_a_figure_is_saved_as_png_and_svg_beside_each_other(tmp_path: Path) -> None:
-    paths = drawing.save(figure(), tmp_path / "v1.5")
-    assert [path.name for path in paths] == ["v1.5.png", "v1.5.svg"]
+    paths = drawing.save(figure(), tmp_path / "scaling")
+    assert [path.name for path in paths] == ["scaling.png", "scaling.svg"]
     assert [path.read_bytes()[:5] for path in paths] == [b"\x89PNG\r", b"<?xml"]
     assert figure()._repr_png_() == paths[0].read_bytes()
 
 
 def test_a_document_has_text_as_text_without_dates_and_is_the_same_again() -> None:
-    text = drawing.svg(figure())
+    text = drawing.rendered(figure(), "svg").decode()
     assert "What &lt;script&gt;alert(1)&lt;/script&gt; $took$" in text
     assert "'DejaVu Sans', 'Verdana', sans-serif" in text
     assert not re.search(r"<dc:date>|Matplotlib v|<metadata", text)
-    assert text == drawing.svg(figure())
+    assert text == drawing.rendered(figure(), "svg").decode()
 
 
 def test_there_is_room_for_the_title_the_panels_and_a_legend_in_as_many_columns_as_fit() -> None:

@@ -171,7 +171,7 @@ def _is_cut(png: Path) -> bool:
 @pytest.mark.parametrize("name", AWKWARD["dataset"])
 def test_a_run_of_an_awkward_name_is_drawn(name: str) -> None:
     for each in illustrations.of(summary_of_run(searched({"dataset": name})), batches):
-        assert ElementTree.fromstring(drawing.svg(each.draw())).tag.endswith("svg")
+        assert ElementTree.fromstring(drawing.rendered(each.draw(), "svg").decode()).tag.endswith("svg")
 
 
 def test_the_names_of_files_are_those_of_the_storage() -> None:

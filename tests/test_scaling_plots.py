@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import drawing, scaling_plots
+from nws_sweep import drawing, memory_plots, scaling_plots
 from nws_sweep.analysis import ConfigurationSummary
+from nws_sweep.curve_plots import Point
+from nws_sweep.memory_plots import Prices, Spot
 from nws_sweep.records import Estimate, SearchRecord, Trial
-from nws_sweep.scaling_plots import Price, Prices, Rate, Scaling
+from nws_sweep.scaling_plots import Scaling
 from nws_sweep.vector import MUTED
 from tests.factories import failed_trial, measurement, search_result, summary_of_run, trial
 
@@ -64,11 +66,11 @@ def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceili
 def test_a_single_candidate_is_no_comparison() -> None:
     alone = summary(paced(0, 0.1), failed_trial(2))
     assert scaling_plots.scaling(alone) is None
-    assert scaling_plots.prices(alone) is None
+    assert memory_plots.prices(alone) is None
 
 
 def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
-    found = scaling_plots.prices(
+    found = memory_plots.prices(
         summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
     )
     assert found is not None
@@ -81,19 +83,19 @@ def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
 
 
 def test_without_an_epochs_length_a_batch_is_what_costs() -> None:
-    found = scaling_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
+    found = memory_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
     assert found is not None
     assert found.unit == "batch"
     assert found.candidates[-1].seconds == 0.5
 
 
-def rates(*numbers: float) -> tuple[Rate, ...]:
-    return tuple(Rate(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
+def rates(*numbers: float) -> tuple[Point, ...]:
+    return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
 
 
 SCALING = Scaling(measured=rates(0, 1, 2, 4), law=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
 PRICES = Prices(
-    candidates=tuple(Price(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
+    candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
     unit="epoch",
     best=4,
     leaner=1,
