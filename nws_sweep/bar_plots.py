@@ -26,21 +26,13 @@ _HEIGHT = 0.62  # of a bar, in rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """The best setting of one configuration.
+    """The best setting of one configuration."""
 
-    Attributes:
-        cells: Its values of the columns that vary.
-        samples_per_s: What it reaches.
-        ends: Those of its interval, samples/s; the value itself if there is none.
-        num_workers: The recommended candidate.
-        gain: Over loading without workers; None where that is not known or says nothing.
-    """
-
-    cells: tuple[str, ...]
-    samples_per_s: float
-    ends: tuple[float, float]
-    num_workers: int
-    gain: Gain | None
+    cells: tuple[str, ...]  # its values of the columns that vary
+    samples_per_s: float  # what it reaches
+    ends: tuple[float, float]  # those of its interval, samples/s; the value itself if there is none
+    num_workers: int  # the recommended candidate
+    gain: Gain | None  # over loading without workers; None where that is not known or says nothing
 
     @property
     def rate(self) -> str:

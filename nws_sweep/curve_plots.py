@@ -38,38 +38,23 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One configuration's line.
+    """One configuration's line."""
 
-    Attributes:
-        label: What tells it from the others of its panel.
-        points: Ascending by num_workers.
-        best: The recommended candidate.
-        look: Numbers of its colour and of its style, the same in all panels; None if there are too many to be named.
-    """
-
-    label: str
-    points: tuple[Point, ...]
-    best: int | None
-    look: tuple[int, int] | None = (0, 0)
+    label: str  # what tells it from the others of its panel
+    points: tuple[Point, ...]  # ascending by num_workers
+    best: int | None  # the recommended candidate
+    look: tuple[int, int] | None = (0, 0)  # numbers of colour and style in all panels; None if it has no name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something against num_workers.
+    """Something against num_workers."""
 
-    Attributes:
-        quantity: What the height means, with its unit.
-        key: What the labels of the curves are values of; empty if there is one curve in each panel.
-        panels: The curves of each panel by what they have in common, which is empty if there is one panel only.
-        comparable: Whether all panels have the same axis: they show the same dataset.
-        top: Where the axis ends; None for where its values end.
-    """
-
-    quantity: str
-    key: str
-    panels: dict[str, list[Curve]]
-    comparable: bool = False
-    top: float | None = None
+    quantity: str  # what the height means, with its unit
+    key: str  # what the labels of the curves are values of; empty if there is one curve in each panel
+    panels: dict[str, list[Curve]]  # the curves by what those of a panel have in common
+    comparable: bool = False  # whether all panels have the same axis: they show the same dataset
+    top: float | None = None  # where the axis ends; None for where its values end
 
     @property
     def recommended(self) -> list[tuple[str, Curve, Point]]:

@@ -17,17 +17,11 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facets:
-    """The configurations in panels.
+    """The configurations in panels."""
 
-    Attributes:
-        across: The names of what differs between panels.
-        within: The names of what differs within panels.
-        panels: Those that have anything measured by the title of their panel, in the order of its values.
-    """
-
-    across: tuple[str, ...]
-    within: tuple[str, ...]
-    panels: Mapping[str, Sequence[ConfigurationSummary]]
+    across: tuple[str, ...]  # the names of what differs between panels
+    within: tuple[str, ...]  # the names of what differs within panels
+    panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have anything measured
 
 
 def facets(summary: Summary) -> Facets:

@@ -38,25 +38,15 @@ Rows = Sequence[Sequence[Heat | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """The best throughput over two columns.
+    """The best throughput over two columns."""
 
-    Attributes:
-        across: Name of the column whose values stand below.
-        down: Name of the one whose values stand at the left.
-        columns: Values of the first.
-        rows: Values of the second.
-        sheets: Rows of cells by what they are of, of which None was not measured: one sheet, or one per dataset.
-        over: Names of the other columns, of whose values each cell has the best.
-        left_out: How many values of both are not shown.
-    """
-
-    across: str
-    down: str
-    columns: tuple[str, ...]
-    rows: tuple[str, ...]
-    sheets: Mapping[str, Rows]
-    over: tuple[str, ...]
-    left_out: int
+    across: str  # name of the column whose values stand below
+    down: str  # name of the one whose values stand at the left
+    columns: tuple[str, ...]  # values of the first
+    rows: tuple[str, ...]  # values of the second
+    sheets: Mapping[str, Rows]  # rows of cells, None where nothing was measured: one sheet, or one per dataset
+    over: tuple[str, ...]  # names of the other columns, of whose values each cell has the best
+    left_out: int  # how many values of both are not shown
 
 
 def measured(rows: Rows) -> list[Heat]:

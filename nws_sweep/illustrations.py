@@ -33,19 +33,12 @@ Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Illustration:
-    """One picture.
+    """One picture."""
 
-    Attributes:
-        name: Of its files, without a suffix.
-        title: What it is called.
-        alt: What it shows, with its main figures, for those who do not see it.
-        draw: Makes the figure.
-    """
-
-    name: str
-    title: str
-    alt: str
-    draw: Callable[[], Figure]
+    name: str  # of its files, without a suffix
+    title: str  # what it is called
+    alt: str  # what it shows, with its main figures, for those who do not see it
+    draw: Callable[[], Figure]  # makes the figure
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Draws it, and gives its PNG and its SVG."""
@@ -57,29 +50,18 @@ def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """All pictures that make sense for this run or grid, the most important first.
-
-    Args:
-        summary: What was found.
-        batches: Gives the per-batch times of a configuration.
-    """
+    """All pictures that make sense for this run or grid, the most important first."""
     times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
     if not summary.stored.is_grid:
         (only,) = summary.configurations
         return (*_scaling(only), *times, *waiting, *_batches(only, batches), *costs)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    return (
-        *_throughput(summary), *_best(summary), *_heat(summary), *waiting, *_memory(summary), *fastest, *costs
-    )  # fmt: skip
+    maps = (*_throughput(summary), *_best(summary), *_heat(summary))
+    return (*maps, *waiting, *_memory(summary), *fastest, *costs)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures that stand in the folder of a configuration, also of one of a grid.
-
-    Args:
-        summary: What was found for it.
-        batches: Gives its per-batch times.
-    """
+    """The pictures that stand in the folder of a configuration, also of one of a grid."""
     return (*_scaling(summary), *_batches(summary, batches))
 
 

@@ -36,19 +36,12 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """The configurations of one dataset.
+    """The configurations of one dataset."""
 
-    Attributes:
-        title: The dataset; empty if there is only one.
-        key: What the labels are values of.
-        front: Those of which none other is both quicker and leaner, the leanest first.
-        others: The rest.
-    """
-
-    title: str
-    key: str
-    front: tuple[Spot, ...]
-    others: tuple[Spot, ...]
+    title: str  # the dataset; empty if there is only one
+    key: str  # what the labels are values of
+    front: tuple[Spot, ...]  # those of which none other is both quicker and leaner, the leanest first
+    others: tuple[Spot, ...]  # the rest
 
 
 def fields(summary: Summary) -> tuple[Field, ...]:
@@ -143,19 +136,12 @@ def _around(reach: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Time against memory of the candidates of a configuration.
+    """Time against memory of the candidates of a configuration."""
 
-    Attributes:
-        candidates: Ascending by num_workers.
-        unit: What the seconds are of.
-        best: The recommended candidate.
-        leaner: The one that is nearly as fast for far less memory; None if there is none.
-    """
-
-    candidates: tuple[Spot, ...]
-    unit: str
-    best: int
-    leaner: int | None
+    candidates: tuple[Spot, ...]  # ascending by num_workers
+    unit: str  # what the seconds are of
+    best: int  # the recommended candidate
+    leaner: int | None  # the one that is nearly as fast for far less memory; None if there is none
 
 
 def prices(summary: ConfigurationSummary) -> Prices | None:

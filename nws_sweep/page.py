@@ -24,65 +24,36 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was found for one configuration.
-
-    Attributes:
-        label: The configuration.
-        setting: What to set, such as ``num_workers=4``; empty if nothing could be measured.
-        pace: How fast that is, with its interval.
-        gains: What it gains, a phrase each.
-        why: What limits it, the most important sentence first.
-        certainty: How sure the answer is.
-        snippets: The settings, ready to paste: where to, and the text.
-        warnings: What puts it into question.
-        error: Why there is none; empty if there is one.
-        ranks: A row for each rank; none for one alone.
-    """
+    """What was found for one configuration."""
 
     label: str
-    setting: str
-    pace: str
-    gains: tuple[str, ...]
-    why: tuple[str, ...]
-    certainty: str
-    snippets: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
-    error: str
-    ranks: Table
+    setting: str  # what to set, such as ``num_workers=4``; empty if nothing could be measured
+    pace: str  # how fast that is, with its interval
+    gains: tuple[str, ...]  # what it gains, a phrase each
+    why: tuple[str, ...]  # what limits it, the most important sentence first
+    certainty: str  # how sure the answer is
+    snippets: tuple[tuple[str, str], ...]  # the settings, ready to paste: where to, and the text
+    warnings: tuple[str, ...]  # what puts it into question
+    error: str  # why there is none; empty if there is one
+    ranks: Table  # A row for each rank; none for one alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """The report of a run or a grid.
-
-    Attributes:
-        title: What it is of.
-        measured: When and where, in a line.
-        answer: The answer of a run; of a grid the configuration that loads the most samples per second. None if
-            nothing could be measured.
-        configurations: How many there are.
-        answers: Those that are told one by one, in the order of measuring.
-        best: The table of best settings.
-        effects: What each varying setting changes.
-        trials: Every trial.
-        failures: A line each.
-        warnings: Those that concern all configurations, a line each.
-        facts: About the host and the circumstances: name and text.
-        limits: What the method cannot tell, a sentence each.
-    """
+    """The report of a run or a grid."""
 
     title: str
-    measured: str
-    answer: Answer | None
+    measured: str  # when and where, in a line
+    answer: Answer | None  # of a grid that of the fastest configuration; None if nothing could be measured
     configurations: int
-    answers: tuple[Answer, ...]
+    answers: tuple[Answer, ...]  # those that are told one by one, in the order of measuring
     best: Table
-    effects: Table
+    effects: Table  # what each varying setting changes
     trials: Table
-    failures: tuple[str, ...]
-    warnings: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    limits: tuple[str, ...]
+    failures: tuple[str, ...]  # A line each
+    warnings: tuple[str, ...]  # those that concern all configurations, a line each
+    facts: tuple[tuple[str, str], ...]  # about the host and the circumstances: name and text
+    limits: tuple[str, ...]  # what the method cannot tell, a sentence each
 
 
 def page(summary: Summary) -> Page:

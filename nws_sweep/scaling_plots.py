@@ -21,21 +21,13 @@ _FEWEST = 2  # candidates without which there is nothing to compare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Throughput against num_workers, samples/s.
+    """Throughput against num_workers, samples/s."""
 
-    Attributes:
-        measured: The candidates, ascending by num_workers.
-        law: The curve through those with workers; empty without one.
-        ceiling: What no number of workers can exceed; None if nothing is known of it.
-        ceiling_of: What sets it, ``consumer`` or ``CPUs``.
-        best: The recommended candidate.
-    """
-
-    measured: tuple[Point, ...]
-    law: tuple[Point, ...]
-    ceiling: float | None
-    ceiling_of: str
-    best: int
+    measured: tuple[Point, ...]  # the candidates, ascending by num_workers
+    law: tuple[Point, ...]  # the curve through those with workers; empty without one
+    ceiling: float | None  # what no number of workers can exceed; None if nothing is known of it
+    ceiling_of: str  # what sets it, ``consumer`` or ``CPUs``
+    best: int  # the recommended candidate
 
 
 def scaling(summary: ConfigurationSummary) -> Scaling | None:

@@ -48,7 +48,7 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     assert chart.recommended == [("", curve, found[1])]
     (axes,) = curve_plots.draw(chart, "Throughput").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
-    assert [list(line.get_xdata()) for line in axes.lines[1:]] == [[0, 4], [4]]
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines[1:]] == [[0, 4], [4]]
     (intervals,) = axes.collections
     heights = [np.asarray(path.vertices)[:, 1].tolist() for path in intervals.get_paths()]
     assert heights == [[point.low, point.high] for point in found]
