@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from nws_sweep import cells, contrast, formats, per_rank, remarks, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
@@ -53,7 +53,6 @@ class Page:
     failures: tuple[str, ...]  # A line each
     warnings: tuple[str, ...]  # those that concern all configurations, a line each
     facts: tuple[tuple[str, str], ...]  # about the host and the circumstances: name and text
-    limits: tuple[str, ...]  # what the method cannot tell, a sentence each
 
 
 def page(summary: Summary) -> Page:
@@ -77,7 +76,6 @@ def page(summary: Summary) -> Page:
         failures=summary.failures,
         warnings=summary.warnings,
         facts=tuple(_facts(summary)),
-        limits=LIMITS,
     )
 
 
@@ -162,11 +160,7 @@ def _trials(summary: Summary) -> Table:
     for configuration in summary.configurations:
         for trial in configuration.trials:
             shown = cells.of_trial(trial, configuration.configuration)
-            row = (
-                configuration.label, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch,
-                shown.waiting, shown.memory, shown.bursts, shown.state,
-            )  # fmt: skip
-            rows.append(row[first:])
+            rows.append((configuration.label, *astuple(shown))[first:])
     return Table(_TRIALS[first:], rows)
 
 
@@ -199,14 +193,3 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"searching took {units.seconds(cost_s)} in all"
-
-
-LIMITS = (
-    "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. It tells how well "
-    "the pace was measured on this machine and on this day, and nothing about others.",
-    "The recommended candidate has the fewest workers among those that are not slower than the fastest by more than "
-    "search.tolerance.",
-    "The files were in the page cache unless measure.cache says otherwise: a first epoch from a disk takes longer.",
-    "Training was stood in for by the configured consumer; other things that a training step does at the same time, on "
-    "the CPUs or on the way to an accelerator, are not in these figures.",
-)

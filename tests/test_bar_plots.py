@@ -28,18 +28,14 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     assert bar_plots.bars(found) == Bars(columns=("batch_size",), bars=(first, second))
 
 
-def test_of_many_the_fastest_are_shown_and_others_only_if_they_are_several() -> None:
-    assert [len(part) for part in bar_plots.split([bar(n) for n in range(25)])] == [25, 0]
-    assert [len(part) for part in bar_plots.split([bar(n) for n in range(200)])] == [24, 176]
-
-
-def test_a_table_says_what_is_left_out() -> None:
+def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
     chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
     (axes,) = bar_plots.draw_bars(chart, "Best").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
-    assert texts[0] == "1000 (1)"
-    assert (axes.get_yticklabels()[-1].get_text(), texts[-1]) == ("176 more", "5.00 to 40.0")
+    assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
+    assert axes.get_yticklabels()[-1].get_text() == "176 more"
+    assert [len(part) for part in bar_plots.split(chart.bars[:25])] == [25, 0]
 
 
 def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:

@@ -8,7 +8,7 @@ from nws_sweep import drawing, memory_plots, scaling_plots
 from nws_sweep.analysis import ConfigurationSummary
 from nws_sweep.curve_plots import Point
 from nws_sweep.memory_plots import Prices, Spot
-from nws_sweep.records import Estimate, SearchRecord, Trial
+from nws_sweep.records import Estimate, Trial
 from nws_sweep.scaling_plots import Scaling
 from nws_sweep.vector import MUTED
 from tests.factories import failed_trial, measurement, search_result, summary_of_run, trial
@@ -24,28 +24,23 @@ def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **cha
 
 
 def summary(*trials: Trial) -> ConfigurationSummary:
-    result: SearchRecord = search_result(*trials)
-    (only,) = summary_of_run(result).configurations
+    (only,) = summary_of_run(search_result(*trials)).configurations
     return only
 
 
-def waiting(**changes: Any) -> ConfigurationSummary:
-    """Workers that share 0.8 s of waiting without loss."""
-    return summary(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001, **changes) for n in (0, 1, 2, 4)))
-
-
-def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round() -> None:
-    found = scaling_plots.scaling(waiting())
+def scaling(*trials: Trial) -> Scaling:
+    found = scaling_plots.scaling(summary(*trials))
     assert found is not None
+    return found
+
+
+def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_law() -> None:
+    """Workers that share 0.8 s of waiting without loss."""
+    found = scaling(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001) for n in (0, 1, 2, 4)))
     assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
     fastest = found.measured[-1]
     assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
     assert found.best == 4
-
-
-def test_the_law_goes_through_the_points_from_the_first_worker_to_the_last_candidate() -> None:
-    found = scaling_plots.scaling(waiting())
-    assert found is not None
     first, *_, last = found.law
     assert (first.num_workers, last.num_workers) == (1, 4)
     assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
@@ -57,8 +52,7 @@ def test_the_law_goes_through_the_points_from_the_first_worker_to_the_last_candi
     [({"consume_s": 0.1, "cpu_s": 0.2}, 640.0, "consumer"), ({"consume_s": 0.01, "cpu_s": 1.6}, 320.0, "CPUs")],
 )
 def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceiling: float, whose: str) -> None:
-    found = scaling_plots.scaling(summary(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2))))
-    assert found is not None
+    found = scaling(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2)))
     assert found.ceiling == pytest.approx(ceiling)  # 64 samples; 8 CPUs
     assert found.ceiling_of == whose
 
@@ -74,19 +68,15 @@ def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
         summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
     )
     assert found is not None
-    assert [(price.num_workers, price.memory_bytes) for price in found.candidates] == [
-        (0, 100 * MB),
-        (2, 300 * MB),
-        (4, 900 * MB),
-    ]
+    held = [(price.num_workers, price.memory_bytes) for price in found.candidates]
+    assert held == [(0, 100 * MB), (2, 300 * MB), (4, 900 * MB)]
     assert (found.unit, found.best, found.leaner) == ("epoch", 4, 2)
 
 
 def test_without_an_epochs_length_a_batch_is_what_costs() -> None:
     found = memory_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
     assert found is not None
-    assert found.unit == "batch"
-    assert found.candidates[-1].seconds == 0.5
+    assert (found.unit, found.candidates[-1].seconds) == ("batch", 0.5)
 
 
 def rates(*numbers: float) -> tuple[Point, ...]:
