@@ -21,27 +21,23 @@ _PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
 _MOST_BARS = 24
 _MOST_COLUMNS = 6  # that name a row
 _NAME = 3.4  # inches of a row's name
+_HEIGHT = 0.62  # of a bar, in rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """The best setting of one configuration.
+    """The best setting of one configuration."""
 
-    Attributes:
-        cells: Its values of the columns that vary.
-        samples_per_s: What it reaches.
-        low: Lower end of its interval, samples/s; the value itself if there is none.
-        high: Upper end, likewise.
-        num_workers: The recommended candidate.
-        gain: Over loading without workers; None where that is not known or says nothing.
-    """
+    cells: tuple[str, ...]  # its values of the columns that vary
+    samples_per_s: float  # what it reaches
+    ends: tuple[float, float]  # those of its interval, samples/s; the value itself if there is none
+    num_workers: int  # the recommended candidate
+    gain: Gain | None  # over loading without workers; None where that is not known or says nothing
 
-    cells: tuple[str, ...]
-    samples_per_s: float
-    low: float
-    high: float
-    num_workers: int
-    gain: Gain | None
+    @property
+    def rate(self) -> str:
+        """Its samples per second."""
+        return units.rate(self.samples_per_s, *self.ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,59 +46,6 @@ class Bars:
 
     columns: tuple[str, ...]
     bars: tuple[Bar, ...]
-
-
-def bars(summary: Summary) -> Bars:
-    """The best setting of every configuration that has one."""
-    columns = facets.columns(summary, _MOST_COLUMNS)
-    found = []
-    for c in summary.configurations:
-        rate = c.best.measurement.rate if c.best and c.best.measurement else None
-        if c.best and rate:
-            low, high = rate.ends
-            bar = Bar(
-                cells=tuple(facets.cell(c, name) for name in columns),
-                samples_per_s=rate.value,
-                low=low,
-                high=high,
-                num_workers=c.best.num_workers,
-                gain=c.gain_over_zero if c.best.num_workers else None,
-            )
-            found.append(bar)
-    return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
-
-
-@drawing.styled
-def draw_bars(chart: Bars, title: str) -> Figure:
-    """A row per configuration; only the fastest ones if there are many, and how far the others reach."""
-    shown, others = split(chart.bars)
-    names = [_name(bar.cells) for bar in shown] + [f"{len(others)} more"] * bool(others)
-    figure, axes = _rows(chart.columns, names, "samples/s (num_workers), of 0 workers", title)
-    rates = [bar.samples_per_s for bar in shown]
-    ends = [[bar.samples_per_s - bar.low for bar in shown], [bar.high - bar.samples_per_s for bar in shown]]
-    drawn = axes.barh(range(len(shown)), rates, 0.62, xerr=ends, color=COLOURS[0], ecolor=INK)
-    axes.bar_label(drawn, [_about(bar) for bar in shown], padding=4)
-    if others:
-        least, most = others[-1].samples_per_s, others[0].samples_per_s
-        rest = axes.barh(len(shown), most - least, 0.62, left=least, color=BAND, edgecolor=MUTED)
-        axes.bar_label(rest, [f"{told(others[-1])} to {told(others[0])}"], padding=4)
-    axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
-    return figure
-
-
-def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Those that are shown one by one, and the others: at least two, or they could be shown as well."""
-    most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
-    return chosen[:most], chosen[most:]
-
-
-def _about(bar: Bar) -> str:
-    return f"{told(bar)} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "")
-
-
-def told(bar: Bar) -> str:
-    """Its samples per second."""
-    return units.rate(bar.samples_per_s, bar.low, bar.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +68,22 @@ class Costs:
     columns: tuple[str, ...]
     costs: tuple[Cost, ...]
 
-    @property
-    def parts_s(self) -> tuple[float, ...]:
-        """The parts of all together."""
-        return _summed(self.costs)
 
-
-def _summed(costs: Sequence[Cost]) -> tuple[float, ...]:
-    return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
+def bars(summary: Summary) -> Bars:
+    """The best setting of every configuration that has one."""
+    columns = facets.columns(summary, _MOST_COLUMNS)
+    found = [
+        Bar(
+            cells=facets.cells(c, columns),
+            samples_per_s=rate.value,
+            ends=rate.ends,
+            num_workers=c.best.num_workers,
+            gain=c.gain_over_zero if c.best.num_workers else None,
+        )
+        for c in summary.configurations
+        if c.best and c.best.measurement and (rate := c.best.measurement.rate)
+    ]
+    return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
 
 
 def costs(summary: Summary) -> Costs:
@@ -142,30 +93,56 @@ def costs(summary: Summary) -> Costs:
     for c in summary.configurations:
         if cost := c.run.result.cost:
             parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s + cost.samples_s)
-            found.append(Cost(tuple(facets.cell(c, name) for name in columns), parts_s))
+            found.append(Cost(facets.cells(c, columns), parts_s))
     known = [cost for cost in found if cost.total_s > 0]
     return Costs(columns=columns, costs=tuple(sorted(known, key=lambda cost: -cost.total_s)))
 
 
-def cost_rows(chart: Costs) -> tuple[Cost, ...]:
-    """The rows, of which the last one is the mean of those that have none of their own."""
-    own, others = split(chart.costs)
-    if not others:
-        return chart.costs
-    mean_s = tuple(part_s / len(others) for part_s in _summed(others))
-    return (*own, Cost((f"mean of {len(others)} more",), mean_s))
+def summed(costs: Sequence[Cost]) -> tuple[float, ...]:
+    """The parts of all together, s."""
+    return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
+
+
+def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those that are shown one by one, and the others: at least two, or they could be shown as well."""
+    most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
+    return chosen[:most], chosen[most:]
+
+
+@drawing.styled
+def draw_bars(chart: Bars, title: str) -> Figure:
+    """A row per configuration; only the fastest ones if there are many, and how far the others reach."""
+    shown, others = split(chart.bars)
+    more = [(f"{len(others)} more",)] if others else []
+    rows = [*(bar.cells for bar in shown), *more]
+    figure, axes = _rows(chart.columns, rows, "samples/s (num_workers), of 0 workers", title)
+    low, high = zip(*((b.samples_per_s - b.ends[0], b.ends[1] - b.samples_per_s) for b in shown), strict=True)
+    rates = [bar.samples_per_s for bar in shown]
+    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=(low, high), color=COLOURS[0], ecolor=INK)
+    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "") for bar in shown]
+    axes.bar_label(drawn, texts, padding=4)
+    if others:
+        fastest, *_, slowest = others
+        reach = fastest.samples_per_s - slowest.samples_per_s
+        rest = axes.barh(len(shown), reach, _HEIGHT, left=slowest.samples_per_s, color=BAND, edgecolor=MUTED)
+        axes.bar_label(rest, [f"{slowest.rate} to {fastest.rate}"], padding=4)
+    axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
+    return figure
 
 
 @drawing.styled
 def draw_costs(chart: Costs, title: str) -> Figure:
-    """A row per configuration, in the parts of its search."""
-    rows = cost_rows(chart)
+    """A row per configuration, in the parts of its search; of many the last one is the mean of those without a row."""
+    rows, others = split(chart.costs)
+    if others:
+        mean_s = tuple(part_s / len(others) for part_s in summed(others))
+        rows = [*rows, Cost((f"mean of {len(others)} more",), mean_s)]
     scale, unit = (60.0, "min") if rows[0].total_s > 600 else (1.0, "s")
-    figure, axes = _rows(chart.columns, [_name(row.cells) for row in rows], "in all", title)
+    figure, axes = _rows(chart.columns, [row.cells for row in rows], "in all", title)
     left = [0.0] * len(rows)
     for index, (part, colour) in enumerate(zip(PARTS, _PART_COLOURS, strict=True)):
         widths = [row.parts_s[index] / scale for row in rows]
-        drawn = axes.barh(range(len(rows)), widths, 0.62, left=left, color=colour, edgecolor=PAPER, label=part)
+        drawn = axes.barh(range(len(rows)), widths, _HEIGHT, left=left, color=colour, edgecolor=PAPER, label=part)
         left = [begin + width for begin, width in zip(left, widths, strict=True)]
     axes.bar_label(drawn, [units.seconds(row.total_s) for row in rows], padding=4)
     axes.set_xlabel(f"time of the search, {unit}")
@@ -173,16 +150,13 @@ def draw_costs(chart: Costs, title: str) -> Figure:
     return figure
 
 
-def _name(cells: Sequence[str]) -> str:
-    return facets.BETWEEN.join(drawing.fitting(cell, max(0.8, _NAME / len(cells))) for cell in cells)
-
-
-def _rows(columns: Sequence[str], names: Sequence[str], what: str, title: str) -> tuple[Figure, Axes]:
+def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str, title: str) -> tuple[Figure, Axes]:
     """Axes for horizontal bars with their names, the first one on top; above them what names and texts mean."""
-    figure, (axes,) = drawing.panels(title, 1, 1, 0.8 + 0.25 * len(names))
+    figure, (axes,) = drawing.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
     axes.set_title(drawing.fitting(f"{facets.BETWEEN.join(columns)}: {what}", WIDTH - 1))
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), names)
+    names = [facets.BETWEEN.join(drawing.fitting(cell, max(0.8, _NAME / len(row))) for cell in row) for row in rows]
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), names)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     return figure, axes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,33 +37,24 @@ class Timeline:
 
 def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
     """The per-batch times of a run, one value per candidate, ascending."""
-    found: dict[int, list[BatchTime]] = {}
+    found: dict[int, list[tuple[float, float, bool]]] = {}
     for batch in batches:
-        found.setdefault(batch.num_workers, []).append(batch)
-    return [
-        Timeline(
-            num_workers,
-            tuple(batch.wait_s for batch in mine),
-            tuple(batch.consume_s for batch in mine),
-            tuple(batch.warm_up for batch in mine),
-        )
-        for num_workers, mine in sorted(found.items())
-    ]
+        found.setdefault(batch.num_workers, []).append((batch.wait_s, batch.consume_s, batch.warm_up))
+    lines = []
+    for num_workers, mine in sorted(found.items()):
+        wait_s, consume_s, warm_up = zip(*mine, strict=True)
+        lines.append(Timeline(num_workers, wait_s, consume_s, warm_up))
+    return lines
 
 
 def coarser(line: Timeline, most: int) -> Timeline:
     """The line with means of successive batches, so that it has no more steps than this."""
     size = -(-len(line.wait_s) // most)
-    if size <= 1:
-        return line
-    return Timeline(
-        line.num_workers, _means(line.wait_s, size), _means(line.consume_s, size), line.warm_up[::size], size
+    wait_s, consume_s = (
+        tuple(fmean(times[start : start + size]) for start in range(0, len(times), size))
+        for times in (line.wait_s, line.consume_s)
     )
-
-
-def _means(values: Sequence[float], size: int) -> tuple[float, ...]:
-    parts = [values[start : start + size] for start in range(0, len(values), size)]
-    return tuple(sum(part) / len(part) for part in parts)
+    return Timeline(line.num_workers, wait_s, consume_s, line.warm_up[::size], size)
 
 
 def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
@@ -90,28 +82,20 @@ def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = Non
         axes.set_title(f"{workers} (best)" if line.num_workers == best else workers, weight="bold")
         _draw_timeline(axes, line, highest(shown))
     panels[-1].set_xlabel("batch, in the order of arrival")
-    drawing.legend(figure, _entries(shown))
-    return figure
-
-
-def _entries(lines: Sequence[Timeline]) -> list[Patch]:
-    most = max(line.together for line in lines)
+    most = max(line.together for line in shown)
     means = f" (means of up to {most} batches)" if most > 1 else ""
-    entries = [(f"waiting for the loader, s{means}", COLOURS[0]), ("consumer, s", COLOURS[1])]
-    if any(any(line.warm_up) for line in lines):
-        entries.append(("warm-up, not counted", BAND))
-    return [Patch(color=colour, label=text) for text, colour in entries]
+    entries = {f"waiting for the loader, s{means}": COLOURS[0], "consumer, s": COLOURS[1]}
+    if any(any(line.warm_up) for line in shown):
+        entries["warm-up, not counted"] = BAND
+    drawing.legend(figure, [Patch(color=colour, label=text) for text, colour in entries.items()])
+    return figure
 
 
 def highest(lines: Sequence[Timeline]) -> float:
     """The largest batch that counts, s, if any does: the first one of an epoch holds its start-up."""
-    counted, everything = [], [0.0]
-    for line in lines:
-        for wait, consume, warm_up in zip(line.wait_s, line.consume_s, line.warm_up, strict=True):
-            everything.append(wait + consume)
-            if not warm_up:
-                counted.append(wait + consume)
-    return max(counted or everything) or 1.0
+    every = [step for line in lines for step in zip(line.wait_s, line.consume_s, line.warm_up, strict=True)]
+    counted = [wait + consume for wait, consume, warm_up in every if not warm_up]
+    return max(counted or [wait + consume for wait, consume, _ in every]) or 1.0
 
 
 def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import NullFormatter
 
-from nws_sweep import drawing
+from nws_sweep import drawing, facets
+from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.drawing import COLOURS, DASHES, MARKERS, WIDTH
-from nws_sweep.facets import DATASET, Facets
-from nws_sweep.records import Trial
+from nws_sweep.facets import BETWEEN, DATASET, Facets
+from nws_sweep.records import Trial, TrialState
 from nws_sweep.vector import MUTED, PAPER
 
 _MOST_NAMED = 8  # curves that can be told apart
@@ -30,7 +30,7 @@ _LOG_FROM = 20  # the largest value divided by the smallest, from which on the s
 class Point:
     """A candidate: its workers, the value, and the ends of its interval (the value itself if there is none)."""
 
-    num_workers: int
+    num_workers: float
     value: float
     low: float
     high: float
@@ -38,87 +38,59 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One configuration's line.
+    """One configuration's line."""
 
-    Attributes:
-        label: What tells it from the others of its panel.
-        points: Ascending by num_workers.
-        best: The recommended candidate.
-        look: Numbers of its colour and of its style, the same in all panels; None if there are too many to be named.
-    """
-
-    label: str
-    points: tuple[Point, ...]
-    best: int | None
-    look: tuple[int, int] | None = (0, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One of the small pictures: what all its curves have (empty if there is one panel only), and the curves."""
-
-    title: str
-    curves: tuple[Curve, ...]
-
-    @property
-    def named(self) -> tuple[Curve, ...]:
-        """The curves with names."""
-        return tuple(curve for curve in self.curves if curve.look)
+    label: str  # what tells it from the others of its panel
+    points: tuple[Point, ...]  # ascending by num_workers
+    best: int | None  # the recommended candidate
+    look: tuple[int, int] | None = (0, 0)  # numbers of colour and style in all panels; None if it has no name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something against num_workers.
+    """Something against num_workers."""
 
-    Attributes:
-        quantity: What the height means, with its unit.
-        key: What the labels of the curves are values of; empty if there is one curve in each panel.
-        panels: The panels.
-        comparable: Whether all panels have the same axis: they show the same dataset.
-        top: Where the axis ends; None for where its values end.
-    """
-
-    quantity: str
-    key: str
-    panels: tuple[Panel, ...]
-    comparable: bool = False
-    top: float | None = None
+    quantity: str  # what the height means, with its unit
+    key: str  # what the labels of the curves are values of; empty if there is one curve in each panel
+    panels: dict[str, list[Curve]]  # the curves by what those of a panel have in common
+    comparable: bool = False  # whether all panels have the same axis: they show the same dataset
+    top: float | None = None  # where the axis ends; None for where its values end
 
     @property
-    def recommended(self) -> list[tuple[Panel, Curve, Point]]:
-        """The recommended candidate of each curve with a name, if it has one."""
-        return [
-            (panel, curve, point)
-            for panel in self.panels
-            for curve in panel.named
-            for point in curve.points
-            if point.num_workers == curve.best
-        ]
+    def recommended(self) -> list[tuple[str, Curve, Point]]:
+        """The recommended candidate of each curve with a name, if it has one, after the title of its panel."""
+        curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
+        return [(title, curve, p) for title, curve in curves for p in curve.points if p.num_workers == curve.best]
 
     @property
     def is_log(self) -> bool:
         """Whether the axis is logarithmic: values are too far apart."""
-        groups = [self.panels] if self.comparable else [(panel,) for panel in self.panels]
-        reaches = [[p.value for panel in group for curve in panel.curves for p in curve.points] for group in groups]
+        panels = list(self.panels.values())
+        groups = [[curve for curves in panels for curve in curves]] if self.comparable else panels
+        reaches = [[point.value for curve in curves for point in curve.points] for curves in groups]
         return self.top is None and any(max(reach) > _LOG_FROM * min(reach) > 0 for reach in reaches)
 
 
-def throughput(facets: Facets) -> Chart | None:
+def throughput(summary: Summary) -> Chart | None:
     """Samples per second; None if nothing has a pace."""
-    return _chart(facets, "samples per second", _rate)
+    return _chart(summary, "samples per second", _rate)
 
 
-def times(facets: Facets) -> Chart | None:
+def times(summary: Summary) -> Chart | None:
     """Seconds per epoch, or of 1000 samples where the length of an epoch is unknown; None if nothing was measured."""
-    trials = [trial for member in facets.members for trial in member.trials]
+    trials = [trial for c in summary.configurations for trial in _measured(c)]
     if all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials):
-        return _chart(facets, "seconds per epoch", _epoch)
-    return _chart(facets, "seconds per 1000 samples", _thousand)
+        return _chart(summary, "seconds per epoch", _epoch)
+    return _chart(summary, "seconds per 1000 samples", _thousand)
 
 
-def waiting(facets: Facets) -> Chart | None:
+def waiting(summary: Summary) -> Chart | None:
     """The share of the time that the consumer waits, %; None if nobody told."""
-    return _chart(facets, "time spent waiting for data, %", _stall, top=100.0)
+    return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
+
+
+def _measured(c: ConfigurationSummary) -> Iterator[Trial]:
+    return (trial for trial in c.worker_trials if trial.measurement and trial.state is TrialState.OK)
 
 
 def _rate(trial: Trial) -> Point | None:
@@ -146,51 +118,45 @@ def _stall(trial: Trial) -> Point | None:
 
 
 def _chart(
-    facets: Facets, quantity: str, measure: Callable[[Trial], Point | None], top: float | None = None
+    summary: Summary, quantity: str, measure: Callable[[Trial], Point | None], top: float | None = None
 ) -> Chart | None:
-    looks, panels = _looks(facets), []
-    for panel in facets.panels:
+    shared = facets.facets(summary)
+    looks, panels = _looks(shared), {}
+    for title, configurations in shared.panels.items():
         curves = []
-        for member in panel.members:
-            points = tuple(point for trial in member.trials if (point := measure(trial)) is not None)
-            if points:
-                look = looks.get(member.label)
-                curves.append(Curve(label=member.label, points=points, best=member.best, look=look))
+        for c in configurations:
+            cells = facets.cells(c, shared.within)
+            best, look = c.best.num_workers if c.best else None, looks.get(cells)
+            if points := tuple(point for trial in _measured(c) if (point := measure(trial))):
+                curves.append(Curve(label=BETWEEN.join(cells), points=points, best=best, look=look))
         if curves:
-            panels.append(Panel(title=panel.title, curves=tuple(curves)))
+            panels[title] = curves
     if not panels:
         return None
-    comparable = DATASET not in facets.across
-    return Chart(quantity=quantity, key=facets.key, panels=tuple(panels), comparable=comparable, top=top)
+    key, comparable = BETWEEN.join(shared.within), DATASET not in shared.across
+    return Chart(quantity=quantity, key=key, panels=panels, comparable=comparable, top=top)
 
 
-def _looks(facets: Facets) -> dict[str, tuple[int, int]]:
-    """Number of the colour and of the dash of each label that is named: of several columns one is told by dashes."""
-    cells = {member.label: member.cells for member in facets.members}
-    if len(cells) > _MOST_NAMED:
-        return {label: (number, 0) for number, label in enumerate(_best_labels(facets)[:_IN_A_CROWD])}
-    columns = [list(dict.fromkeys(column)) for column in zip(*cells.values(), strict=True)]
+def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Number of the colour and of the dash of what is named: of several columns one is told by dashes."""
+    shares: dict[tuple[str, ...], float] = {}
+    for configurations in shared.panels.values():
+        most = max(c.best_rate for c in configurations) or 1.0
+        for c in configurations:
+            cells = facets.cells(c, shared.within)
+            shares[cells] = max(shares.get(cells, 0.0), c.best_rate / most)
+    if len(shares) > _MOST_NAMED:  # the best have names, by their share of the winner of their panel
+        best = sorted(shares, key=lambda cells: -shares[cells])[:_IN_A_CROWD]
+        return {cells: (number, 0) for number, cells in enumerate(best)}
+    columns = [list(dict.fromkeys(column)) for column in zip(*shares, strict=True)]
     few = [index for index, column in enumerate(columns) if 1 < len(column) <= len(DASHES)]
     if len(columns) > 1 and few:
         dashed = min(few, key=lambda index: (len(columns[index]), -index))
-        rest = {label: (*parts[:dashed], *parts[dashed + 1 :]) for label, parts in cells.items()}
+        rest = {cells: (*cells[:dashed], *cells[dashed + 1 :]) for cells in shares}
         colours = list(dict.fromkeys(rest.values()))
         if len(colours) <= len(COLOURS):
-            return {
-                label: (colours.index(rest[label]), columns[dashed].index(parts[dashed]))
-                for label, parts in cells.items()
-            }
-    return {label: (number % len(COLOURS), number // len(COLOURS)) for number, label in enumerate(cells)}
-
-
-def _best_labels(facets: Facets) -> list[str]:
-    """Labels by the speed of their best setting as a share of that of the winner of their panel."""
-    shares: dict[str, float] = {}
-    for panel in facets.panels:
-        most = max(member.summary.best_rate for member in panel.members) or 1.0
-        for member in panel.members:
-            shares[member.label] = max(shares.get(member.label, 0.0), member.summary.best_rate / most)
-    return sorted(shares, key=lambda label: -shares[label])
+            return {cells: (colours.index(rest[cells]), columns[dashed].index(cells[dashed])) for cells in shares}
+    return {cells: (number % len(COLOURS), number // len(COLOURS)) for number, cells in enumerate(shares)}
 
 
 @drawing.styled
@@ -206,28 +172,28 @@ def draw(chart: Chart | None, title: str) -> Figure:
     count = len(chart.panels)
     columns = 1 if count == 1 else 2 if count in (2, 4) else 3
     figure, panels = drawing.panels(title, count, columns, 3.4 if count == 1 else 2.0, sharey=chart.comparable)
-    for axes, panel in zip(panels, chart.panels, strict=True):
-        axes.set_title(drawing.fitting(panel.title, WIDTH / columns - 0.6))
-        _draw_panel(axes, chart, panel)
+    for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
+        axes.set_title(drawing.fitting(name, WIDTH / columns - 0.6))
+        _draw_panel(axes, chart, curves)
     for axes in panels[::columns]:
         axes.set_ylabel(chart.quantity)
     for axes in panels[-columns:]:
-        ringed = any(curve.best is not None for panel in chart.panels for curve in panel.named)
-        axes.set_xlabel("num_workers (ring: recommended)" if ringed else "num_workers")
+        axes.set_xlabel("num_workers (ring: recommended)" if chart.recommended else "num_workers")
     if chart.key:
-        drawing.legend(figure, list(_entries(chart)), f"{drawing.fitting(chart.key, WIDTH - 1)}:")
+        drawing.legend(figure, _entries(chart), f"{drawing.fitting(chart.key, WIDTH - 1)}:")
     return figure
 
 
-def _entries(chart: Chart) -> Iterator[Artist]:
-    """Of a single panel by the ends of the curves, of several in the order of looks."""
-    curves: Iterable[Curve] = {curve.label: curve for panel in chart.panels for curve in panel.named}.values()
+def _entries(chart: Chart) -> list[Line2D]:
+    """Of a single panel by the ends of the curves, of several in the order of appearance."""
+    every = [curve for curves in chart.panels.values() for curve in curves]
+    named = list({curve.label: curve for curve in every if curve.look}.values())
     if len(chart.panels) == 1:
-        curves = sorted(curves, key=lambda curve: -curve.points[-1].value)
-    for curve in curves:
-        yield Line2D([], [], **_look(curve), label=drawing.fitting(curve.label, 3.1))
-    if others := sum(len(panel.curves) - len(panel.named) for panel in chart.panels):
-        yield Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more")
+        named.sort(key=lambda curve: -curve.points[-1].value)
+    entries = [Line2D([], [], **_look(curve), label=drawing.fitting(curve.label, 3.1)) for curve in named]
+    if others := sum(not curve.look for curve in every):
+        entries.append(Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more"))
+    return entries
 
 
 def _look(curve: Curve) -> dict[str, Any]:
@@ -238,37 +204,26 @@ def _look(curve: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw_panel(axes: Axes, chart: Chart, panel: Panel) -> None:
-    axes.grid(axis="y")
-    _draw_others(axes, [curve.points for curve in panel.curves if not curve.look])
-    for index, curve in enumerate(panel.named):
+def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
+    # Those without a name are one thin line with gaps.
+    gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
+    points = [point for curve in others for point in (*curve.points, gap)]
+    axes.plot(
+        [p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5,
+        rasterized=len(others) > _MOST_LINES,
+    )  # fmt: skip
+    named = [curve for curve in curves if curve.look]
+    for index, curve in enumerate(named):
         # Side by side, or the intervals of equal configurations would cover each other.
-        _draw_curve(axes, curve, _SPREAD * (index - (len(panel.named) - 1) / 2) / max(1, len(panel.named) - 1))
+        _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
     if chart.is_log:
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(0, chart.top)
     axes.yaxis.set_major_formatter("{x:.6g}")
-    label_workers(axes, [point.num_workers for curve in panel.curves for point in curve.points])
-
-
-def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
-    """Labels at whole numbers, and marks at the candidates."""
-    candidates = sorted(set(numbers))
-    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
-    axes.set_xticks(candidates, minor=True)
-
-
-def _draw_others(axes: Axes, curves: Sequence[Sequence[Point]]) -> None:
-    """Thin lines, which are one line with gaps."""
-    gap = Point(0, math.nan, math.nan, math.nan)
-    points = [point for curve in curves for point in (*curve, gap)]
-    axes.plot(
-        [p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5,
-        rasterized=len(curves) > _MOST_LINES,
-    )  # fmt: skip
+    axes.grid(axis="y")
+    drawing.label_workers(axes, [point.num_workers for curve in curves for point in curve.points])
 
 
 def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
@@ -278,9 +233,4 @@ def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
     axes.plot(x, [point.value for point in curve.points], **look)
     for point in curve.points:
         if point.num_workers == curve.best:
-            ring(axes, point.num_workers + shift, point.value, look["color"])
-
-
-def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
-    """Marks the recommended candidate."""
-    axes.plot(x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2)
+            drawing.ring(axes, point.num_workers + shift, point.value, look["color"])

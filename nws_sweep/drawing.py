@@ -9,7 +9,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 
 from nws_sweep import vector
 from nws_sweep.disk import write_bytes
@@ -94,7 +95,7 @@ class Picture(Figure):
     """A figure that notebooks show by themselves, without pyplot."""
 
     def _repr_png_(self) -> bytes:
-        return png(self)
+        return rendered(self, "png")
 
 
 def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
@@ -127,6 +128,19 @@ def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "
     figure.legend(handles=list(entries), loc="outside lower left", ncols=columns, title=title or None, alignment="left")
 
 
+def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
+    """Labels at whole numbers, and marks at the candidates."""
+    candidates = sorted(set(numbers))
+    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.set_xticks(candidates, minor=True)
+
+
+def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
+    """Marks the recommended candidate."""
+    axes.plot(x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2)
+
+
 def plain(text: str) -> str:
     """The text in one line."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -151,38 +165,19 @@ def spaced(count: int, most: int) -> set[int]:
 
 
 def save(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Writes the figure as a PNG and as an SVG.
-
-    Args:
-        figure: What to write.
-        path: Without the suffixes, which are added.
-
-    Returns:
-        The PNG and the SVG.
-    """
-    as_png, as_svg = files(path)
-    write_bytes(as_png, png(figure))
-    write_bytes(as_svg, svg(figure).encode())
+    """Writes the figure as a PNG and as an SVG beside it, and gives both; the path has no suffix."""
+    as_png, as_svg = path.with_suffix(".png"), path.with_suffix(".svg")
+    write_bytes(as_png, rendered(figure, "png"))
+    write_bytes(as_svg, rendered(figure, "svg"))
     return as_png, as_svg
 
 
-def files(path: Path) -> tuple[Path, Path]:
-    """The PNG and the SVG of a picture, by its path without a suffix."""
-    return path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG."""
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as ``png`` or ``svg``; in the latter text is text, and the same figure gives the same document."""
     content = io.BytesIO()
     with _style():
-        figure.savefig(content, format="png")
-    return content.getvalue()
-
-
-def svg(figure: Figure) -> str:
-    """The figure as an SVG document: text is text, and the same figure gives the same document."""
-    content = io.StringIO()
-    with _style():
-        figure.savefig(content, format="svg", metadata=_NO_METADATA)
+        figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
+    if kind == "png":
+        return content.getvalue()
     # Hundredths of a point, which nobody can see.
-    return re.sub(r"<path[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), content.getvalue())
+    return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())

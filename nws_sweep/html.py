@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -28,8 +26,7 @@ class Drawn:
 
 def report(page: Page, pictures: Sequence[Drawn]) -> str:
     """The report as one HTML file."""
-    shown = [Drawn(title=one.title, alt=one.alt, svg=Markup(one.svg)) for one in pictures]
-    return _render("report.html", title=page.title, page=page, pictures=shown)
+    return _render("report.html", title=page.title, page=page, pictures=pictures)
 
 
 def comparison(value: RunComparison) -> str:
@@ -57,20 +54,9 @@ def _differences(found: Sequence[Difference]) -> Table:
 def _render(template: str, **values: Any) -> str:
     folder = files("nws_sweep") / "templates"
     style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
-    return _environment().get_template(template).render(style=style, behaviour=behaviour, **values)
-
-
-@cache
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("nws_sweep"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["as_data"] = as_data
-    return environment
-
-
-def as_data(rows: Sequence[Sequence[str]]) -> Markup:
-    """Rows as JSON that may stand in a script element, whatever they hold."""
-    text = json.dumps(rows, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return environment.get_template(template).render(style=style, behaviour=behaviour, **values)

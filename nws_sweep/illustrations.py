@@ -24,7 +24,6 @@ from nws_sweep import (
 )
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.batch_table import BatchTime
-from nws_sweep.facets import Facets, facets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,19 +33,12 @@ Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Illustration:
-    """One picture.
+    """One picture."""
 
-    Attributes:
-        name: Of its files, without a suffix.
-        title: What it is called.
-        alt: What it shows, with its main figures, for those who do not see it.
-        draw: Makes the figure.
-    """
-
-    name: str
-    title: str
-    alt: str
-    draw: Callable[[], Figure]
+    name: str  # of its files, without a suffix
+    title: str  # what it is called
+    alt: str  # what it shows, with its main figures, for those who do not see it
+    draw: Callable[[], Figure]  # makes the figure
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Draws it, and gives its PNG and its SVG."""
@@ -58,48 +50,23 @@ def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """All pictures that make sense for this run or grid, the most important first.
-
-    Args:
-        summary: What was found.
-        batches: Gives the per-batch times of a configuration.
-    """
-    return tuple(_of_grid(summary, batches) if summary.stored.is_grid else _of_run(summary, batches))
+    """All pictures that make sense for this run or grid, the most important first."""
+    times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
+    if not summary.stored.is_grid:
+        (only,) = summary.configurations
+        return (*_scaling(only), *times, *waiting, *_batches(only, batches), *costs)
+    fastest = _batches(summary.fastest, batches) if summary.fastest else ()
+    maps = (*_throughput(summary), *_best(summary), *_heat(summary))
+    return (*maps, *waiting, *_memory(summary), *fastest, *costs)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures that stand in the folder of a configuration, also of one of a grid.
-
-    Args:
-        summary: What was found for it.
-        batches: Gives its per-batch times.
-    """
+    """The pictures that stand in the folder of a configuration, also of one of a grid."""
     return (*_scaling(summary), *_batches(summary, batches))
 
 
-def _of_run(summary: Summary, batches: Batches) -> Iterator[Illustration]:
-    (only,), shared = summary.configurations, facets(summary)
-    yield from _scaling(only)
-    yield from _times(shared)
-    yield from _waiting(shared)
-    yield from _batches(only, batches)
-    yield from _costs(summary)
-
-
-def _of_grid(summary: Summary, batches: Batches) -> Iterator[Illustration]:
-    shared = facets(summary)
-    yield from _throughput(shared)
-    yield from _best(summary)
-    yield from _heat(summary)
-    yield from _waiting(shared)
-    yield from _memory(summary)
-    if fastest := summary.fastest:
-        yield from _batches(fastest, batches)
-    yield from _costs(summary)
-
-
 def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
-    scaled, paid = scaling_plots.scaling(c), scaling_plots.prices(c)
+    scaled, paid = scaling_plots.scaling(c), memory_plots.prices(c)
     alt = []
     if scaled:
         rates = {rate.num_workers: units.rate(rate.value, rate.low, rate.high) for rate in scaled.measured}
@@ -116,8 +83,8 @@ def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
         yield _illustration(storage.SCALING_PLOT, partial(scaling_plots.draw, scaled), paid, title, " ".join(alt))
 
 
-def _times(shared: Facets) -> Iterator[Illustration]:
-    if chart := curve_plots.times(shared):
+def _times(summary: Summary) -> Iterator[Illustration]:
+    if chart := curve_plots.times(summary):
         alt = f"{chart.quantity.capitalize()} against num_workers."
         for _, _, point in chart.recommended:
             alt += f" With the recommended {point.num_workers} it is {units.number(point.value)}."
@@ -136,8 +103,9 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
     if chart := heat_plots.heat_map(summary):
-        least, most = (choose(chart.heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
-        each = f", of each {chart.third}" if chart.third else ""
+        heats = [heat for rows in chart.sheets.values() for heat in heat_plots.measured(rows)]
+        least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
+        each = ", of each dataset" if len(chart.sheets) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
             f"{heat_plots.told(least)} to {heat_plots.told(most)} samples per second."
@@ -162,20 +130,22 @@ def _memory(summary: Summary) -> Iterator[Illustration]:
 def _costs(summary: Summary) -> Iterator[Illustration]:
     chart = bar_plots.costs(summary)
     if chart.costs:
-        total_s = sum(chart.parts_s)
-        shares = [units.share(part_s / total_s) for part_s in chart.parts_s]
+        parts_s = bar_plots.summed(chart.costs)
+        total_s = sum(parts_s)
+        shares = [units.share(part_s / total_s) for part_s in parts_s]
         parts = ", ".join(f"{part} {share}" for part, share in zip(bar_plots.PARTS, shares, strict=True))
         alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
         yield _illustration(storage.COST_PLOT, bar_plots.draw_costs, chart, "Where the time of the search went", alt)
 
 
-def _throughput(shared: Facets) -> Iterator[Illustration]:
-    if chart := curve_plots.throughput(shared):
-        alt = f"Samples per second against num_workers, {_count(len(shared.members), 'configuration')}."
+def _throughput(summary: Summary) -> Iterator[Illustration]:
+    if chart := curve_plots.throughput(summary):
+        curves = sum(map(len, chart.panels.values()))
+        alt = f"Samples per second against num_workers, {_count(curves, 'configuration')}."
         if chart.recommended:
-            panel, curve, best = max(chart.recommended, key=lambda found: found[2].value)
+            title, curve, best = max(chart.recommended, key=lambda found: found[2].value)
             rate = units.rate(best.value, best.low, best.high)
-            where = _named(panel.title, curve.label)
+            where = _named(title, curve.label)
             alt += f" The best: {rate} samples per second with num_workers={best.num_workers}{where}."
         yield _illustration(storage.THROUGHPUT_PLOT, curve_plots.draw, chart, "Throughput against num_workers", alt)
 
@@ -187,14 +157,14 @@ def _best(summary: Summary) -> Iterator[Illustration]:
         settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
         alt = (
             f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
-            f"{bar_plots.told(last)} to {bar_plots.told(first)} samples per second; the "
+            f"{last.rate} to {first.rate} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
         yield _illustration(storage.BEST_PLOT, bar_plots.draw_bars, chart, "Best setting per configuration", alt)
 
 
-def _waiting(shared: Facets) -> Iterator[Illustration]:
-    if chart := curve_plots.waiting(shared):
+def _waiting(summary: Summary) -> Iterator[Illustration]:
+    if chart := curve_plots.waiting(summary):
         alt = "The share of the time in which the consumer waits for the loader, against num_workers."
         if shares := [f"{point.value:.0f}" for _, _, point in chart.recommended]:
             least, most = min(shares, key=float), max(shares, key=float)

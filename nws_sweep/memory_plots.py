@@ -1,4 +1,4 @@
-"""The best setting of each configuration at its time and its memory; from a pure value."""
+"""Time against memory: of the best settings of all configurations, of the candidates of one; from pure values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nws_sweep import drawing
+from nws_sweep import drawing, facets, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.drawing import COLOURS
-from nws_sweep.facets import BETWEEN, DATASET, cell, values
+from nws_sweep.facets import BETWEEN, DATASET
 from nws_sweep.vector import MUTED
 
 _MOST_PANELS = 6
@@ -20,13 +20,15 @@ _MOST_NAMED = 6
 _MOST_DOTS = 300  # that are drawn one by one
 _NAMES = 2.9  # inches of a name
 _PER_SAMPLES = 1000
+_FEWEST = 2  # candidates without which there is nothing to compare
+_QUICK = 0.95  # of the best's speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A configuration at its best setting: its name, what it holds in memory, B, and what 1000 samples take, s."""
+    """What a setting costs: the name of its configuration, its workers, its memory, B, and its time, s."""
 
-    label: str
+    label: str = ""
     num_workers: int
     memory_bytes: int
     seconds: float
@@ -34,99 +36,45 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """The configurations of one dataset.
+    """The configurations of one dataset."""
 
-    Attributes:
-        title: The dataset; empty if there is only one.
-        key: What the labels are values of.
-        front: Those of which none other is both quicker and leaner, the leanest first.
-        others: The rest.
-    """
-
-    title: str
-    key: str
-    front: tuple[Spot, ...]
-    others: tuple[Spot, ...]
+    title: str  # the dataset; empty if there is only one
+    key: str  # what the labels are values of
+    front: tuple[Spot, ...]  # those of which none other is both quicker and leaner, the leanest first
+    others: tuple[Spot, ...]  # the rest
 
 
 def fields(summary: Summary) -> tuple[Field, ...]:
-    """A field per dataset that has at least two configurations to compare."""
-    axes = values(summary)
+    """A field per dataset that has at least two configurations to compare; its seconds are those of 1000 samples."""
+    axes = facets.values(summary)
     names = [name for name in axes if name != DATASET]
-    found: dict[str, list[Spot]] = {name: [] for name in axes.get(DATASET, ())}
+    spots: dict[str, list[Spot]] = {name: [] for name in axes.get(DATASET, ("",))}
     for c in summary.configurations:
-        if spot := _spot(c, names):
-            found.setdefault(cell(c, DATASET) if DATASET in axes else "", []).append(spot)
-    key = BETWEEN.join(names)
-    fronts = {title: tuple(_front(spots)) for title, spots in found.items() if len(spots) > 1}
+        found = c.best.measurement if c.best else None
+        if c.best and found and found.memory_bytes and found.samples_per_s:
+            spot = Spot(
+                label=BETWEEN.join(facets.cells(c, names)),
+                num_workers=c.best.num_workers,
+                memory_bytes=found.memory_bytes,
+                seconds=_PER_SAMPLES / found.samples_per_s,
+            )
+            spots[facets.cell(c, DATASET) if DATASET in axes else ""].append(spot)
+    fronts = {title: tuple(_front(found)) for title, found in spots.items() if len(found) > 1}
     return tuple(
-        Field(title=title, key=key, front=front, others=tuple(spot for spot in found[title] if spot not in front))
+        Field(
+            title=title, key=BETWEEN.join(names), front=front, others=tuple(s for s in spots[title] if s not in front)
+        )
         for title, front in fronts.items()
     )
 
 
-def _spot(c: ConfigurationSummary, names: Sequence[str]) -> Spot | None:
-    found = c.best.measurement if c.best else None
-    if c.best is None or found is None or not found.memory_bytes or not found.samples_per_s:
-        return None
-    label = BETWEEN.join(cell(c, name) for name in names)
-    seconds = _PER_SAMPLES / found.samples_per_s
-    return Spot(label=label, num_workers=c.best.num_workers, memory_bytes=found.memory_bytes, seconds=seconds)
-
-
 def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
     """Those of which none other is both quicker and leaner."""
-    least = None
+    least = float("inf")
     for spot in sorted(spots, key=lambda spot: (spot.memory_bytes, spot.seconds)):
-        if least is None or spot.seconds < least:
+        if spot.seconds < least:
             least = spot.seconds
             yield spot
-
-
-@drawing.styled
-def draw_fields(fields: Sequence[Field], title: str) -> Figure:
-    """A panel per dataset: a configuration is a dot; those that nothing beats are numbered, and named beside it."""
-    chart = fields[:_MOST_PANELS]
-    left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
-    figure, panels = drawing.panels(title, len(chart), 1, 2.4)
-    figure.supxlabel(
-        f"numbered: no other is both quicker and leaner{left_out}", x=0.01, ha="left", fontsize="medium"
-    )  # fmt: skip
-    for axes, field in zip(panels, chart, strict=True):
-        _draw_field(axes, field)
-    return figure
-
-
-def _draw_field(axes: Axes, field: Field) -> None:
-    spots = (*field.front, *field.others)
-    scale, unit = memory_scale(max(spot.memory_bytes for spot in spots))
-    axes.set_title(drawing.fitting(field.title, _NAMES))
-    axes.set(xlabel=f"memory of all processes, {unit}", ylabel="seconds per 1000 samples")
-    axes.set_xlim(*_around([spot.memory_bytes / scale for spot in spots]))
-    axes.set_ylim(*_around([spot.seconds for spot in spots]))
-    axes.grid(axis="both")
-    memory, seconds = ([spot.memory_bytes / scale for spot in spots], [spot.seconds for spot in spots])
-    axes.plot(memory, seconds, "o", color=MUTED, markersize=4, rasterized=len(spots) > _MOST_DOTS)
-    count = len(field.front)
-    axes.plot(memory[:count], seconds[:count], "o-", color=COLOURS[0], markersize=5.5, linewidth=1)
-    names = []
-    for number, spot in enumerate(named(field.front), 1):
-        place = spot.memory_bytes / scale, spot.seconds
-        axes.annotate(str(number), place, xytext=(-5, -5), textcoords="offset points", ha="right", va="top")
-        text = f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers)
-        names.append(Line2D([], [], linestyle="", label=f"{number}  {drawing.fitting(text, _NAMES)}"))
-    key = drawing.fitting(f"{field.key}: num_workers" if field.key else "num_workers", _NAMES)
-    axes.legend(
-        handles=names, title=key, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
-        handletextpad=0,
-    )  # fmt: skip
-
-
-def _around(reach: Sequence[float]) -> tuple[float, float]:
-    """An axis that has room for numbers, and that does not blow up what is nearly equal; never below 0."""
-    least, most = min(reach), max(reach)
-    room = max(0.15 * (most - least), 0.08 * most)
-    return max(0.0, least - 1.6 * room), most + room
 
 
 def named(front: Sequence[Spot]) -> list[Spot]:
@@ -137,6 +85,99 @@ def named(front: Sequence[Spot]) -> list[Spot]:
     return [spot for index, spot in enumerate(front) if index in chosen]
 
 
-def memory_scale(most_bytes: float) -> tuple[float, str]:
-    """The unit for values up to this one, and its bytes."""
-    return (1e9, "GB") if most_bytes >= 1e9 else (1e6, "MB")
+@drawing.styled
+def draw_fields(fields: Sequence[Field], title: str) -> Figure:
+    """A panel per dataset: a configuration is a dot; those that nothing beats are numbered, and named beside it."""
+    chart = fields[:_MOST_PANELS]
+    left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
+    figure, panels = drawing.panels(title, len(chart), 1, 2.4)
+    about = f"numbered: no other is both quicker and leaner{left_out}"
+    figure.supxlabel(about, x=0.01, ha="left", fontsize="medium")
+    for axes, field in zip(panels, chart, strict=True):
+        _draw_field(axes, field)
+    return figure
+
+
+def _draw_field(axes: Axes, field: Field) -> None:
+    places = _places(axes, (*field.front, *field.others), "seconds per 1000 samples")
+    axes.set_title(drawing.fitting(field.title, _NAMES))
+    axes.set_xlim(*_around([memory for memory, _ in places]))
+    axes.set_ylim(*_around([seconds for _, seconds in places]))
+    axes.plot(*zip(*places, strict=True), "o", color=MUTED, markersize=4, rasterized=len(places) > _MOST_DOTS)
+    front = places[: len(field.front)]
+    axes.plot(*zip(*front, strict=True), "o-", color=COLOURS[0], markersize=5.5, linewidth=1)
+    names = []
+    for number, spot in enumerate(named(field.front), 1):
+        place = front[field.front.index(spot)]
+        axes.annotate(str(number), place, xytext=(-5, -5), textcoords="offset points", ha="right", va="top")
+        text = f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers)
+        names.append(Line2D([], [], linestyle="", label=f"{number}  {drawing.fitting(text, _NAMES)}"))
+    key = drawing.fitting(f"{field.key}: num_workers" if field.key else "num_workers", _NAMES)
+    axes.legend(
+        handles=names, title=key, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
+        handletextpad=0,
+    )  # fmt: skip
+
+
+def _places(axes: Axes, spots: Sequence[Spot], ylabel: str) -> list[tuple[float, float]]:
+    """Where they are: memory and time."""
+    scale, unit = (1e9, "GB") if max(spot.memory_bytes for spot in spots) >= 1e9 else (1e6, "MB")
+    axes.set(xlabel=f"memory of all processes, {unit}", ylabel=ylabel)
+    axes.grid(visible=True)
+    return [(spot.memory_bytes / scale, spot.seconds) for spot in spots]
+
+
+def _around(reach: Sequence[float]) -> tuple[float, float]:
+    """An axis that has room for numbers, and that does not blow up what is nearly equal; never below 0."""
+    least, most = min(reach), max(reach)
+    room = max(0.15 * (most - least), 0.08 * most)
+    return max(0.0, least - 1.6 * room), most + room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Time against memory of the candidates of a configuration."""
+
+    candidates: tuple[Spot, ...]  # ascending by num_workers
+    unit: str  # what the seconds are of
+    best: int  # the recommended candidate
+    leaner: int | None  # the one that is nearly as fast for far less memory; None if there is none
+
+
+def prices(summary: ConfigurationSummary) -> Prices | None:
+    """What the candidates of a configuration cost; None if fewer than two tell their memory."""
+    found = [(t.num_workers, t.objective_s, t.measurement) for t in summary.worker_trials if t.objective_s is not None]
+    candidates = tuple(
+        Spot(num_workers=num_workers, seconds=seconds, memory_bytes=measured.memory_bytes)
+        for num_workers, seconds, measured in found
+        if seconds is not None and measured and measured.memory_bytes
+    )
+    if len(candidates) < _FEWEST or summary.best is None:
+        return None
+    by_epoch = all(measured and measured.epoch_s is not None for _, _, measured in found)
+    return Prices(
+        candidates=candidates,
+        unit="epoch" if by_epoch else "batch",
+        best=summary.best.num_workers,
+        leaner=summary.leaner.num_workers if summary.leaner else None,
+    )
+
+
+def draw_prices(axes: Axes, paid: Prices) -> None:
+    """Each candidate at its memory and its time, named by its workers; below 95 % of the best's speed it is faint."""
+    best = next((spot for spot in paid.candidates if spot.num_workers == paid.best), paid.candidates[0])
+    places = _places(axes, paid.candidates, f"seconds per {paid.unit}")
+    for spot, place in zip(paid.candidates, places, strict=True):
+        quick = spot.seconds <= best.seconds / _QUICK
+        axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
+        name, beside = str(spot.num_workers), (6, 4)
+        if spot.num_workers == paid.leaner:  # the long name stands below, or it would cover its neighbour's
+            name, beside = f"{name}: {units.memory(best.memory_bytes - spot.memory_bytes)} less", (-40, -16)
+        axes.annotate(name, place, xytext=beside, textcoords="offset points")
+    drawing.ring(axes, *places[paid.candidates.index(best)])
+    axes.set_title("blue: at least 95 % of the best's speed,\nnamed by num_workers")
+    axes.set_xlim(0, 1.2 * max(memory for memory, _ in places))
+    if max(seconds for _, seconds in places) > 20 * min(seconds for _, seconds in places):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.1 * max(seconds for _, seconds in places))

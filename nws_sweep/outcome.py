@@ -105,9 +105,9 @@ class SearchResult:
 
     def plot(self) -> Figure:
         """Time against num_workers with intervals, the recommended candidate ringed."""
-        from nws_sweep import curve_plots, facets
+        from nws_sweep import curve_plots
 
-        return curve_plots.draw(curve_plots.times(facets.facets(self._summary)), "Time against num_workers")
+        return curve_plots.draw(curve_plots.times(self._summary), "Time against num_workers")
 
     @functools.cached_property
     def _summary(self) -> Summary:

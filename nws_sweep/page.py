@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from nws_sweep import cells, contrast, formats, per_rank, remarks, units
 from nws_sweep.analysis import ConfigurationSummary, Summary, best_settings
@@ -24,65 +24,35 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was found for one configuration.
-
-    Attributes:
-        label: The configuration.
-        setting: What to set, such as ``num_workers=4``; empty if nothing could be measured.
-        pace: How fast that is, with its interval.
-        gains: What it gains, a phrase each.
-        why: What limits it, the most important sentence first.
-        certainty: How sure the answer is.
-        snippets: The settings, ready to paste: where to, and the text.
-        warnings: What puts it into question.
-        error: Why there is none; empty if there is one.
-        ranks: A row for each rank; none for one alone.
-    """
+    """What was found for one configuration."""
 
     label: str
-    setting: str
-    pace: str
-    gains: tuple[str, ...]
-    why: tuple[str, ...]
-    certainty: str
-    snippets: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
-    error: str
-    ranks: Table
+    setting: str  # what to set, such as ``num_workers=4``; empty if nothing could be measured
+    pace: str  # how fast that is, with its interval
+    gains: tuple[str, ...]  # what it gains, a phrase each
+    why: tuple[str, ...]  # what limits it, the most important sentence first
+    certainty: str  # how sure the answer is
+    snippets: tuple[tuple[str, str], ...]  # the settings, ready to paste: where to, and the text
+    warnings: tuple[str, ...]  # what puts it into question
+    error: str  # why there is none; empty if there is one
+    ranks: Table  # A row for each rank; none for one alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """The report of a run or a grid.
-
-    Attributes:
-        title: What it is of.
-        measured: When and where, in a line.
-        answer: The answer of a run; of a grid the configuration that loads the most samples per second. None if
-            nothing could be measured.
-        configurations: How many there are.
-        answers: Those that are told one by one, in the order of measuring.
-        best: The table of best settings.
-        effects: What each varying setting changes.
-        trials: Every trial.
-        failures: A line each.
-        warnings: Those that concern all configurations, a line each.
-        facts: About the host and the circumstances: name and text.
-        limits: What the method cannot tell, a sentence each.
-    """
+    """The report of a run or a grid."""
 
     title: str
-    measured: str
-    answer: Answer | None
+    measured: str  # when and where, in a line
+    answer: Answer | None  # of a grid that of the fastest configuration; None if nothing could be measured
     configurations: int
-    answers: tuple[Answer, ...]
+    answers: tuple[Answer, ...]  # those that are told one by one, in the order of measuring
     best: Table
-    effects: Table
+    effects: Table  # what each varying setting changes
     trials: Table
-    failures: tuple[str, ...]
-    warnings: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    limits: tuple[str, ...]
+    failures: tuple[str, ...]  # A line each
+    warnings: tuple[str, ...]  # those that concern all configurations, a line each
+    facts: tuple[tuple[str, str], ...]  # about the host and the circumstances: name and text
 
 
 def page(summary: Summary) -> Page:
@@ -106,7 +76,6 @@ def page(summary: Summary) -> Page:
         failures=summary.failures,
         warnings=summary.warnings,
         facts=tuple(_facts(summary)),
-        limits=LIMITS,
     )
 
 
@@ -191,11 +160,7 @@ def _trials(summary: Summary) -> Table:
     for configuration in summary.configurations:
         for trial in configuration.trials:
             shown = cells.of_trial(trial, configuration.configuration)
-            row = (
-                configuration.label, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch,
-                shown.waiting, shown.memory, shown.bursts, shown.state,
-            )  # fmt: skip
-            rows.append(row[first:])
+            rows.append((configuration.label, *astuple(shown))[first:])
     return Table(_TRIALS[first:], rows)
 
 
@@ -228,14 +193,3 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"searching took {units.seconds(cost_s)} in all"
-
-
-LIMITS = (
-    "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. It tells how well "
-    "the pace was measured on this machine and on this day, and nothing about others.",
-    "The recommended candidate has the fewest workers among those that are not slower than the fastest by more than "
-    "search.tolerance.",
-    "The files were in the page cache unless measure.cache says otherwise: a first epoch from a disk takes longer.",
-    "Training was stood in for by the configured consumer; other things that a training step does at the same time, on "
-    "the CPUs or on the way to an accelerator, are not in these figures.",
-)

@@ -6,7 +6,8 @@ samples, half of it is start-up, and the interval of a batch's time reaches from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,11 @@ def summary_of_grid(*results: SearchRecord, unreadable: tuple[str, ...] = ()) ->
     folder = Path("sweeps/all")
     runs = tuple(StoredRun(folder=folder / str(index), result=result) for index, result in enumerate(results))
     return summarise(Stored(folder=folder, is_grid=True, runs=runs, unreadable=unreadable))
+
+
+def points(**axes: Sequence[Any]) -> list[dict[str, Any]]:
+    """The columns of every configuration of a grid."""
+    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
 def store_run(parent: Path, result: SearchRecord, name: str = "run") -> Path:

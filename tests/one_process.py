@@ -17,7 +17,7 @@ from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep import arms, cli, drawing
+from nws_sweep import arms, cli
 from nws_sweep.illustrations import Illustration
 
 
@@ -93,7 +93,7 @@ def _status(order: Mapping[str, Any]) -> int:
 
 
 def _undrawn(one: Illustration, folder: Path) -> tuple[Path, Path]:
-    as_png, as_svg = drawing.files(folder / one.name)
+    as_png, as_svg = (folder / f"{one.name}{suffix}" for suffix in (".png", ".svg"))
     as_png.touch()
     as_svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>')
     return as_png, as_svg

@@ -10,7 +10,7 @@ from tests.factories import failed_trial, search_result, summary_of_grid, trial
 
 def bar(index: int) -> Bar:
     rate = 1000 / (1 + index)
-    return Bar(cells=(str(index),), samples_per_s=rate, low=rate, high=rate, num_workers=1, gain=None)
+    return Bar(cells=(str(index),), samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
 
 
 def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
@@ -21,25 +21,21 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     )
     slower = found.configurations[0]
     assert str(slower.gain_over_zero) == "2.0x"
-    first = Bar(cells=("128",), samples_per_s=2048.0, low=2048 / 1.5, high=2048 / 0.75, num_workers=0, gain=None)
+    first = Bar(cells=("128",), samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
     second = Bar(
-        cells=("64",), samples_per_s=512.0, low=512 / 1.5, high=512 / 0.75, num_workers=4, gain=slower.gain_over_zero
+        cells=("64",), samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4, gain=slower.gain_over_zero
     )
     assert bar_plots.bars(found) == Bars(columns=("batch_size",), bars=(first, second))
 
 
-def test_of_many_the_fastest_are_shown_and_others_only_if_they_are_several() -> None:
-    assert [len(part) for part in bar_plots.split([bar(n) for n in range(25)])] == [25, 0]
-    assert [len(part) for part in bar_plots.split([bar(n) for n in range(200)])] == [24, 176]
-
-
-def test_a_table_says_what_is_left_out() -> None:
+def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
     chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
     (axes,) = bar_plots.draw_bars(chart, "Best").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
-    assert texts[0] == "1000 (1)"
-    assert (axes.get_yticklabels()[-1].get_text(), texts[-1]) == ("176 more", "5.00 to 40.0")
+    assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
+    assert axes.get_yticklabels()[-1].get_text() == "176 more"
+    assert [len(part) for part in bar_plots.split(chart.bars[:25])] == [25, 0]
 
 
 def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
@@ -53,15 +49,15 @@ def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
     dear, cheap = Cost(("2",), (1.0, 2.0, 3.0, 4.0, 5.0)), Cost(("1",), (1.0, 0.0, 0.0, 0.0, 0.0))
     chart = bar_plots.costs(found)
     assert chart == Costs(columns=("seed",), costs=(dear, cheap))
-    assert chart.parts_s == (2.0, 2.0, 3.0, 4.0, 5.0)
+    assert bar_plots.summed(chart.costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def test_of_many_costs_the_last_row_is_the_mean_of_the_others() -> None:
     chart = Costs(columns=("seed",), costs=tuple(Cost((str(n),), (100.0 - n, 0.0, 0.0, 0.0, 1.0)) for n in range(30)))
-    rows = bar_plots.cost_rows(chart)
-    assert len(rows) == 25
-    assert bar_plots.cost_rows(Costs(columns=("seed",), costs=rows)) == rows
-    assert rows[-1] == Cost(("mean of 6 more",), (73.5, 0.0, 0.0, 0.0, 1.0))
+    (axes,) = bar_plots.draw_costs(chart, "Costs").axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [*map(str, range(24)), "mean of 6 more"]
+    assert axes.texts[-1].get_text() == "74.5 s"
 
 
 @pytest.mark.parametrize(("total_s", "unit", "reach"), [(600.0, "s", 600.0), (1200.0, "min", 20.0)])

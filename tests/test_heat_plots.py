@@ -3,18 +3,17 @@ from __future__ import annotations
 import pytest
 
 from nws_sweep import heat_plots
-from nws_sweep.heat_plots import Heat, HeatMap, Sheet
-from tests.factories import failed_trial, search_result, summary_of_grid, summary_of_run, trial
+from nws_sweep.heat_plots import Heat, HeatMap
+from tests.factories import failed_trial, points, search_result, summary_of_grid, trial
 
 
 @pytest.mark.parametrize(
     ("counts", "chosen"),
     [
-        ({"a": 2, "b": 5, "c": 3}, ("b", "c", "a")),
+        ({"a": 2, "b": 5, "c": 3}, ("b", "c", "")),
         ({"dataset": 2, "a": 5, "b": 4, "c": 3}, ("a", "b", "dataset")),
-        ({"dataset": 6, "a": 9, "b": 8, "c": 2}, ("a", "dataset", "c")),
-        ({"a": 9, "b": 8, "c": 7}, ("a", "b", "")),
-        ({"a": 2, "b": 2}, ("a", "b", "")),
+        ({"dataset": 6, "a": 9, "b": 8, "c": 2}, ("a", "dataset", "")),
+        ({"dataset": 2, "a": 2}, ("a", "dataset", "")),
     ],
 )
 def test_the_columns_with_the_most_values_are_the_axes(counts: dict[str, int], chosen: tuple[str, str, str]) -> None:
@@ -23,35 +22,44 @@ def test_the_columns_with_the_most_values_are_the_axes(counts: dict[str, int], c
 
 def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_measured() -> None:
     found = summary_of_grid(
-        search_result(trial(4, 8.0), columns={"batch_size": 64, "patience": 1}),
-        search_result(trial(2, 4.0), columns={"batch_size": 64, "patience": 2}),
-        search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1}),
-        search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2}),
+        search_result(trial(4, 8.0), columns={"batch_size": 64, "patience": 1, "seed": 1}),
+        search_result(trial(2, 4.0), columns={"batch_size": 64, "patience": 2, "seed": 1}),
+        search_result(trial(3, 5.0), columns={"batch_size": 64, "patience": 2, "seed": 2}),
+        search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
+        search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
     )
-    rows = ((Heat(1024.0, 4, 0.375), None), (Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)))
     assert heat_plots.heat_map(found) == HeatMap(
-        across="batch_size", down="patience", third="", columns=("64", "128"), rows=("1", "2"),
-        sheets=(Sheet(title="", rows=rows),), over=(), left_out=0,
+        across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
+        sheets={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
 
 
+def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
+    results = [
+        search_result(trial(0, 8.0 / (1 + n)), columns=columns)
+        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=(1, 2)))
+    ]
+    chart = heat_plots.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
+    assert chart is not None
+    assert list(chart.sheets) == ["dataset=a", "dataset=b"]
+    figure = heat_plots.draw_heat_map(chart, "Best")
+    assert [axes.images[0].get_clim() for axes in figure.axes] == [(1024, 4096), (5120, 8192)]
+
+
 def test_more_values_than_can_be_told_apart_are_left_out_and_counted() -> None:
-    points = [(seed, size) for seed in range(100) for size in (1, 2)]
-    results = (search_result(trial(0, 8.0), columns={"seed": seed, "batch_size": size}) for seed, size in points)
+    results = (search_result(trial(0, 8.0), columns=each) for each in points(seed=range(100), batch_size=(1, 2)))
     chart = heat_plots.heat_map(summary_of_grid(*results))
     assert chart is not None
     assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 2, 60)
-    assert (
-        heat_plots.draw_heat_map(chart, "Best")
-        .get_supxlabel()
-        .endswith("in brackets num_workers; 60 more values are not shown")
-    )
+    about = heat_plots.draw_heat_map(chart, "Best").get_supxlabel()
+    assert about == "samples per second with the best setting; in brackets num_workers; 60 more values are not shown"
 
 
-def test_one_column_makes_no_map() -> None:
-    assert heat_plots.heat_map(summary_of_run(search_result(trial(0, 8.0)))) is None
+def test_one_column_makes_no_map_nor_does_nothing() -> None:
     results = (search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2))
     assert heat_plots.heat_map(summary_of_grid(*results)) is None
+    failed = (search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2)))
+    assert heat_plots.heat_map(summary_of_grid(*failed)) is None
 
 
 @pytest.mark.parametrize(
@@ -60,24 +68,11 @@ def test_one_column_makes_no_map() -> None:
 )
 def test_cells_say_as_much_as_fits_on_any_colour(columns: int, told: list[str], ticks: int) -> None:
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
-    names = tuple(f"{n:03}" for n in range(columns))
     chart = HeatMap(
-        across="batch_size", down="patience", third="", columns=names, rows=("1", "2"),
-        sheets=(Sheet(title="", rows=(row, (None,) * columns)),), over=(), left_out=0,
+        across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
+        sheets={"": [row, (None,) * columns]}, over=(), left_out=0,
     )  # fmt: skip
     (axes,) = heat_plots.draw_heat_map(chart, "Best").axes
     assert [text.get_text() for text in axes.texts] == told
     assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(told)]
     assert len(axes.get_xticks()) == ticks
-
-
-def test_each_dataset_has_a_scale_of_its_own() -> None:
-    sheets = tuple(
-        Sheet(title=name, rows=((Heat(rate, 1), Heat(rate / 2, 1)),)) for name, rate in (("a", 10), ("b", 99))
-    )
-    for third, expected in (("dataset", [(5, 10), (49.5, 99)]), ("patience", [(5, 99), (5, 99)])):
-        chart = HeatMap(
-            across="x", down="y", third=third, columns=("1", "2"), rows=("1",), sheets=sheets, over=(), left_out=0,
-        )  # fmt: skip
-        figure = heat_plots.draw_heat_map(chart, "Best")
-        assert [axes.images[0].get_clim() for axes in figure.axes] == expected

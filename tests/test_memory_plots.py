@@ -7,12 +7,8 @@ from tests.factories import measurement, search_result, summary_of_grid, trial
 
 def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
     held = ((8.0, 100), (4.0, 200), (6.0, 300), (4.0, 250))
-    results = [
-        search_result(
-            trial(2, epoch_s, measurement=measurement(epoch_s, memory_bytes=memory)), columns={"seed": str(memory)}
-        )
-        for epoch_s, memory in held
-    ]
+    trials = {memory: trial(2, s, measurement=measurement(s, memory_bytes=memory)) for s, memory in held}
+    results = [search_result(one, columns={"seed": str(memory)}) for memory, one in trials.items()]
     unknown = search_result(trial(0, 1.0, measurement=measurement(1.0, memory_bytes=None)), columns={"seed": "x"})
     lean, quick, slow, large = (
         Spot(label=str(memory), num_workers=2, memory_bytes=memory, seconds=1000 * epoch_s / 8192)

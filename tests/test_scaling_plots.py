@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import drawing, scaling_plots
+from nws_sweep import drawing, memory_plots, scaling_plots
 from nws_sweep.analysis import ConfigurationSummary
-from nws_sweep.records import Estimate, SearchRecord, Trial
-from nws_sweep.scaling_plots import Price, Prices, Rate, Scaling
+from nws_sweep.curve_plots import Point
+from nws_sweep.memory_plots import Prices, Spot
+from nws_sweep.records import Estimate, Trial
+from nws_sweep.scaling_plots import Scaling
 from nws_sweep.vector import MUTED
 from tests.factories import failed_trial, measurement, search_result, summary_of_run, trial
 
@@ -22,28 +24,23 @@ def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **cha
 
 
 def summary(*trials: Trial) -> ConfigurationSummary:
-    result: SearchRecord = search_result(*trials)
-    (only,) = summary_of_run(result).configurations
+    (only,) = summary_of_run(search_result(*trials)).configurations
     return only
 
 
-def waiting(**changes: Any) -> ConfigurationSummary:
-    """Workers that share 0.8 s of waiting without loss."""
-    return summary(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001, **changes) for n in (0, 1, 2, 4)))
-
-
-def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round() -> None:
-    found = scaling_plots.scaling(waiting())
+def scaling(*trials: Trial) -> Scaling:
+    found = scaling_plots.scaling(summary(*trials))
     assert found is not None
+    return found
+
+
+def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_law() -> None:
+    """Workers that share 0.8 s of waiting without loss."""
+    found = scaling(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001) for n in (0, 1, 2, 4)))
     assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
     fastest = found.measured[-1]
     assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
     assert found.best == 4
-
-
-def test_the_law_goes_through_the_points_from_the_first_worker_to_the_last_candidate() -> None:
-    found = scaling_plots.scaling(waiting())
-    assert found is not None
     first, *_, last = found.law
     assert (first.num_workers, last.num_workers) == (1, 4)
     assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
@@ -55,8 +52,7 @@ def test_the_law_goes_through_the_points_from_the_first_worker_to_the_last_candi
     [({"consume_s": 0.1, "cpu_s": 0.2}, 640.0, "consumer"), ({"consume_s": 0.01, "cpu_s": 1.6}, 320.0, "CPUs")],
 )
 def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceiling: float, whose: str) -> None:
-    found = scaling_plots.scaling(summary(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2))))
-    assert found is not None
+    found = scaling(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2)))
     assert found.ceiling == pytest.approx(ceiling)  # 64 samples; 8 CPUs
     assert found.ceiling_of == whose
 
@@ -64,36 +60,32 @@ def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceili
 def test_a_single_candidate_is_no_comparison() -> None:
     alone = summary(paced(0, 0.1), failed_trial(2))
     assert scaling_plots.scaling(alone) is None
-    assert scaling_plots.prices(alone) is None
+    assert memory_plots.prices(alone) is None
 
 
 def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
-    found = scaling_plots.prices(
+    found = memory_plots.prices(
         summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
     )
     assert found is not None
-    assert [(price.num_workers, price.memory_bytes) for price in found.candidates] == [
-        (0, 100 * MB),
-        (2, 300 * MB),
-        (4, 900 * MB),
-    ]
+    held = [(price.num_workers, price.memory_bytes) for price in found.candidates]
+    assert held == [(0, 100 * MB), (2, 300 * MB), (4, 900 * MB)]
     assert (found.unit, found.best, found.leaner) == ("epoch", 4, 2)
 
 
 def test_without_an_epochs_length_a_batch_is_what_costs() -> None:
-    found = scaling_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
+    found = memory_plots.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
     assert found is not None
-    assert found.unit == "batch"
-    assert found.candidates[-1].seconds == 0.5
+    assert (found.unit, found.candidates[-1].seconds) == ("batch", 0.5)
 
 
-def rates(*numbers: float) -> tuple[Rate, ...]:
-    return tuple(Rate(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
+def rates(*numbers: float) -> tuple[Point, ...]:
+    return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
 
 
 SCALING = Scaling(measured=rates(0, 1, 2, 4), law=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
 PRICES = Prices(
-    candidates=tuple(Price(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
+    candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
     unit="epoch",
     best=4,
     leaner=1,
