@@ -129,11 +129,6 @@ class Summary:
     warnings: tuple[str, ...]
     failures: tuple[str, ...]
 
-    @property
-    def host(self) -> Host:
-        """Where the first configuration was measured."""
-        return self.stored.runs[0].result.host
-
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:
         """Each one once, in the order of measuring."""

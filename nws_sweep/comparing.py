@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nws_sweep import nodes, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
@@ -36,8 +36,7 @@ _HOST_FACTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(NamedTuple):
     """What is not the same in A and in B, as ``batch_size``, ``dataset.count`` or ``CPU``: its values, each once."""
 
     name: str
@@ -181,7 +180,7 @@ def _differences(
     """What has not the same values in A and in B, over all pairs."""
     in_a, in_b = [facts_of(pair.a) for pair in pairs], [facts_of(pair.b) for pair in pairs]
     names = dict.fromkeys(name for facts in (*in_a, *in_b) for name in facts)
-    told = (Difference(name=name, a=_values(name, in_a), b=_values(name, in_b)) for name in names)
+    told = (Difference(name, _values(name, in_a), _values(name, in_b)) for name in names)
     return tuple(difference for difference in told if difference.a != difference.b)
 
 

@@ -228,11 +228,11 @@ def _number(value: object) -> float | None:
 
 def _measured(summary: Summary) -> str:
     began = min((run.result.started_at for run in summary.stored.runs), default="")
-    return f"{began[:16].replace('T', ' ')} on {summary.host.hostname}".strip()
+    return f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip()
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    host = summary.host
+    host = summary.hosts[0]
     yield "host", host.hostname
     yield "CPUs", f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count}"
     yield "memory", units.memory(host.memory_bytes)
