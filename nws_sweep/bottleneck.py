@@ -158,8 +158,8 @@ def law_of(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Law | None
 
     Neither n nor m is negative, and one such point shows n alone. The curve is as uncertain as points are on average,
     by their own intervals or by how far from it they lie (twice the standard deviation), and less the more of them
-    there are: with two terms its mean square error is 2 / points of theirs.
-    No batch can beat ``floor_s``: the consumer's time, and CPU time / cores; 0 if nothing is known of it.
+    there are: with two terms its mean square error is 2 / points of theirs. No batch can beat ``floor_s``: the
+    consumer's time, and CPU time / cores; 0 if nothing is known of it.
     """
     points = {n: batch for n, batch in measured.items() if batch.value > _AT_FLOOR * floor_s}
     if not points:

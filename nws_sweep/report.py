@@ -50,9 +50,9 @@ def try_pictures(run_folder: Path) -> None:
 
     If it can: what was measured must not be lost for a picture.
     """
-    from nws_sweep import easels, illustrations
-
     try:
+        from nws_sweep import easels, illustrations
+
         (configuration,) = summarise(storage.find(run_folder)).configurations
         easels.save(illustrations.of_configuration(configuration, _batches), run_folder)
     except Exception:
