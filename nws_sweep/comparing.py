@@ -151,14 +151,18 @@ def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str
 
 
 def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None) -> Iterator[str]:
-    sides = {"A": a, "B": b}
-    yield from (f"nothing could be measured in {name}" for name, one in sides.items() if one.best is None)
-    unfinished = (name for name, one in sides.items() if one.best and not one.run.result.complete)
-    yield from (f"its search in {name} did not finish" for name in unfinished)
-    if a.best is None or b.best is None:
-        return
-    if a.best.num_workers != b.best.num_workers:
+    for name, one in (("A", a), ("B", b)):
+        if one.best is None:
+            yield f"nothing could be measured in {name}"
+        elif not one.run.result.complete:
+            yield f"its search in {name} did not finish"
+    if a.best and b.best and a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
+    if a.best and b.best:
+        yield from _about_times(times)
+
+
+def _about_times(times: Times | None) -> Iterator[str]:
     if times is None:
         yield "there is no time that both have"
     elif times.quantity is Quantity.SAMPLE:

@@ -295,6 +295,16 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     assert sentence(found).startswith("start-up-bound: 136 ms of an epoch's 208 ms go by before the workers are at")
 
 
+@pytest.mark.parametrize(
+    ("method", "ends"), [("spawn", "the second epoch on; fork starts faster, too"), ("fork", "on")]
+)
+def test_of_workers_that_are_spawned_fork_is_told_to_be_faster(method: str, ends: str) -> None:
+    found = SHORT_AND_WAITING.diagnosis
+    best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
+    told = sentence(replace(found, limits=(Limit.STARTUP,), evidence=replace(found.evidence, best=best)))
+    assert told.endswith(ends)
+
+
 def test_no_workers_are_not_counted() -> None:
     alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
     assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")
