@@ -293,6 +293,8 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     assert found is not None
     assert found.evidence.batch_s == pytest.approx((0.016 + 0.1 + 0.02 + 9 * 0.008) / 10)
     assert sentence(found).startswith("start-up-bound: 136 ms of an epoch's 208 ms go by before the workers are at")
+    unknown = replace(found.evidence, batches=None)  # of a dataset without a length, one epoch of which was measured
+    assert unknown.starting_s(unknown.measured) is None
 
 
 @pytest.mark.parametrize(
