@@ -111,11 +111,9 @@ class ConfigurationSummary:
 
 @dataclass(frozen=True, kw_only=True)  # without slots: what follows from its values is found once
 class Summary:
-    """What was found for all configurations of a run or a grid.
+    """What was found for all configurations of a run or a grid, in the order of measuring.
 
     Attributes:
-        stored: The files that it was made from.
-        configurations: One value per configuration, in the order of measuring.
         varying: The identifying columns whose values differ between configurations, and ``dataset``.
         searched_besides: Whether other settings were searched after num_workers.
         warnings: Lines that concern all of them.
@@ -128,11 +126,6 @@ class Summary:
     searched_besides: bool
     warnings: tuple[str, ...]
     failures: tuple[str, ...]
-
-    @property
-    def host(self) -> Host:
-        """Where the first configuration was measured."""
-        return self.stored.runs[0].result.host
 
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:

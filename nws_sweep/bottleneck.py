@@ -29,14 +29,7 @@ _UNKNOWN_WIDTH, _LEAST_WIDTH = 0.1, 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a batch takes, s.
-
-    Attributes:
-        loading_s: Time to make it in one process.
-        cpu_s: CPU time of all processes, the consumer's included; 0 if it is unknown.
-        consume_s: Time in the consumer.
-        cores: CPUs that may be used.
-    """
+    """What a batch takes, s: to make it in one process, of all CPU time (0 if that is unknown), and in the consumer."""
 
     loading_s: float
     cpu_s: float
@@ -65,13 +58,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The model, corrected by what was measured.
+    """The model of a profile, corrected by what was seen of numbers of workers.
 
-    Attributes:
-        profile: What the model starts from.
-        batches: Batches of an epoch; None if unknown: then only the pace counts.
-        seen: What was measured, by num_workers.
-        worker_start_s: Seconds that a worker takes to start and to end, where none was measured.
+    Where the batches of an epoch are unknown only the pace counts. ``worker_start_s`` is what a worker takes to start
+    and to end, where none was measured.
     """
 
     profile: Profile
@@ -168,11 +158,8 @@ def law_of(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Law | None
 
     Neither n nor m is negative, and one such point shows n alone. The curve is as uncertain as points are on average,
     by their own intervals or by how far from it they lie (twice the standard deviation), and less the more of them
-    there are: with two terms its mean square error is 2 / points of theirs.
-
-    Args:
-        measured: Seconds per batch by num_workers, at least 1.
-        floor_s: What no batch can beat: the consumer's time, and CPU time / cores; 0 if nothing is known of it.
+    there are: with two terms its mean square error is 2 / points of theirs. No batch can beat ``floor_s``: the
+    consumer's time, and CPU time / cores; 0 if nothing is known of it.
     """
     points = {n: batch for n, batch in measured.items() if batch.value > _AT_FLOOR * floor_s}
     if not points:

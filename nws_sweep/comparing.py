@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nws_sweep import nodes, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
@@ -36,8 +36,7 @@ _HOST_FACTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(NamedTuple):
     """What is not the same in A and in B, as ``batch_size``, ``dataset.count`` or ``CPU``: its values, each once."""
 
     name: str
@@ -152,14 +151,18 @@ def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str
 
 
 def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None) -> Iterator[str]:
-    sides = {"A": a, "B": b}
-    yield from (f"nothing could be measured in {name}" for name, one in sides.items() if one.best is None)
-    unfinished = (name for name, one in sides.items() if one.best and not one.run.result.complete)
-    yield from (f"its search in {name} did not finish" for name in unfinished)
-    if a.best is None or b.best is None:
-        return
-    if a.best.num_workers != b.best.num_workers:
+    for name, one in (("A", a), ("B", b)):
+        if one.best is None:
+            yield f"nothing could be measured in {name}"
+        elif not one.run.result.complete:
+            yield f"its search in {name} did not finish"
+    if a.best and b.best and a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
+    if a.best and b.best:
+        yield from _about_times(times)
+
+
+def _about_times(times: Times | None) -> Iterator[str]:
     if times is None:
         yield "there is no time that both have"
     elif times.quantity is Quantity.SAMPLE:
@@ -181,7 +184,7 @@ def _differences(
     """What has not the same values in A and in B, over all pairs."""
     in_a, in_b = [facts_of(pair.a) for pair in pairs], [facts_of(pair.b) for pair in pairs]
     names = dict.fromkeys(name for facts in (*in_a, *in_b) for name in facts)
-    told = (Difference(name=name, a=_values(name, in_a), b=_values(name, in_b)) for name in names)
+    told = (Difference(name, _values(name, in_a), _values(name, in_b)) for name in names)
     return tuple(difference for difference in told if difference.a != difference.b)
 
 

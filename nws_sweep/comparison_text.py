@@ -23,7 +23,7 @@ def render(comparison: RunComparison) -> str:
 def origin(summary: Summary) -> str:
     """Where and when it was measured."""
     started_at = summary.stored.runs[0].result.started_at
-    return f"{summary.stored.folder}, measured on {summary.host.hostname}, started at {started_at}"
+    return f"{summary.stored.folder}, measured on {summary.hosts[0].hostname}, started at {started_at}"
 
 
 def row(pair: Pair) -> list[str]:

@@ -18,13 +18,9 @@ _THREADS_PER_WORKER = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What an arm, a worker and a batch weigh, as far as it is known.
+    """What a batch, an arm without workers (with its copy of the dataset) and a worker weigh, as far as it is known.
 
-    Attributes:
-        batch_bytes: Bytes of a batch.
-        batch_tensors: Tensors of a batch: each lies in a file of its own on its way.
-        arm_bytes: Memory of an arm without workers, its copy of the dataset included.
-        worker_bytes: Memory that each worker adds.
+    Each tensor of a batch lies in a file of its own on its way.
     """
 
     batch_bytes: int = 0
@@ -34,12 +30,7 @@ class Load:
 
 
 def load_of(bursts: Sequence[Burst], memory_bytes: Mapping[int, int]) -> Load:
-    """What is known after some candidates were started.
-
-    Args:
-        bursts: Bursts of any of them.
-        memory_bytes: Memory of the whole tree by num_workers.
-    """
+    """What is known after some candidates were started: by any bursts, and by the memory of each num_workers, B."""
     worker_bytes = 0.0
     if len(memory_bytes) > 1:  # what a worker adds can only be told from two of them
         worker_bytes = max(0.0, linear_regression(list(memory_bytes), list(memory_bytes.values())).slope)
@@ -55,12 +46,7 @@ def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -
     """Why a candidate cannot fit, with the figures; empty if it can, as far as is known.
 
     On their way are as many batches as the workers have in hand (prefetch_factor x num_workers), and the consumer's.
-
-    Args:
-        settings: The candidate.
-        load: What is known of others. What their arms hold is of all ranks together.
-        room: What is free.
-        ranks: How many loaders of these settings there are at once.
+    There are as many such loaders as ranks; what is known of the memory of others is of all ranks together.
     """
     workers, queued = settings.num_workers, settings.queued_batches + 1
     batches = queued * ranks

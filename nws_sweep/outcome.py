@@ -38,7 +38,9 @@ class SearchResult:
 
     def __post_init__(self) -> None:
         if self._found.best is None:
-            reasons = (f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.trials if trial.reason)
+            reasons = (
+                f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.record.trials if trial.reason
+            )
             reason = self.record.error or next(reasons, "nothing was tried")
             raise NwsSweepError(f"no candidate could be measured: {reason}")
 

@@ -63,7 +63,7 @@ def page(summary: Summary) -> Page:
     began = min((run.result.started_at for run in summary.stored.runs), default="")
     return Page(
         title=summary.title,
-        measured=f"{began[:16].replace('T', ' ')} on {summary.host.hostname}".strip(),
+        measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
         answer=_answer(best) if best else None,
         configurations=len(summary.configurations),
         answers=tuple(_answer(c) for c in summary.configurations if id(c) in told),
@@ -171,7 +171,7 @@ _TRIALS = (
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    host = summary.host
+    host = summary.hosts[0]
     yield "host", host.hostname
     yield "CPUs", f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count}"
     yield "memory", units.memory(host.memory_bytes)

@@ -32,11 +32,7 @@ def sentence(trial: Trial, alone: Trial | None = None) -> str:
     """What the ranks get, in sum and each, and which of them is the slowest; empty for one alone.
 
     With workers a rank that is hardly ahead of another has batches in store, and waits for it as long as one that is
-    far ahead: who is slower, and by how much, shows without workers only.
-
-    Args:
-        trial: The candidate.
-        alone: The one without workers; None if it was not measured.
+    far ahead: who is slower, and by how much, shows without workers only, in the trial ``alone``.
     """
     found = trial.measurement
     if found is None or not found.ranks:

@@ -50,9 +50,9 @@ def try_pictures(run_folder: Path) -> None:
 
     If it can: what was measured must not be lost for a picture.
     """
-    from nws_sweep import illustrations
-
     try:
+        from nws_sweep import illustrations
+
         (configuration,) = summarise(storage.find(run_folder)).configurations
         for one in illustrations.of_configuration(configuration, _batches):
             one.save(run_folder)

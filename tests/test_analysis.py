@@ -135,7 +135,7 @@ def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart(
 def test_the_title_says_whether_it_is_a_run_or_a_grid_and_the_host_is_where_it_was_measured() -> None:
     run, grid = summary_of_run(search_result(trial(0, 1.0))), summary_of_grid(search_result(trial(0, 1.0)))
     assert (run.title, grid.title) == ("Run one", "Grid all")
-    assert run.host == HOST
+    assert run.hosts == (HOST,)
 
 
 def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:

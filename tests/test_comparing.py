@@ -11,7 +11,7 @@ import pytest
 
 from nws_sweep import comparison_text
 from nws_sweep.analysis import Summary
-from nws_sweep.comparing import Difference, RunComparison, compare
+from nws_sweep.comparing import RunComparison, compare
 from nws_sweep.contrast import Change, Quantity
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import Estimate, SearchRecord, Trial
@@ -75,7 +75,7 @@ def test_what_all_of_a_have_and_all_of_b_is_told_and_does_not_keep_them_apart() 
     )
     comparison = compare(a, b, LIMIT)
     assert [pair.label for pair in comparison.pairs] == ["batch_size=8", "batch_size=16"]
-    assert comparison.settings == (Difference(name="pin_memory", a="false", b="true"),)
+    assert comparison.settings == (("pin_memory", "false", "true"),)
 
 
 def test_a_value_that_varies_in_one_of_them_keeps_apart() -> None:
@@ -98,54 +98,52 @@ def test_nothing_in_common_is_one_line_that_names_both() -> None:
     assert str(refused.value) == ("no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32")
 
 
-def test_single_runs_are_always_compared_and_their_columns_told() -> None:
-    comparison = runs(found(1.0), found(1.0, {"dataset": "cifar10", "consumer": "train"}))
-    assert [pair.label for pair in comparison.pairs] == ["dataset=photos / dataset=cifar10"]
-    assert comparison.settings == (
-        Difference(name="dataset", a="photos", b="cifar10"),
-        Difference(name="consumer", a="-", b="train"),
-    )
-
-
-def test_batches_that_differ_in_size_are_compared_by_the_sample_and_their_sizes_told_once() -> None:
+def test_batches_that_differ_in_size_are_compared_by_the_sample() -> None:
     of_128 = configuration({"batch_size": 128}, loader=loader_settings(batch_size=128))
     larger = trial(2, 1.0, settings=loader_settings(2, batch_size=128))
     comparison = runs(search_result(precise(2, 1.0)), search_result(larger, configuration=of_128))
-    assert comparison.settings == (Difference(name="batch_size", a="64", b="128"),)
+    assert comparison.settings == (("batch_size", "64", "128"),)  # once
     (pair,) = comparison.pairs
+    assert pair.label == "dataset=photos"
     assert pair.times is not None
     assert pair.times.quantity is Quantity.SAMPLE
     assert pair.notes == ("the batch sizes differ, so times per sample are compared",)
 
 
-def test_what_no_column_shows_is_told_once() -> None:
-    other = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))
-    comparison = runs(
-        found(1.0, facts=replace(FACTS, samples=100)),
-        found(1.0, configuration=other, facts=replace(FACTS, samples=200)),
-    )
-    assert comparison.settings == (
-        Difference(name="dataset.files", a="100", b="200"),
-        Difference(name="loader.shuffle", a="false", b="true"),
-        Difference(name="samples of the dataset", a="100", b="200"),
-    )
+OTHER = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))
+NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory_bytes + 4096, torch="2.5.0")
 
 
-def test_hosts_are_told_apart_by_their_facts_as_shown() -> None:
-    other = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory_bytes + 4096, torch="2.5.0")
-    comparison = runs(found(1.0), found(1.0, host=other, facts=replace(FACTS, accelerator="cuda")))
-    assert comparison.hosts == (
-        Difference(name="host", a="node1", b="node2"),
-        Difference(name="usable CPUs", a="8", b="4"),
-        Difference(name="torch", a="2.4.0", b="2.5.0"),
-        Difference(name="accelerator", a="none", b="cuda"),
-    )
+@pytest.mark.parametrize(
+    ("b", "settings", "hosts"),
+    [
+        (
+            found(1.0, {"dataset": "cifar10", "consumer": "train"}),
+            [("dataset", "photos", "cifar10"), ("consumer", "-", "train")], [],
+        ),
+        (
+            found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
+            [("dataset.files", "100", "200"), ("loader.shuffle", "false", "true"),
+             ("samples of the dataset", "4160", "200")], [],
+        ),
+        (
+            found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
+            [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
+             ("accelerator", "none", "cuda")],
+        ),
+    ],
+    ids=["columns", "what no column shows", "hosts"],
+)  # fmt: skip
+def test_what_else_differs_is_told(
+    b: SearchRecord, settings: list[tuple[str, str, str]], hosts: list[tuple[str, str, str]]
+) -> None:
+    comparison = runs(found(1.0), b)
+    assert ([*comparison.settings], [*comparison.hosts]) == (settings, hosts)
 
 
 def test_all_hosts_of_a_grid_are_named() -> None:
     two = [found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16}, host=replace(HOST, hostname="node2"))]
-    comparison = compare(summary_of_grid(*two), grid(b8=1.0, b16=1.0), LIMIT)
-    assert comparison.hosts == (Difference(name="host", a="node1, node2", b="node1"),)
+    assert compare(summary_of_grid(*two), grid(b8=1.0, b16=1.0), LIMIT).hosts == (("host", "node1, node2", "node1"),)
 
 
 BROKEN = search_result(failed_trial(2))
@@ -221,33 +219,14 @@ def test_the_text_shows_what_failed_and_another_best() -> None:
 def test_the_command_compares_two_folders_and_answers_what_it_was_asked_for(
     shared_nws: Command, tmp_path: Path
 ) -> None:
-    sizes = [found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16})]
-    store_grid(tmp_path, *sizes).rename(tmp_path / "a")
-    store_grid(tmp_path, sizes[0], found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
-    plain = shared_nws("compare", "a", "b")
-    assert (plain.returncode, plain.stderr) == (0, "")
-    assert "2 configurations in both: 1 same, 1 slower\n" in plain.stdout
-    for options, status in (
-        (["--fail-if", "slower"], 1),
-        (["--fail-if", "changed"], 1),
-        (["--fail-if", "faster"], 0),
-        (["--fail-if", "slower", "--within", "30"], 0),
-        (["--fail-if", "slower", "--where", "batch_size=8"], 0),
-    ):
-        assert shared_nws("compare", "a", "b", *options).returncode == status, options
-
-
-def test_what_cannot_be_compared_is_one_line_and_status_2(shared_nws: Command, tmp_path: Path) -> None:
-    store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.0, {"batch_size": 16}))
+    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16))).rename(tmp_path / "a")
+    store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
     store_run(tmp_path, found(1.0, {"batch_size": 32}))
-    for arguments, line in (
-        (["grid", "run"], "nws_sweep: no configuration is in both: A has batch_size=8, batch_size=16; B has batch"),
-        (["grid", "nowhere"], "nws_sweep: nowhere: not a run or a grid of nws_sweep (no such folder)"),
-        (
-            ["grid", "run", "--where", "batch_size=8"],
-            "nws_sweep: run: --where batch_size=8: allowed for batch_size: 32",
-        ),
-    ):
-        done = shared_nws("compare", *arguments)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert done.stderr.startswith(line)
+    slower = shared_nws("compare", "a", "b", "--fail-if", "slower")
+    assert (slower.returncode, slower.stderr) == (1, "")
+    assert "2 configurations in both: 1 same, 1 slower\n" in slower.stdout
+    for condition in (["--within", "30"], ["--where", "batch_size=8"]):
+        assert shared_nws("compare", "a", "b", "--fail-if", "slower", *condition).returncode == 0, condition
+    refused = shared_nws("compare", "a", "run", "--where", "batch_size=8")
+    line = "nws_sweep: run: --where batch_size=8: allowed for batch_size: 32\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", line)

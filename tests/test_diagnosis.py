@@ -282,6 +282,31 @@ def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: 
     assert sentence(found).startswith(words)
 
 
+def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_and_the_start_all_before_the_first() -> (
+    None
+):
+    whole = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.002, batches=10, tried=(0, 2))
+    trials = [
+        replace(t, measurement=replace(t.measurement, batch_s=None)) for t in whole.result.trials if t.measurement
+    ]
+    found = diagnose(replace(whole.result, trials=tuple(trials)), trials[1])
+    assert found is not None
+    assert found.evidence.batch_s == pytest.approx((0.016 + 0.1 + 0.02 + 9 * 0.008) / 10)
+    assert sentence(found).startswith("start-up-bound: 136 ms of an epoch's 208 ms go by before the workers are at")
+    unknown = replace(found.evidence, batches=None)  # of a dataset without a length, one epoch of which was measured
+    assert unknown.starting_s(unknown.measured) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "ends"), [("spawn", "the second epoch on; fork starts faster, too"), ("fork", "on")]
+)
+def test_of_workers_that_are_spawned_fork_is_told_to_be_faster(method: str, ends: str) -> None:
+    found = SHORT_AND_WAITING.diagnosis
+    best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
+    told = sentence(replace(found, limits=(Limit.STARTUP,), evidence=replace(found.evidence, best=best)))
+    assert told.endswith(ends)
+
+
 def test_no_workers_are_not_counted() -> None:
     alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
     assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")

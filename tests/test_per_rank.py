@@ -88,21 +88,11 @@ def test_of_one_loader_alone_nothing_is_said() -> None:
     assert per_rank.sentence(factories.trial(1, 64.0)) == ""
 
 
-def test_what_was_stored_of_ranks_is_read_again() -> None:
-    stored = codec.from_text(codec.to_text(result()))
-    assert stored.configuration.ranks == 3
-    assert stored.trials[0].measurement is not None
-    assert stored.trials[0].measurement.ranks == RANKS
-
-
-def test_one_loader_alone_is_stored_as_before(tmp_path: Path) -> None:
-    alone = factories.search_result(factories.trial(1, 64.0))
-    assert "ranks" not in codec.to_text(alone)
-    assert not (factories.store_run(tmp_path, alone) / storage.RANKS).exists()
-
-
-def test_every_rank_of_every_candidate_has_a_row(tmp_path: Path) -> None:
+def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Path) -> None:
     folder = factories.store_run(tmp_path, result())
+    stored = storage.find(folder).runs[0].result
+    assert stored.configuration.ranks == 3
+    assert [trial.measurement.ranks for trial in stored.trials if trial.measurement] == [RANKS, AHEAD]
     with (folder / storage.RANKS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["num_workers"], row["rank"], row["own_s"]) for row in rows] == [
@@ -110,33 +100,29 @@ def test_every_rank_of_every_candidate_has_a_row(tmp_path: Path) -> None:
         ("1", "0", "0.01"), ("1", "1", "0.03"), ("1", "2", "0.01"),
     ]  # fmt: skip
     assert tuple(rows[0]) == storage.RANK_COLUMNS
+    alone = factories.search_result(factories.trial(1, 64.0))  # is stored as before
+    assert "ranks" not in codec.to_text(alone)
+    assert not (factories.store_run(tmp_path, alone, "alone") / storage.RANKS).exists()
 
 
 def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
     summary = factories.summary_of_run(result())
-    text = report.markdown(summary, [])
-    assert "num_workers per rank" in text
-    assert "rank 1 is the slowest" in text
-    assert "The ranks with num_workers=1 each" in text
-    drawn = html.report(page.page(summary), [])
-    assert "num_workers=1 (each of 3 ranks)" in drawn
-    assert "Each rank, by step" in drawn
+    text, drawn = report.markdown(summary, []), html.report(page.page(summary), [])
+    told = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
+    assert [line for line in told if line not in text] == []
+    assert [line for line in ("num_workers=1 (each of 3 ranks)", "Each rank, by step") if line not in drawn] == []
     rendered = formats.render(summary, "kwargs")
     assert rendered.comments == ("for each of 3 ranks",)
     assert rendered.text.startswith("batch_size=64, num_workers=1")
 
 
-def test_ranks_share_the_samples_of_an_epoch() -> None:
-    settings = LoaderSettings(batch_size=10)
-    four = replace(factories.configuration(), ranks=4)
-    facts = replace(factories.FACTS, samples=82)
-    assert factories.configuration().batches_of(settings, facts) == 9
+def test_ranks_share_the_samples_of_an_epoch_and_decide_about_the_fingerprint() -> None:
+    settings, facts = LoaderSettings(batch_size=10), replace(factories.FACTS, samples=82)
+    alone = factories.configuration()
+    four = replace(alone, ranks=4)
+    assert alone.batches_of(settings, facts) == 9
     assert four.batches_of(settings, facts) == 3  # of 21 samples
     assert four.batches_of(replace(settings, drop_last=True), facts) == 2  # of 20
     assert four.batches_of(settings, replace(facts, iterable=True)) == 9
     assert four.batches_of(settings, replace(facts, samples=None)) is None
-
-
-def test_one_loader_alone_keeps_its_fingerprint_and_several_have_another() -> None:
-    alone = factories.configuration()
-    assert len({alone.fingerprint, replace(alone, ranks=2).fingerprint, replace(alone, ranks=3).fingerprint}) == 3
+    assert len({alone.fingerprint, four.fingerprint, replace(alone, ranks=3).fingerprint}) == 3
