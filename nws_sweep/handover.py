@@ -34,7 +34,7 @@ def write(what: str, value: Any, path: Path) -> dict[str, Any]:
     Args:
         what: What it is called in an error.
         value: The object.
-        path: The file, which only this user may read.
+        path: The file; there must be none yet.
 
     Returns:
         What Hydra's ``instantiate`` makes the object of.

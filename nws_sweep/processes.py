@@ -44,10 +44,7 @@ def _start_fork_server(pid: int) -> None:
 
 @contextlib.contextmanager
 def _waiting_signals() -> Iterator[None]:
-    """Lets what would end the program wait until the end of the block, and for good in what is started inside it.
-
-    Ignored instead, it would be lost, and a batch system says it only once.
-    """
+    """Lets what would end the program wait (ignored it would be lost), and for good in what is started inside."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
     try:
         yield
@@ -133,16 +130,15 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def signal_group(process: BaseProcess, number: int) -> None:
+def signal_group(pid: int, number: int) -> None:
     """Sends a signal to a child and its workers; one that stands still (SIGSTOP) takes no CPU time from others.
 
     Args:
-        process: A child that leads a process group of its own; nothing happens if it is dead or was never started.
+        pid: Of a child that leads a process group of its own; nothing happens if it is dead.
         number: Of the signal.
     """
-    if process.pid is not None:  # group 0 would be our own
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
 
 
 def die_with_parent() -> None:
@@ -161,9 +157,8 @@ def _is_orphan() -> bool:
     parent = multiprocessing.parent_process()
     if parent is None:  # of something else than multiprocessing
         return False
-    if getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver":  # a child of the server's
-        return not parent.is_alive()
-    return os.getppid() != parent.pid
+    of_server = getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver"
+    return not parent.is_alive() if of_server else os.getppid() != parent.pid
 
 
 def keep_sockets_in(folder: str) -> None:
@@ -189,12 +184,11 @@ def end_tree(process: BaseProcess) -> None:
     """
     import psutil
 
-    if process.pid is None:
-        return
-    family: list[psutil.Process] = []
+    pid, family = process.pid, []
+    assert pid is not None
     with contextlib.suppress(psutil.NoSuchProcess):
-        family = psutil.Process(process.pid).children(recursive=True)
-    signal_group(process, signal.SIGKILL)
+        family = psutil.Process(pid).children(recursive=True)
+    signal_group(pid, signal.SIGKILL)
     process.kill()
     process.join(GONE_WITHIN_S)
     for member in family:  # some may have left the group
@@ -202,7 +196,7 @@ def end_tree(process: BaseProcess) -> None:
             member.kill()
     pids = [member.pid for member in family]
     running(pids, GONE_WITHIN_S)
-    remove_shared_memory([process.pid, *pids])
+    remove_shared_memory([pid, *pids])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:

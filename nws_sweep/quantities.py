@@ -16,8 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.conditions import Conditions
-from nws_sweep.rank_quantities import of_ranks
-from nws_sweep.records import Burst, BurstKind, Measurement, Turn
+from nws_sweep.records import Burst, BurstKind, Measurement, RankMeasurement, Turn
 from nws_sweep.stats import estimate_mean, slope
 from nws_sweep.trial import beginnings, counted, epoch_bursts, steady_bursts
 
@@ -75,9 +74,27 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
 def _with_ranks(
     measurement: Measurement, bursts: Sequence[Burst], steady: _Steady | None, conditions: Conditions
 ) -> Measurement:
-    windows = steady.windows if steady else epoch_bursts(bursts)
-    batch_s = steady.batch_s if steady else None
-    return replace(measurement, ranks=of_ranks(windows, beginnings(bursts, conditions), batch_s, SEQUENTIAL))
+    windows = [burst for burst in (steady.windows if steady else epoch_bursts(bursts)) if burst.batches]
+    begun, batch_s = beginnings(bursts, conditions), steady.batch_s if steady else None
+    count = min((len(burst.ranks) for burst in (*windows, *begun)), default=0) if windows else 0
+    return replace(measurement, ranks=tuple(_of_rank(number, windows, begun, batch_s) for number in range(count)))
+
+
+def _of_rank(number: int, windows: Sequence[Burst], begun: Sequence[Burst], batch_s: float | None) -> RankMeasurement:
+    own = [burst.ranks[number] for burst in windows]
+    startups_s = [burst.ranks[number].startup_s or 0.0 for burst in begun]
+    taken = sum(burst.batches for burst in own)
+    wait_s, consume_s = sum(sum(burst.wait_s) for burst in own), sum(sum(burst.consume_s) for burst in own)
+    means_s = [(sum(burst.wait_s) + sum(burst.consume_s)) / burst.batches for burst in own]
+    return RankMeasurement(
+        rank=number,
+        startup_s=sum(startups_s) / len(startups_s) if startups_s else 0.0,
+        own_s=estimate_mean(means_s, (wait_s + consume_s) / taken, SEQUENTIAL),
+        wait_s=wait_s / taken,
+        consume_s=consume_s / taken,
+        meet_s=sum(sum(burst.meet_s) for burst in own) / taken,
+        samples_per_s=sum(burst.samples for burst in own) / taken / batch_s if batch_s else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

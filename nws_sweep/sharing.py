@@ -1,9 +1,8 @@
 """Whether a process that has made a dataset may be forked, so that the dataset need not be made again.
 
 Forking takes only the memory along. A thread of the dataset's would be missing in the copy, with whatever lock it held;
-an open file has one position that all copies move; a process that answers to the first would be asked by all; and
-shared memory stays one for all copies: a lock, a counter or a cache that workers share would be shared with those of
-other candidates, some of which stand still.
+an open file has one position that all copies move; a process that answers to the first would be asked by all; and a
+lock, a counter or a cache in shared memory would be shared with other candidates, some of which stand still.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ def _threads() -> int:
 
 
 def _of_openblas() -> int:
-    """Threads of OpenBLAS, which each library that brings it along starts when it is imported.
-
-    It ends them before a fork and starts them again when they are needed (pthread_atfork).
-    """
+    """Threads of OpenBLAS, which a library starts when it is imported; it ends them itself before a fork."""
     import threadpoolctl
 
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]

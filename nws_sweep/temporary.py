@@ -65,13 +65,12 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 
 def _locked(path: Path, *, create: bool) -> int | None:
     """The kernel's lock on a file, wherever its holder runs; None if another one has it, or there are no locks."""
-    try:
+    with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+        else:
+            return descriptor
+    return None

@@ -50,7 +50,8 @@ def spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSpec:
 
 def one_epoch(arm: Arm, num_workers: int = 0) -> int | None:
     arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
-    return arm.burst(WHOLE_EPOCH).samples
+    samples: int | None = arm.burst(WHOLE_EPOCH).samples
+    return samples
 
 
 def times_made(makings: Path) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import cast
 
 import psutil
 import pytest
@@ -48,28 +45,17 @@ def stand_still(*family: psutil.Process) -> bool:
     return all(member.status() == psutil.STATUS_STOPPED for member in family)
 
 
-def send(process: object, number: int) -> None:
-    """All that matters of the process is that it has a number."""
-    processes.signal_group(cast("BaseProcess", process), number)
-
-
 def test_a_process_and_its_workers_stand_still_until_they_are_told_to_go_on() -> None:
     with child(FAMILY) as process:
         leader, member = psutil.Process(process.pid), psutil.Process(int(line_of(process)))
-        send(member, signal.SIGSTOP)  # leads no group: that of its parent is not stopped
+        processes.signal_group(member.pid, signal.SIGSTOP)  # leads no group: that of its parent is not stopped
         assert not stand_still(leader, member)
         for _ in range(2):
-            send(process, signal.SIGSTOP)
+            processes.signal_group(leader.pid, signal.SIGSTOP)
             assert becomes(lambda: stand_still(leader, member))
-            send(process, signal.SIGCONT)
+            processes.signal_group(leader.pid, signal.SIGCONT)
             assert becomes(lambda: not stand_still(leader) and not stand_still(member))
-
-
-def test_processes_that_are_dead_or_were_never_started_are_let_be() -> None:
-    with child("") as process:
-        process.wait()
-        send(process, signal.SIGSTOP)
-    send(multiprocessing.Process(), signal.SIGSTOP)  # or this process would be stopped
+    processes.signal_group(leader.pid, signal.SIGSTOP)  # which is dead
 
 
 ORPHANED = """
