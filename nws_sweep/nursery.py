@@ -65,12 +65,7 @@ class Nursery(contextlib.ExitStack):
     def factory(
         self, spec_of: Callable[[Configuration], ArmSpec], on_progress: Callable[[str], None] = lambda text: None
     ) -> ArmFactory:
-        """How a search starts its arms here.
-
-        Args:
-            spec_of: What the arms of a configuration are made of.
-            on_progress: Called with a line of text while a dataset is being made.
-        """
+        """How a search starts its arms here; ``on_progress`` gets lines of text while a dataset is being made."""
 
         def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialArm]:
             supervision = Supervision(

@@ -34,34 +34,22 @@ def start_fork_server() -> None:
 
 @functools.cache
 def _start_fork_server(pid: int) -> None:
-    _forget_server_of_parent()
-    with uninterrupted():
-        with _waiting_signals():
-            resource_tracker.ensure_running()  # afterwards they no longer wait, in Python 3.11 at least
-        with _waiting_signals():
-            forkserver.ensure_running()
-
-
-@contextlib.contextmanager
-def _waiting_signals() -> Iterator[None]:
-    """Lets what would end the program wait (ignored it would be lost), and for good in what is started inside."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _forget_server_of_parent() -> None:
-    """A process that was forked from one with a server may not wait for that one: it needs its own."""
     server: Any = forkserver._forkserver
-    if server._forkserver_pid is None:
-        return
-    try:
-        os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        let_fork_server_go()
-        server._forkserver_address = server._forkserver_pid = None
+    if server._forkserver_pid is not None:
+        try:
+            os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # of the process that this one was forked from: it needs its own
+            let_fork_server_go()
+            server._forkserver_address = server._forkserver_pid = None
+    with uninterrupted():
+        for start in (resource_tracker.ensure_running, forkserver.ensure_running):
+            # What would end the program waits (ignored it would be lost), and for good in what is started here. Once
+            # more for each: the first one lets it through, in Python 3.11 at least.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+            try:
+                start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def let_fork_server_go() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import os
 import socket
 import time
@@ -150,14 +151,8 @@ def merged_burst(ranks: Sequence[Burst]) -> Burst:
 def _with_meetings(ranks: Sequence[Burst]) -> list[Burst]:
     """The same with the time that each waited for the others in its consumer told apart."""
     own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
-    return [
-        replace(
-            rank,
-            consume_s=own_s,
-            meet_s=tuple(both_s - alone_s for both_s, alone_s in zip(rank.consume_s, own_s, strict=True)),
-        )
-        for rank in ranks
-    ]
+    meets_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
+    return [replace(rank, consume_s=own_s, meet_s=meet_s) for rank, meet_s in zip(ranks, meets_s, strict=True)]
 
 
 def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:
@@ -183,8 +178,7 @@ def merged_usage(ranks: Sequence[Usage]) -> Usage:
 
 def merged_length(ranks: Iterable[int | None]) -> int | None:
     """Batches of an epoch, which ends with that of the first rank whose ends; None if one does not know its own."""
-    length: int | None = _if_all_known(min, ranks)
-    return length
+    return _if_all_known(min, ranks)  # type: ignore[no-any-return]
 
 
 def merged_lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -65,11 +65,8 @@ def _of_openblas() -> int:
 
 def _open_files() -> list[tuple[str, str]]:
     """Descriptors of files, sockets and pipes, and what they lead to."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are what is wanted
-        with contextlib.suppress(FileNotFoundError):  # the one that the folder was read by
-            found.append((name, os.readlink(f"/proc/self/fd/{name}")))  # noqa: PTH115 - may be no path
-    return found
+    folder = Path("/proc/self/fd")
+    return [(link.name, os.readlink(link)) for link in folder.iterdir() if os.path.lexists(link)]  # noqa: PTH115
 
 
 def _shared_memory() -> list[str]:
