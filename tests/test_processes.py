@@ -85,10 +85,7 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
             bound.suspend()
             assert becomes(lambda: stand_still(bound))
         assert processes.is_alive(bound)
-        if end == "killed":
-            parent.kill()
-        else:
-            tell(parent)
+        parent.kill() if end == "killed" else tell(parent)
         parent.wait()
         assert becomes(lambda: not processes.is_alive(bound))
 
@@ -96,10 +93,8 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
 def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
     with child(BOUND, "answers") as bound:
         line_of(bound)
-        tell(bound)
-        assert line_of(bound) == "goes on"
-        os.kill(bound.pid, signal.SIGSTOP)
-        os.kill(bound.pid, signal.SIGCONT)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            os.kill(bound.pid, number)
         tell(bound)
         assert line_of(bound) == "goes on"
 
@@ -135,18 +130,15 @@ if __name__ == "__main__":
 
 def test_a_process_that_was_forked_from_one_with_a_fork_server_starts_its_own(tmp_path: Path) -> None:
     """Python's own would wait for its parent's child: ChildProcessError."""
-    assert output_of(FORKED, tmp_path) == ["done"]
+    assert output_of(FORKED, tmp_path).split() == ["done"]
 
 
-def output_of(program: str, folder: Path) -> list[str]:
-    """The words that it prints; it ends without an error."""
+def output_of(program: str, folder: Path, *arguments: str) -> str:
     (folder / "program.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return subprocess.run(
+        [sys.executable, "program.py", *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+    ).stdout  # fmt: skip
 
 
 TOLD = """
@@ -194,7 +186,7 @@ if __name__ == "__main__":
 
 def test_what_the_program_is_told_while_the_fork_server_starts_is_not_lost(tmp_path: Path) -> None:
     """Seen once: a cancelled job of Slurm went on. The server is deaf to it, its children are not."""
-    assert output_of(TOLD, tmp_path) == ["done"]
+    assert output_of(TOLD, tmp_path) == "done\n"
 
 
 _ORPHAN = """
@@ -221,9 +213,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_whose_parent_was_killed_before_it_could_say_anything_ends(tmp_path: Path, method: str) -> None:
     """Seen once in 443 kills: workers that had just been forked lived on."""
-    script = tmp_path / "orphan.py"
-    script.write_text(_ORPHAN)
-    subprocess.run([sys.executable, str(script), method, str(tmp_path)], check=False, cwd=ROOT)
+    output_of(_ORPHAN, tmp_path, method, str(tmp_path))
     pid = int((tmp_path / "begun").read_text())
     assert becomes(lambda: not processes.running([pid]))
     assert not (tmp_path / "lives").exists()
