@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from dataclasses import replace
@@ -21,6 +20,7 @@ import pytest
 from nws_sweep import arms, processes
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+from tests.children import child, line_of
 from tests.factories import arm_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
@@ -188,10 +188,7 @@ def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
     with arms.start(spec("WarnsForEachSample")) as arm:
         arm.open(settings(0))
         arm.burst(WHOLE_EPOCH)
-        warned = arm.warned()
-    assert len(warned) == 6
-    assert warned[0] == "bad sample 0"
-    assert warned[-1] == "further warnings are left out"
+        assert arm.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
 
 
 def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
@@ -201,57 +198,40 @@ def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
         assert arm.warned() == ()
 
 
-def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent("""
-        import torch
-        from nws_sweep import arms
-        from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+SCRIPT = """
+import psutil, torch
+from nws_sweep import arms
+from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 
-        torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
-        print("training")
-        spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.tensor.tensor", "length": 6000},
-            consumer={"_target_": "nws_sweep.consumers.Nothing"},
-        )
-        with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
-            arm.open(LoaderSettings(batch_size=3000, num_workers=1))
-            print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples)
-        """)
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
+print("training", flush=True)
+spec = ArmSpec(
+    dataset={"_target_": "nws_sweep.datasets.tensor.tensor", "length": 6000},
+    consumer={"_target_": "nws_sweep.consumers.Nothing"},
+)
+with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
+    arm.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
+    print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples, flush=True)
+"""
+
+
+def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
 
 
-@pytest.mark.parametrize("last_words", ["", "arm.pause()"])
-def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, last_words: str) -> None:
+@pytest.mark.parametrize("last_words", ["", "    arm.pause()\n"])
+def test_nothing_outlives_a_parent_that_is_killed(last_words: str) -> None:
     """Not even what stands still."""
-    script = tmp_path / "parent.py"
-    script.write_text(
-        textwrap.dedent("""
-        import psutil, time
-        from nws_sweep import arms
-        from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
-
-        spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.sleep.Sleep", "length": 1000, "seconds_per_sample": 0.01},
-            consumer={"_target_": "nws_sweep.consumers.Nothing"},
-        )
-        with arms.start(spec) as arm:
-            arm.open(LoaderSettings(batch_size=1, num_workers=2))
-            arm.burst(BurstRequest(kind=BurstKind.STEADY))
-            LAST_WORDS
-            print(*[process.pid for process in psutil.Process().children(recursive=True)], flush=True)
-            time.sleep(60)
-        """).replace("LAST_WORDS", last_words)
-    )
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        os.kill(parent.pid, signal.SIGKILL)
-    assert len(pids) >= 4  # resource tracker, fork server, arm, two workers
-    assert not processes.running(pids, GONE_WITHIN_S)
+    family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
+    with child(f"{SCRIPT}{last_words}{family}") as parent:
+        assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
+        pids = [int(pid) for pid in line_of(parent).split()]
+        parent.kill()
+        assert len(pids) >= 5  # resource tracker, fork server, arm, two workers
+        assert not processes.running(pids, GONE_WITHIN_S)
 
 
 def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_command() -> None:
