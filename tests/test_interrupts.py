@@ -63,11 +63,6 @@ def test_what_is_being_measured_is_finished_first(
     assert capfd.readouterr().err.count("once more ends it now") == 1
 
 
-def test_one_that_waits_is_not_lost_if_nothing_more_is_measured(capfd: pytest.CaptureFixture[str]) -> None:
-    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
-        send(signal.SIGINT)
-
-
 def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -120,7 +115,9 @@ def test_one_that_comes_while_handlers_are_put_back_makes_nobody_deaf(monkeypatc
     assert heard.value.status == 143
 
 
-def test_while_it_is_measured_it_waits_there_too(capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_that_was_held_back_inside_is_not_lost_if_nothing_more_is_measured(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     done: list[str] = []
     with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
         hold_back(done)

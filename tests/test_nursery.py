@@ -57,7 +57,11 @@ def test_arms_that_live_at_the_same_time_have_the_dataset_that_was_made_once(nur
     with nursery.start(chosen) as one, nursery.start(chosen) as other:
         assert one.facts == other.facts
         assert (one_epoch(one), one_epoch(other, 2)) == (64, 64)
-    with nursery.start(chosen) as later:
+        # Memory that runs out is taken from arms first.
+        scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (one.pid, keeper_pid(makings))]
+        assert scores[0] > scores[1]
+    named = replace(chosen, start_method=multiprocessing.get_all_start_methods()[0])  # the default, by its name
+    with nursery.start(named) as later:
         assert one_epoch(later, 1) == 64
         assert later.warned() == ("made with a warning",)
     assert times_made(makings) == 1
@@ -86,14 +90,6 @@ def test_how_an_arm_ended_is_told_and_the_dataset_stays(nursery: Nursery) -> Non
     for _ in range(2):
         with pytest.raises(TrialError, match="was killed by SIGKILL"), nursery.start(spec("Killed")) as arm:
             one_epoch(arm)
-
-
-def test_the_default_start_method_is_the_same_whether_it_has_a_name_yet_or_not(nursery: Nursery, makings: Path) -> None:
-    unnamed = spec("NotesItsMaking", path=str(makings))
-    named = replace(unnamed, start_method=multiprocessing.get_all_start_methods()[0])
-    with nursery.start(unnamed) as one, nursery.start(named) as other:
-        assert (one_epoch(one), one_epoch(other)) == (64, 64)
-    assert times_made(makings) == 1
 
 
 def test_arms_see_the_environment_and_the_import_path_as_they_are_now(
@@ -161,9 +157,3 @@ def test_an_arm_is_counted_with_all_of_the_dataset_that_it_shares(nursery: Nurse
         pytest.skip("the kernel tells no memory by kinds")
     for before, after in zip(*held, strict=True):
         assert after - before == pytest.approx(64 * MB, rel=0.2)
-
-
-def test_memory_that_runs_out_is_taken_from_arms_first(nursery: Nursery, makings: Path) -> None:
-    with nursery.start(spec("NotesItsMaking", path=str(makings))) as arm:
-        scores = [int(Path(f"/proc/{pid}/oom_score_adj").read_text()) for pid in (arm.pid, keeper_pid(makings))]
-    assert scores[0] > scores[1]

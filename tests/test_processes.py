@@ -64,15 +64,12 @@ subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.DEVNULL)
 input()
 """
 BOUND = """
-import os, sys, time
+import os, time
 from nws_sweep import processes
 processes.die_with_parent()
 print(os.getpid(), flush=True)
 while True:
     time.sleep(0.01)
-    if sys.argv[1:]:
-        input()
-        print("goes on", flush=True)
 """
 
 
@@ -88,15 +85,6 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(stopped: bool
         parent.kill() if end == "killed" else tell(parent)
         parent.wait()
         assert becomes(lambda: not processes.is_alive(bound))
-
-
-def test_a_process_that_is_bound_lives_as_long_as_its_parent() -> None:
-    with child(BOUND, "answers") as bound:
-        line_of(bound)
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            os.kill(bound.pid, number)
-        tell(bound)
-        assert line_of(bound) == "goes on"
 
 
 FORKED = """
