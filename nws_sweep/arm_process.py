@@ -46,12 +46,11 @@ from nws_sweep.records import (
     DatasetFacts,
     LoaderSettings,
     ObjectStore,
-    Rank,
     SampleMade,
     SamplesLogged,
     SamplesSeen,
 )
-from nws_sweep.sources import Source, source_of
+from nws_sweep.sources import source_of
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -117,8 +116,15 @@ class _ArmServer:
     def _make_source(self) -> None:
         torch.manual_seed(self.spec.seed)
         before = handles.open_files()
-        self._source = _make_source(self.spec.dataset, self.spec.seed, self.spec.rank)
+        made, target = _make("dataset", self.spec.dataset, DatasetError), self.spec.dataset.get("_target_")
+        self._source = source_of(made, self.spec.seed, self.spec.rank)
         dataset = self._source.dataset
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+            raise DatasetError(
+                f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
+            )
+        if self._source.samples == 0:
+            raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         self._objects = _found_in(dataset, python_objects)
         if multiprocessing.get_start_method() == "fork":
             self._files = {number: path for number, path in handles.open_files().items() if number not in before}
@@ -340,18 +346,6 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
             raise cause from None
         traceback.print_exc()
         raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
-
-
-def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Source:
-    target = config.get("_target_")
-    source = source_of(_make("dataset", config, DatasetError), seed, rank)
-    if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
-        raise DatasetError(
-            f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"
-        )
-    if source.samples == 0:
-        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-    return source
 
 
 def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -273,12 +273,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 
 @contextlib.contextmanager
 def start(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | None = None) -> Iterator[Arm]:
-    """Starts an arm, and kills it in the end.
-
-    Args:
-        spec: What it is made of.
-        supervision: What it may take, and who is told how it comes on.
-        keeper: Another arm, whose dataset it gets; None to make one of its own.
+    """Starts an arm, and kills it in the end; with a keeper it gets the keeper's dataset, else one of its own.
 
     Raises:
         DatasetError: If the dataset cannot be made.

@@ -79,13 +79,7 @@ class Nursery(contextlib.ExitStack):
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
-    """What the arms of a configuration are made of.
-
-    Args:
-        configuration: Whose dataset, consumer and collate_fn can be instantiated anywhere.
-        working_folder: Where relative paths of its dataset begin.
-        log_path: File that what they print is appended to; None to drop it.
-    """
+    """What the arms of a configuration are made of; see ``ArmSpec`` for the folder and the file."""
     return ArmSpec(
         dataset=configuration.dataset,
         consumer=configuration.consumer,

@@ -119,12 +119,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def signal_group(pid: int, number: int) -> None:
-    """Sends a signal to a child and its workers; one that stands still (SIGSTOP) takes no CPU time from others.
-
-    Args:
-        pid: Of a child that leads a process group of its own; nothing happens if it is dead.
-        number: Of the signal.
-    """
+    """Sends a signal to a child that leads a process group, and its workers; nothing happens if it is dead."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -167,8 +162,7 @@ def sockets_folder() -> str | None:
 def end_tree(process: BaseProcess) -> None:
     """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
 
-    Args:
-        process: A child that leads a process group of its own (or has not come to that yet).
+    The process is a child that leads a process group of its own (or has not come to that yet).
     """
     import psutil
 

@@ -198,10 +198,7 @@ _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
 def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedArm]:
     """Starts the ranks, each with a dataset of its own, and kills them in the end.
 
-    Args:
-        spec: What each is made of.
-        ranks: How many, at least 1.
-        supervision: What they may take together, and who is told how the first one comes on.
+    What is watched over holds for all together; progress is that of the first one.
 
     Raises:
         DatasetError: If a dataset cannot be made.

@@ -24,11 +24,13 @@ def footprint() -> Footprint:
     """That of this process, from /proc."""
     import psutil
 
+    files = [link for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+    mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
-        "threads": set(range(_threads() - _of_openblas())),
-        "open files": set(_open_files()),
+        "threads": set(range(_threads())),
+        "open files": {(link.name, os.readlink(link)) for link in files},  # noqa: PTH115 - what it leads to is no path
         "child processes": {child.pid for child in psutil.Process().children()},
-        "shared memory": set(_shared_memory()),
+        "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
     }
 
 
@@ -48,28 +50,13 @@ def obstacle_since(before: Footprint) -> str:
 
 
 def _threads() -> int:
+    """Threads, but for those that a library has started and ends itself before a fork: jemalloc, OpenBLAS."""
+    import threadpoolctl
+
     names = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             names.append((task / "comm").read_text().strip())
-    return len(names) - names.count(_ALLOCATOR)
-
-
-def _of_openblas() -> int:
-    """Threads of OpenBLAS, which a library starts when it is imported; it ends them itself before a fork."""
-    import threadpoolctl
-
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]
-    return sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
-
-
-def _open_files() -> list[tuple[str, str]]:
-    """Descriptors of files, sockets and pipes, and what they lead to."""
-    folder = Path("/proc/self/fd")
-    return [(link.name, os.readlink(link)) for link in folder.iterdir() if os.path.lexists(link)]  # noqa: PTH115
-
-
-def _shared_memory() -> list[str]:
-    """Addresses of mappings that are written to and shared."""
-    lines = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
-    return [words[0] for words in lines if words[1].startswith("rw") and words[1].endswith("s")]
+    of_openblas: int = sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
+    return len(names) - names.count(_ALLOCATOR) - of_openblas

@@ -13,9 +13,7 @@ from pathlib import Path
 from nws_sweep import processes
 
 _PREFIX = "nws_sweep-arm-"
-_LOCK = ".in_use"
-_UNLOCKED = ".begun"
-_PROCESS = ".process"
+_UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 
 @contextlib.contextmanager
