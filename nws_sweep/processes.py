@@ -160,10 +160,7 @@ def sockets_folder() -> str | None:
 
 
 def end_tree(process: BaseProcess) -> None:
-    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
-
-    The process is a child that leads a process group of its own (or has not come to that yet).
-    """
+    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left."""
     import psutil
 
     pid, family = process.pid, []
