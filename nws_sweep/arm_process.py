@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import os
+import re
 import signal
 import socket
 import sys
@@ -23,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import forkserver, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from hydra.errors import HydraException
@@ -44,13 +46,10 @@ from nws_sweep.records import (
     DatasetFacts,
     LoaderSettings,
     ObjectStore,
-    Rank,
     SampleMade,
     SamplesLogged,
     SamplesSeen,
 )
-
-Found = TypeVar("Found")
 
 # torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
 _EXPECTED_WARNINGS = (
@@ -64,17 +63,11 @@ _SETTLES_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 
 class _ArmServer:
-    """What an arm answers to ``arms.Commands``; every public method is a command.
-
-    Attributes:
-        spec: What the arm is made of.
-        folder: For temporary files.
-        listener: Where arms can be asked for that are forked from this one; None unless it is a keeper.
-    """
+    """What an arm answers to ``arms.Commanded``; every public method is a command."""
 
     spec: ArmSpec
-    folder: str
-    listener: socket.socket | None = None
+    folder: str  # for temporary files
+    listener: socket.socket | None  # of a keeper: where arms can be asked for that are forked from it
 
     def __init__(self) -> None:
         self._source: Any = None
@@ -122,16 +115,22 @@ class _ArmServer:
     def _make_source(self) -> None:
         torch.manual_seed(self.spec.seed)
         before = objects.open_files()
-        self._source = _make_source(self.spec.dataset, self.spec.seed, self.spec.rank)
+        made, target = _make("dataset", self.spec.dataset, DatasetError), self.spec.dataset.get("_target_")
+        self._source = Source(made, self.spec.seed, self.spec.rank)
         dataset = self._source.dataset
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+            raise DatasetError(
+                f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
+            )
+        if self._source.samples == 0:
+            raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         self._objects = _found_in(dataset, objects.python_objects)
         if multiprocessing.get_start_method() == "fork":
             self._files = {number: path for number, path in objects.open_files().items() if number not in before}
             self._handles = _found_in(dataset, lambda dataset: objects.handles(self._files.values(), dataset))
 
     def open(self, settings: LoaderSettings) -> int | None:
-        counter = Counter(settings.num_workers) if settings.num_workers else None
-        self._counter = counter
+        self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
         self._log = SampleLog(self.folder) if self.spec.logs_samples else None
         start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
         loader = self._source.loader(settings, self._collate_fn, start)
@@ -183,7 +182,7 @@ class _ArmServer:
         self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
         return load_in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
 
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
         loader = self._source.loader(settings, identify_one if settings.batch_size is None else identify, start)
         began = time.monotonic()
@@ -193,8 +192,8 @@ class _ArmServer:
         for delivered in loader:
             workers.add(delivered.worker)
             digests += delivered.digests
-            if len(digests) >= most or time.monotonic() - began > limit_s:
-                is_complete = False
+            is_complete = len(digests) < most and time.monotonic() - began <= limit_s
+            if not is_complete:
                 break
         return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=is_complete)
 
@@ -215,10 +214,7 @@ _kept: _ArmServer | None = None  # in what is forked from a keeper: what it was 
 def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     """Answers commands until told to stop, or until the other end is gone.
 
-    Args:
-        connection: Where commands come from.
-        spec: What the arm is made of.
-        temporary_folder: Where it and its workers keep the sockets by which they hand over tensors.
+    The arm and its workers keep the sockets by which they hand over tensors in the temporary folder.
     """
     processes.let_fork_server_go()
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
@@ -297,25 +293,22 @@ class _WorkerDeaths:
     Between two bytes of an answer the exception would end the arm.
     """
 
-    def __init__(self) -> None:
-        self._handler: Any = None
+    _handler: Any = None
 
     def mute(self) -> None:
         """Puts the handler off."""
-        while True:
-            try:
-                current = signal.signal(signal.SIGCHLD, _do_nothing)
-            except RuntimeError:  # its last word; the death is known to the loader all the same
-                continue
-            if current is not _do_nothing:
-                self._handler = current
-            return
+        while signal.getsignal(signal.SIGCHLD) is not _do_nothing:
+            with contextlib.suppress(RuntimeError):  # its last word; the death is known to the loader all the same
+                self._handler = signal.signal(signal.SIGCHLD, _do_nothing)
+
+    def hear(self) -> None:
+        """Puts it in its place again, and asks it for whoever has died meanwhile."""
+        if callable(self._handler):
+            signal.signal(signal.SIGCHLD, self._handler)
+            self._handler(signal.SIGCHLD, None)
 
     def behind(self, error: Exception) -> Exception:
-        """The death of a worker, if that is why a connection to it was lost; else the error itself.
-
-        Whoever is killed loses its connections a moment before it is dead.
-        """
+        """The death of a worker, if that is why a connection was lost, a moment before it is dead; else the error."""
         give_up_at = time.monotonic() + _DEAD_WITHIN_S
         lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
         while lost and time.monotonic() < give_up_at:
@@ -326,12 +319,6 @@ class _WorkerDeaths:
             time.sleep(_POLL_S)
         return error
 
-    def hear(self) -> None:
-        """Puts it in its place again, and asks it for whoever has died meanwhile."""
-        if callable(self._handler):
-            signal.signal(signal.SIGCHLD, self._handler)
-            self._handler(signal.SIGCHLD, None)
-
 
 def _do_nothing(signal_number: int, frame: types.FrameType | None) -> None:
     pass
@@ -341,16 +328,10 @@ def describe_exception(error: BaseException) -> str:
     """One line: the exception's class and message; for one out of a worker, the original's."""
     text = str(error)
     if text.startswith("Caught ") and "in DataLoader worker process" in text:
-        return one_line(f"{_after_traceback(text)} (in a worker)")
+        # What follows the frames of its traceback: the class and the message, which may have several lines.
+        *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)
+        return one_line(f"{original} (in a worker)")
     return one_line(f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__)
-
-
-def _after_traceback(text: str) -> str:
-    """What follows the frames of a formatted traceback: the class and the message, which may have several lines."""
-    lines = text.splitlines()
-    last_frame = max((index for index, line in enumerate(lines) if line.startswith('  File "')), default=0)
-    rest = lines[last_frame + 1 :]
-    return "\n".join(rest[next((i for i, line in enumerate(rest) if not line.startswith(" ")), 0) :])
 
 
 def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepError]) -> Any:
@@ -367,19 +348,7 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
 
 
-def _make_source(config: Mapping[str, Any], seed: int, rank: Rank | None) -> Source:
-    target = config.get("_target_")
-    source = Source(_make("dataset", config, DatasetError), seed, rank)
-    if not (hasattr(source.dataset, "__getitem__") or hasattr(source.dataset, "__iter__")):
-        raise DatasetError(
-            f"dataset {target}: got {type(source.dataset).__name__}, which has neither __getitem__ nor __iter__"
-        )
-    if source.samples == 0:
-        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-    return source
-
-
-def _found_in(dataset: Any, look: Callable[[Any], tuple[Found, ...]]) -> tuple[Found, ...]:
+def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
     """What a look into a dataset finds. A dataset that cannot be looked into loses this hint, nothing else."""
     try:
         return look(dataset)
@@ -408,15 +377,14 @@ def _redirect_output(log_path: str | None) -> None:
     """Sends what the dataset and its workers print to the log: the terminal belongs to the run's own progress."""
     sys.stdout.flush()
     sys.stderr.flush()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    try:
-        log = os.open(log_path or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError:  # the folder is gone or full; whoever writes the results says so
-        log = os.dup(nothing)
+    nothing = log = os.open(os.devnull, os.O_RDWR)
+    if log_path:
+        with contextlib.suppress(OSError):  # the folder is gone or full; whoever writes the results says so
+            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    os.close(log)
-    os.close(nothing)
+    for descriptor in {nothing, log}:
+        os.close(descriptor)
 
 
 def _forward_progress(connection: Connection) -> None:

@@ -26,17 +26,8 @@ from typing import Any
 
 from nws_sweep import processes, temporary, units, usage
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
-from nws_sweep.records import (
-    ArmSpec,
-    Burst,
-    BurstRequest,
-    DatasetFacts,
-    LoaderSettings,
-    SampleMade,
-    SamplesLogged,
-    SamplesSeen,
-    Usage,
-)
+from nws_sweep.records import ArmSpec, LoaderSettings, Usage
+from nws_sweep.surroundings import TrialArm
 
 # What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
 # the arm.
@@ -68,96 +59,54 @@ class Supervision:
 UNLIMITED = Supervision()
 
 
-class Commands:
-    """What an arm, or several as one, can be asked; the arm's own process answers (``arm_process``).
+def _sent(command: str) -> Any:
+    """A method that sends the command to the processes."""
+    return lambda arm, *arguments: arm.ask(command, *arguments)
 
-    Any command may raise TrialError: if loading failed, the process died, or all commands together took longer than the
+
+class Commanded(TrialArm):
+    """An arm, or several as one: what ``TrialArm`` can be asked is sent to processes (``arm_process`` answers).
+
+    Any command may raise TrialError: if loading failed, a process died, or all commands together took longer than the
     time limit.
-
-    Attributes:
-        facts: What the dataset said of itself; of several ranks the first one's.
-        batches_per_epoch: Length of an epoch, once a loader is open; None if unknown.
     """
-
-    facts: DatasetFacts
 
     def __init__(self, supervision: Supervision) -> None:
         self._memory_budget_bytes = supervision.memory_budget_bytes
         self._on_stall: Callable[[], None] = lambda: None
-        self.batches_per_epoch: int | None = None
+        self.batches_per_epoch = None
 
-    def _ask(self, command: str, *arguments: Any) -> Any:
+    burst = _sent("burst")
+    settle = _sent("settle")
+    warned = _sent("warned")
+    files = _sent("files")
+    logged = _sent("logged")
+    load = _sent("load")
+    load_in_turn = _sent("load_in_turn")
+    samples = _sent("samples")
+
+    def ask(self, command: str, *arguments: Any) -> Any:
+        """What the processes answer to a command."""
         raise NotImplementedError
 
-    def prepare(self) -> DatasetFacts:
-        """Makes the consumer and the collate_fn, and the dataset if there is none yet.
-
-        Raises:
-            DatasetError: If it cannot be made.
-            ConfigurationError: If the consumer or the collate_fn cannot be made.
-            TrialError: If the process died on it or took too long.
-        """
-        self.facts = self._ask("prepare")
-        return self.facts
+    def prepare(self) -> None:
+        """Makes the consumer and the collate_fn, and the dataset if there is none yet."""
+        self.facts = self.ask("prepare")
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
-        self.batches_per_epoch = self._ask("open", settings)
-
-    def burst(self, request: BurstRequest) -> Burst:
-        """Takes a burst; of several ranks a burst of steps."""
-        burst: Burst = self._ask("burst", request)
-        return burst
+        self.batches_per_epoch = self.ask("open", settings)
 
     def watch(self, on_stall: Callable[[], None]) -> None:
         """Sets what is called when a burst takes longer than ``STALL_S``."""
         self._on_stall = on_stall
-
-    def settle(self) -> None:
-        """Waits until the workers have nothing left to do, since the queue is full; a few seconds at most."""
-        self._ask("settle")
-
-    def warned(self) -> tuple[str, ...]:
-        """The distinct warnings that were issued in the arm itself, less those that are expected."""
-        messages: tuple[str, ...] = self._ask("warned")
-        return messages
-
-    def files(self) -> tuple[str, ...]:
-        """The files and folders that the dataset's attributes name, absolute."""
-        paths: tuple[str, ...] = self._ask("files")
-        return paths
-
-    def logged(self) -> SamplesLogged:
-        """Some of the samples that the workers have made, and the files whose position they share and have moved."""
-        logged: SamplesLogged = self._ask("logged")
-        return logged
-
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples in the process itself; those that raise are left out.
-
-        Args:
-            keys: Indices of the samples; of an iterable dataset as many of its first samples are loaded.
-            limit_s: No sample is begun after this time, except the first, s; None for no limit.
-        """
-        samples: tuple[SampleMade, ...] = self._ask("load", keys, limit_s)
-        return samples
-
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        """Loads samples in workers of the same numbers, of which one loads at a time."""
-        loaded: tuple[SampleMade, ...] = self._ask("load_in_turn", samples, settings)
-        return loaded
-
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
-        seen: SamplesSeen = self._ask("samples", settings, most, limit_s)
-        return seen
 
     def allow(self, memory_bytes: int | None) -> None:
         """Sets what the processes may hold together from now on; None for no limit."""
         self._memory_budget_bytes = memory_bytes
 
 
-class Arm(Commands):
+class Arm(Commanded):
     """The parent's handle of an arm. ``launch`` makes it and ends it with its whole process group."""
 
     def __init__(
@@ -174,21 +123,17 @@ class Arm(Commands):
         self._keeper = keeper
         self._left_s = supervision.timeout_s
         self._kernel_kills = processes.out_of_memory_kills()
-        self._leaves_semaphores = False
+        self._settings: LoaderSettings | None = None
         self._stall_at = math.inf
         self.server: _KeeperServer | None = None
 
     def keep(self) -> str:
-        """Makes the dataset and nothing else; if nothing stands against it, arms can be forked from this one then.
+        """Makes the dataset and nothing else, so that arms can be forked from this one.
 
         Returns:
             What stands against that, such as "threads" or "open files"; empty if nothing does.
-
-        Raises:
-            DatasetError: If it cannot be made.
-            TrialError: If the process died on it or took too long.
         """
-        obstacle, address = self._ask("keep")
+        obstacle, address = self.ask("keep")
         if not obstacle:  # from now on it only waits
             self._left_s = self._memory_budget_bytes = None
             self.server = _KeeperServer(address, self._connection.fileno())
@@ -196,32 +141,31 @@ class Arm(Commands):
 
     @property
     def pid(self) -> int:
-        """The process ID of the arm; 0 if it was never started."""
-        return self._process.pid or 0
+        """The process ID of the arm."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
         """Whether its process has not ended."""
         return not wait([self._process.sentinel], 0)
 
-    def open(self, settings: LoaderSettings) -> None:
-        """Makes the DataLoader."""
-        self._leaves_semaphores = settings.num_workers > 0 and settings.multiprocessing_context not in (None, "fork")
-        super().open(settings)
-
     def pause(self) -> None:
         """Stops the arm and its workers where they are."""
-        processes.signal_group(self._process, signal.SIGSTOP)
+        processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Lets them go on."""
-        processes.signal_group(self._process, signal.SIGCONT)
+        processes.signal_group(self.pid, signal.SIGCONT)
 
     def usage(self) -> Usage:
         """What the arm and its workers have used so far."""
         return usage.of_tree(self.pid)
 
-    def _ask(self, command: str, *arguments: Any) -> Any:
+    def ask(self, command: str, *arguments: Any) -> Any:
+        """What the process answers to a command."""
+        if command == "open":
+            self._settings = arguments[0]
         began = time.monotonic()
         deadline = math.inf if self._left_s is None else began + self._left_s
         self._stall_at = began + STALL_S if command == "burst" else math.inf
@@ -234,18 +178,16 @@ class Arm(Commands):
         finally:
             if self._left_s is not None:
                 self._left_s = max(0.0, self._left_s - (time.monotonic() - began))
-        kind, value = answer
-        if kind == "error":
-            raise self._explained(value)
-        return value
+        if answer[0] == "error":
+            raise self._explained(answer[1])
+        return answer[1]
 
-    def _receive(self, deadline: float) -> tuple[str, Any]:
+    def _receive(self, deadline: float) -> Any:
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             ready = wait([self._connection, self._process.sentinel], min(remaining, _WATCH_EVERY_S))
             if self._connection in ready:
-                message: tuple[str, Any] = self._connection.recv()
-                return message
+                return self._connection.recv()
             if ready:
                 raise EOFError
             if remaining == 0:
@@ -269,9 +211,7 @@ class Arm(Commands):
 
     def _explained(self, error: Exception) -> Exception:
         """The error, or what the kernel and the size of shared memory say of a process that was killed."""
-        reason = str(error)
-        if type(error) is not TrialError:
-            return error
+        reason = str(error) if type(error) is TrialError else ""
         # The kernel's counter is of the whole machine: it explains a killed process, not an exception.
         if "killed by" in reason and processes.out_of_memory_kills() > self._kernel_kills:
             return TrialOutOfMemory(f"{reason} (the kernel killed a process for want of memory)")
@@ -281,7 +221,7 @@ class Arm(Commands):
 
     def kill(self) -> None:
         """Kills it and its workers at once; whoever waits for its answer hears of that. To be closed all the same."""
-        processes.signal_group(self._process, signal.SIGKILL)
+        processes.signal_group(self.pid, signal.SIGKILL)
         self._process.kill()  # it may not lead its group yet
 
     def close(self) -> None:
@@ -290,8 +230,9 @@ class Arm(Commands):
         Forked workers leave nothing behind when they are killed. Spawned ones share named semaphores, which the arm
         must give back.
         """
+        settings = self._settings
         try:
-            if self._leaves_semaphores:
+            if settings and settings.num_workers and settings.multiprocessing_context not in (None, "fork"):
                 self.resume()
                 with contextlib.suppress(OSError):
                     self._connection.send(None)
@@ -316,12 +257,8 @@ class _KeeperServer(forkserver.ForkServer):
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     """Refuses a candidate that holds more than it may before the kernel chooses somebody to kill.
 
-    Args:
-        pids: Its arms.
-        budget_bytes: What they and their workers may hold together; None for no limit.
-
     Raises:
-        TrialOutOfMemory: If they hold more.
+        TrialOutOfMemory: If the arms and their workers hold more together; None for no limit.
     """
     # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
     if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
@@ -336,12 +273,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 
 @contextlib.contextmanager
 def start(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | None = None) -> Iterator[Arm]:
-    """Starts an arm, and kills it in the end.
-
-    Args:
-        spec: What it is made of.
-        supervision: What it may take, and who is told how it comes on.
-        keeper: Another arm, whose dataset it gets; None to make one of its own.
+    """Starts an arm, and kills it in the end; with a keeper it gets the keeper's dataset, else one of its own.
 
     Raises:
         DatasetError: If the dataset cannot be made.
@@ -408,8 +340,7 @@ def _starting(keeper: Arm | None) -> Iterator[None]:
 def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
     """Starts the server that arms are forked from, with what these nodes will import; later calls change nothing.
 
-    Args:
-        nodes: Datasets and consumers as Hydra instantiates them; all that are going to be measured.
+    The nodes are all datasets and consumers that are going to be measured, as Hydra instantiates them.
     """
     targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}

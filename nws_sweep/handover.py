@@ -34,7 +34,7 @@ def write(what: str, value: Any, path: Path) -> dict[str, Any]:
     Args:
         what: What it is called in an error.
         value: The object.
-        path: The file, which only this user may read.
+        path: The file; there must be none yet.
 
     Returns:
         What Hydra's ``instantiate`` makes the object of.
@@ -65,10 +65,8 @@ def write_maker(what: str, maker: Callable[[], Any], path: Path) -> dict[str, An
 def load(path: str, is_script: bool) -> Any:
     """The object in the file.
 
-    Args:
-        path: The file.
-        is_script: Whether the program is a file: its main module's classes are sent to spawned workers by value, which
-            they would otherwise find by running the file as their main module.
+    If the program is a script, its main module's classes are sent to spawned workers by value: they would otherwise
+    find them by running the script as their main module.
 
     Raises:
         ConfigurationError: If it cannot be unpickled here, such as a class of a module that cannot be imported.

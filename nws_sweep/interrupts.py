@@ -61,19 +61,14 @@ class Interrupts:
         self.check()
 
     def check(self) -> None:
-        """The moment at which something may end.
-
-        Raises:
-            Interrupted: If a signal waits for it.
-        """
-        if self._received is not None:
-            number, self._received = self._received, None
+        """The moment at which something may end: raises Interrupted if a signal waits for it."""
+        number, self._received = self._received, None
+        if number is not None:
             raise Interrupted(number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if not self._waiting or self._received is not None:
-            self._received = None
-            raise Interrupted(number)
-        self._received = number
+        second, self._received = self._received is not None, number
+        if second or not self._waiting:
+            self.check()
         with contextlib.suppress(OSError):  # whatever prints may be in the middle of a line: not through it
             os.write(2, _TOLD)

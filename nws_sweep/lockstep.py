@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -91,18 +90,13 @@ def join(rank: Rank) -> Lockstep:
     """
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
-    # As many as torchrun gives a rank; torch has read the variable long ago, in the server that arms come from.
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads) > 0:
+    if threads.isdecimal() and int(threads) > 0:  # torch has read it long ago, in the server that arms come from
         torch.set_num_threads(int(threads))
-    # By the host's name gloo might look for an interface in a network.
-    names = [name for _, name in socket.if_nameindex()]
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", next((name for name in names if name.startswith("lo")), "lo"))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # by the host's name gloo might look for it in a network
     store = Path(rank.folder, "store").as_uri()
     try:
-        distributed.init_process_group(
-            "gloo", init_method=store, rank=rank.number, world_size=rank.ranks, timeout=_FOR_EVER
-        )
+        distributed.init_process_group("gloo", store, _FOR_EVER, rank.ranks, rank.number)
         group = distributed.new_group(timeout=_FOR_EVER)
     except RuntimeError as error:
         raise _lost(error) from error
@@ -115,18 +109,11 @@ def _lost(error: RuntimeError) -> RankLost:
 
 def meets_by_itself(consumer: Any) -> bool:
     """Whether a consumer makes the ranks wait for each other: it holds a model in DistributedDataParallel."""
-    if not distributed.is_initialized():
-        return False
     from torch.nn.parallel import DistributedDataParallel
 
-    return _holds(consumer, DistributedDataParallel, _MOST_LEVELS)
-
-
-def _holds(value: Any, kind: type, levels: int) -> bool:
-    """Whether it is one, or has one in its attributes, or in what a partial function is given."""
-    if isinstance(value, kind):
-        return True
-    held = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, functools.partial):
-        held += [value.func, *value.args, *value.keywords.values()]
-    return levels > 0 and any(_holds(each, kind, levels - 1) for each in held)
+    held = [consumer]
+    for _ in range(_MOST_LEVELS):  # in its attributes, or in what a partial function is given
+        held += [each for value in held for each in getattr(value, "__dict__", {}).values()]
+        partials = [value for value in held if isinstance(value, functools.partial)]
+        held += [each for value in partials for each in (value.func, *value.args, *value.keywords.values())]
+    return any(isinstance(value, DistributedDataParallel) for value in held)

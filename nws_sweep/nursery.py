@@ -65,12 +65,7 @@ class Nursery(contextlib.ExitStack):
     def factory(
         self, spec_of: Callable[[Configuration], ArmSpec], on_progress: Callable[[str], None] = lambda text: None
     ) -> ArmFactory:
-        """How a search starts its arms here.
-
-        Args:
-            spec_of: What the arms of a configuration are made of.
-            on_progress: Called with a line of text while a dataset is being made.
-        """
+        """How a search starts its arms here; ``on_progress`` gets lines of text while a dataset is being made."""
 
         def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialArm]:
             supervision = Supervision(
@@ -84,13 +79,7 @@ class Nursery(contextlib.ExitStack):
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
-    """What the arms of a configuration are made of.
-
-    Args:
-        configuration: Whose dataset, consumer and collate_fn can be instantiated anywhere.
-        working_folder: Where relative paths of its dataset begin.
-        log_path: File that what they print is appended to; None to drop it.
-    """
+    """What the arms of a configuration are made of; see ``ArmSpec`` for the folder and the file."""
     return ArmSpec(
         dataset=configuration.dataset,
         consumer=configuration.consumer,

@@ -1,12 +1,8 @@
 """Imported last of all in the fork server, and nowhere else: what it has loaded is no garbage, and never will be.
 
 A full garbage collection that goes through the objects of torch's modules takes tenths of a second, and comes at a
-moment that has nothing to do with the loader: in a search of a few seconds it would decide. Frozen objects are left out
-of it (gc.freeze). Collections then come more often and are quicker; per object that a loader makes they cost the same,
-since Python collects whenever the long-lived objects have grown by a quarter.
+moment that has nothing to do with the loader: in a search of a few seconds it would decide.
 """
-
-from __future__ import annotations
 
 import atexit
 import gc

@@ -34,37 +34,22 @@ def start_fork_server() -> None:
 
 @functools.cache
 def _start_fork_server(pid: int) -> None:
-    _forget_server_of_parent()
-    with uninterrupted():
-        with _waiting_signals():
-            resource_tracker.ensure_running()  # afterwards they no longer wait, in Python 3.11 at least
-        with _waiting_signals():
-            forkserver.ensure_running()
-
-
-@contextlib.contextmanager
-def _waiting_signals() -> Iterator[None]:
-    """Lets what would end the program wait until the end of the block, and for good in what is started inside it.
-
-    Ignored instead, it would be lost, and a batch system says it only once.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _forget_server_of_parent() -> None:
-    """A process that was forked from one with a server may not wait for that one: it needs its own."""
     server: Any = forkserver._forkserver
-    if server._forkserver_pid is None:
-        return
-    try:
-        os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        let_fork_server_go()
-        server._forkserver_address = server._forkserver_pid = None
+    if server._forkserver_pid is not None:
+        try:
+            os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # of the process that this one was forked from: it needs its own
+            let_fork_server_go()
+            server._forkserver_address = server._forkserver_pid = None
+    with uninterrupted():
+        for start in (resource_tracker.ensure_running, forkserver.ensure_running):
+            # What would end the program waits (ignored it would be lost), and for good in what is started here. Once
+            # more for each: the first one lets it through, in Python 3.11 at least.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+            try:
+                start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def let_fork_server_go() -> None:
@@ -133,16 +118,10 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def signal_group(process: BaseProcess, number: int) -> None:
-    """Sends a signal to a child and its workers; one that stands still (SIGSTOP) takes no CPU time from others.
-
-    Args:
-        process: A child that leads a process group of its own; nothing happens if it is dead or was never started.
-        number: Of the signal.
-    """
-    if process.pid is not None:  # group 0 would be our own
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+def signal_group(pid: int, number: int) -> None:
+    """Sends a signal to a child that leads a process group, and its workers; nothing happens if it is dead."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
 
 
 def die_with_parent() -> None:
@@ -161,9 +140,8 @@ def _is_orphan() -> bool:
     parent = multiprocessing.parent_process()
     if parent is None:  # of something else than multiprocessing
         return False
-    if getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver":  # a child of the server's
-        return not parent.is_alive()
-    return os.getppid() != parent.pid
+    of_server = getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver"
+    return not parent.is_alive() if of_server else os.getppid() != parent.pid
 
 
 def keep_sockets_in(folder: str) -> None:
@@ -182,19 +160,14 @@ def sockets_folder() -> str | None:
 
 
 def end_tree(process: BaseProcess) -> None:
-    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left.
-
-    Args:
-        process: A child that leads a process group of its own (or has not come to that yet).
-    """
+    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left."""
     import psutil
 
-    if process.pid is None:
-        return
-    family: list[psutil.Process] = []
+    pid, family = process.pid, []
+    assert pid is not None
     with contextlib.suppress(psutil.NoSuchProcess):
-        family = psutil.Process(process.pid).children(recursive=True)
-    signal_group(process, signal.SIGKILL)
+        family = psutil.Process(pid).children(recursive=True)
+    signal_group(pid, signal.SIGKILL)
     process.kill()
     process.join(GONE_WITHIN_S)
     for member in family:  # some may have left the group
@@ -202,7 +175,7 @@ def end_tree(process: BaseProcess) -> None:
             member.kill()
     pids = [member.pid for member in family]
     running(pids, GONE_WITHIN_S)
-    remove_shared_memory([process.pid, *pids])
+    remove_shared_memory([pid, *pids])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep import units
-from nws_sweep.rank_quantities import of_ranks
-from nws_sweep.records import Burst, BurstKind, Estimate, Measurement, Noise, Turn
+from nws_sweep.records import Burst, BurstKind, Estimate, Measurement, Noise, RankMeasurement, Turn
 from nws_sweep.stats import estimate_mean, half_width, outliers
 from nws_sweep.trial import Conditions, beginnings, counted, epoch_bursts, steady_bursts, whole_epochs
 
@@ -78,11 +77,35 @@ def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
         shm_bytes=_largest(turn.after.shm_bytes for turn in turns),
         memory_growth_bytes=_growth_bytes(turns),
         disk_bytes=sum(disk) / made if made and disk else None,
-        ranks=of_ranks(windows, begun, batch_s, _SEQUENTIAL),
+        ranks=_of_ranks(windows, begun, batch_s),
     )
     if steady:
         return _with_pace(found, steady, conditions)
     return _with_shares(found, epochs) if epochs else found
+
+
+def _of_ranks(windows: Sequence[Burst], begun: Sequence[Burst], batch_s: float | None) -> tuple[RankMeasurement, ...]:
+    """The quantities of each rank; none for one alone."""
+    windows = [burst for burst in windows if burst.batches]
+    count = min((len(burst.ranks) for burst in (*windows, *begun)), default=0) if windows else 0
+    return tuple(_of_rank(number, windows, begun, batch_s) for number in range(count))
+
+
+def _of_rank(number: int, windows: Sequence[Burst], begun: Sequence[Burst], batch_s: float | None) -> RankMeasurement:
+    own = [burst.ranks[number] for burst in windows]
+    startups_s = [burst.ranks[number].startup_s or 0.0 for burst in begun]
+    taken = sum(burst.batches for burst in own)
+    wait_s, consume_s = sum(sum(burst.wait_s) for burst in own), sum(sum(burst.consume_s) for burst in own)
+    means_s = [(sum(burst.wait_s) + sum(burst.consume_s)) / burst.batches for burst in own]
+    return RankMeasurement(
+        rank=number,
+        startup_s=sum(startups_s) / len(startups_s) if startups_s else 0.0,
+        own_s=estimate_mean(means_s, (wait_s + consume_s) / taken, _SEQUENTIAL),
+        wait_s=wait_s / taken,
+        consume_s=consume_s / taken,
+        meet_s=sum(sum(burst.meet_s) for burst in own) / taken,
+        samples_per_s=sum(burst.samples for burst in own) / taken / batch_s if batch_s else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import os
 import socket
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep import arms, processes, temporary
-from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Commands, Supervision
+from nws_sweep.arms import STALL_S, UNLIMITED, Arm, Commanded, Supervision
 from nws_sweep.errors import NwsSweepError, RankLost, TrialTimeout
 from nws_sweep.records import ArmSpec, Burst, Rank, Usage
 
@@ -33,16 +34,11 @@ _MEETINGS = "meetings"
 _OF_FIRST = ("logged", "load", "load_in_turn", "samples")
 
 
-class RankedArm(Commands):
+class RankedArm(Commanded):
     """The ranks of one candidate. ``start`` makes it and ends it.
 
     A command goes to all of them at once, but to the first one alone if it is about single samples. One that fails,
     dies or hangs ends them all.
-
-    Args:
-        ranks: Their arms, by number.
-        folder: Where they note how often they have met.
-        supervision: What they may hold together.
     """
 
     def __init__(self, ranks: Sequence[Arm], folder: str, supervision: Supervision) -> None:
@@ -69,10 +65,10 @@ class RankedArm(Commands):
         """Ends the threads that waited for answers; the arms themselves are ended by whoever started them."""
         self._threads.shutdown()
 
-    def _ask(self, command: str, *arguments: Any) -> Any:
+    def ask(self, command: str, *arguments: Any) -> Any:
+        """What their answers come to."""
         asked = self._ranks[:1] if command in _OF_FIRST else self._ranks
-        # The public method, since the arm itself keeps some of what it is told.
-        answers = [self._threads.submit(getattr(arm, command), *arguments) for arm in asked]
+        answers = [self._threads.submit(arm.ask, command, *arguments) for arm in asked]
         try:
             self._wait(answers, time.monotonic() + STALL_S if command == "burst" else math.inf)
         except BaseException:
@@ -81,8 +77,6 @@ class RankedArm(Commands):
             wait(answers, processes.GONE_WITHIN_S)
             raise
         results = [answer.result() for answer in answers]
-        if command == "open":
-            return merged_length(arm.batches_per_epoch for arm in self._ranks)
         return _MERGED[command](results) if command in _MERGED else results[0]
 
     def _wait(self, answers: Sequence[Future[Any]], stall_at: float) -> None:
@@ -103,22 +97,16 @@ def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
 def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
     """Those of the moment: who was the first is not who was heard first."""
     wait(answers, _SAME_WITHIN_S)
-    give_up_at = time.monotonic() + _CAUSE_WITHIN_S
-    while all(isinstance(error, RankLost) for error in _failures(answers).values()) and time.monotonic() < give_up_at:
-        if not wait([answer for answer in answers if not answer.done()], _SAME_WITHIN_S).not_done:
-            break
+    if all(isinstance(error, RankLost) for error in _failures(answers).values()):
+        wait(answers, _CAUSE_WITHIN_S)
     return _failures(answers)
 
 
 def blamed(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
     """The error of all ranks together, with the number of the one where it happened: one failure takes others along.
 
-    Without a number if it happened in all of them alike.
-
-    Args:
-        failures: The error of each rank that has one, at least one.
-        ranks: How many there are.
-        missing: Those whom the others wait for, if there are any: whoever hangs, all are late.
+    Without a number if it happened in all of them alike. If one hangs all are late; the missing ones are those whom the
+    others wait for.
     """
     own = {number: error for number, error in failures.items() if not isinstance(error, RankLost)} or failures
     number, error = min(own.items())
@@ -138,23 +126,19 @@ def _missing(folder: str) -> list[int]:
 
 
 def merged_burst(ranks: Sequence[Burst]) -> Burst:
-    """A burst of steps.
+    """A burst of steps, of as many batches of each rank.
 
     The time of a step is its mean over the ranks, which meet at its end; its consumer's time likewise; the rest of it
     is waiting, for the own loader or for another rank's.
-
-    Args:
-        ranks: What each saw, in their order, with as many batches each.
     """
     if not all(rank.meet_s for rank in ranks):
         ranks = _with_meetings(ranks)
-    steps_s = [_mean(parts) for parts in zip(*(_steps_s(rank) for rank in ranks), strict=True)]
-    consumes_s = tuple(_mean(parts) for parts in zip(*(rank.consume_s for rank in ranks), strict=True))
+    waits_s = [map(sum, zip(rank.wait_s, rank.meet_s, strict=True)) for rank in ranks]
     return Burst(
         kind=ranks[0].kind,
         startup_s=_known(max, (rank.startup_s for rank in ranks)),
-        wait_s=tuple(step_s - consume_s for step_s, consume_s in zip(steps_s, consumes_s, strict=True)),
-        consume_s=consumes_s,
+        wait_s=_means(waits_s),
+        consume_s=_means(rank.consume_s for rank in ranks),
         samples=sum(rank.samples for rank in ranks),
         end_s=_known(max, (rank.end_s for rank in ranks)),
         produced=_if_all_known(sum, (rank.produced for rank in ranks)),
@@ -167,22 +151,12 @@ def merged_burst(ranks: Sequence[Burst]) -> Burst:
 def _with_meetings(ranks: Sequence[Burst]) -> list[Burst]:
     """The same with the time that each waited for the others in its consumer told apart."""
     own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
-    return [
-        replace(
-            rank,
-            consume_s=own_s,
-            meet_s=tuple(both_s - alone_s for both_s, alone_s in zip(rank.consume_s, own_s, strict=True)),
-        )
-        for rank in ranks
-    ]
+    meets_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
+    return [replace(rank, consume_s=own_s, meet_s=meet_s) for rank, meet_s in zip(ranks, meets_s, strict=True)]
 
 
-def _steps_s(rank: Burst) -> list[float]:
-    return [sum(parts) for parts in zip(rank.wait_s, rank.consume_s, rank.meet_s, strict=True)]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:
+    return tuple(sum(values) / len(values) for values in zip(*ranks, strict=True))
 
 
 def _known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
@@ -204,8 +178,7 @@ def merged_usage(ranks: Sequence[Usage]) -> Usage:
 
 def merged_length(ranks: Iterable[int | None]) -> int | None:
     """Batches of an epoch, which ends with that of the first rank whose ends; None if one does not know its own."""
-    length: int | None = _if_all_known(min, ranks)
-    return length
+    return _if_all_known(min, ranks)  # type: ignore[no-any-return]
 
 
 def merged_lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
@@ -214,6 +187,7 @@ def merged_lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
+    "open": merged_length,
     "burst": merged_burst,
     "warned": merged_lines,
     "files": merged_lines,
@@ -224,10 +198,7 @@ _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
 def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedArm]:
     """Starts the ranks, each with a dataset of its own, and kills them in the end.
 
-    Args:
-        spec: What each is made of.
-        ranks: How many, at least 1.
-        supervision: What they may take together, and who is told how the first one comes on.
+    What is watched over holds for all together; progress is that of the first one.
 
     Raises:
         DatasetError: If a dataset cannot be made.
@@ -257,11 +228,6 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 
     They replace whatever a launcher of the program has set: these ranks are others than its. As torchrun does, each
     rank computes with one thread (``OMP_NUM_THREADS``) unless the program says otherwise.
-
-    Args:
-        rank: Which one it is.
-        port: ``MASTER_PORT``, the same for all ranks.
-        outside: The program's variables.
     """
     return {
         "OMP_NUM_THREADS": "1",

@@ -1,9 +1,8 @@
 """Whether a process that has made a dataset may be forked, so that the dataset need not be made again.
 
 Forking takes only the memory along. A thread of the dataset's would be missing in the copy, with whatever lock it held;
-an open file has one position that all copies move; a process that answers to the first would be asked by all; and
-shared memory stays one for all copies: a lock, a counter or a cache that workers share would be shared with those of
-other candidates, some of which stand still.
+an open file has one position that all copies move; a process that answers to the first would be asked by all; and a
+lock, a counter or a cache in shared memory would be shared with other candidates, some of which stand still.
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ def footprint() -> Footprint:
     """That of this process, from /proc."""
     import psutil
 
+    files = [link for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+    mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
-        "threads": set(range(_threads() - _of_openblas())),
-        "open files": set(_open_files()),
+        "threads": set(range(_threads())),
+        "open files": {(link.name, os.readlink(link)) for link in files},  # noqa: PTH115 - what it leads to is no path
         "child processes": {child.pid for child in psutil.Process().children()},
-        "shared memory": set(_shared_memory()),
+        "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
     }
 
 
@@ -49,34 +50,13 @@ def obstacle_since(before: Footprint) -> str:
 
 
 def _threads() -> int:
+    """Threads, but for those that a library has started and ends itself before a fork: jemalloc, OpenBLAS."""
+    import threadpoolctl
+
     names = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             names.append((task / "comm").read_text().strip())
-    return len(names) - names.count(_ALLOCATOR)
-
-
-def _of_openblas() -> int:
-    """Threads of OpenBLAS, which each library that brings it along starts when it is imported.
-
-    It ends them before a fork and starts them again when they are needed (pthread_atfork).
-    """
-    import threadpoolctl
-
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]
-    return sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
-
-
-def _open_files() -> list[tuple[str, str]]:
-    """Descriptors of files, sockets and pipes, and what they lead to."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are what is wanted
-        with contextlib.suppress(FileNotFoundError):  # the one that the folder was read by
-            found.append((name, os.readlink(f"/proc/self/fd/{name}")))  # noqa: PTH115 - may be no path
-    return found
-
-
-def _shared_memory() -> list[str]:
-    """Addresses of mappings that are written to and shared."""
-    lines = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
-    return [words[0] for words in lines if words[1].startswith("rw") and words[1].endswith("s")]
+    of_openblas: int = sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
+    return len(names) - names.count(_ALLOCATOR) - of_openblas

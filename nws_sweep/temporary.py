@@ -13,9 +13,7 @@ from pathlib import Path
 from nws_sweep import processes
 
 _PREFIX = "nws_sweep-arm-"
-_LOCK = ".in_use"
-_UNLOCKED = ".begun"
-_PROCESS = ".process"
+_UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 
 @contextlib.contextmanager
@@ -65,13 +63,12 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 
 def _locked(path: Path, *, create: bool) -> int | None:
     """The kernel's lock on a file, wherever its holder runs; None if another one has it, or there are no locks."""
-    try:
+    with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+        else:
+            return descriptor
+    return None

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
@@ -22,11 +22,7 @@ from nws_sweep.illustrations import Illustration
 
 
 class SharedProcess:
-    """The other end: starts the process when it is first needed.
-
-    Args:
-        environment: Its environment; a command's own comes on top.
-    """
+    """The other end, which starts the process with that environment; a command's own comes on top."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -44,9 +40,7 @@ class SharedProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {
-            "arguments": list(arguments), "folder": str(folder), "environment": dict(environment), "draw": draw,
-        }  # fmt: skip
+        order = [list(arguments), str(folder), dict(environment), draw]
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         status = json.loads(self._process.stdout.readline())
@@ -69,20 +63,16 @@ def main(orders: TextIO) -> None:
     answers = os.fdopen(os.dup(1), "w")
     arms.preload([{"_target_": "torchvision.transforms.Compose"}])
     for line in orders:
-        order = json.loads(line)
-        answers.write(f"{json.dumps(_status(order))}\n")
+        answers.write(f"{json.dumps(_status(*json.loads(line)))}\n")
         answers.flush()
 
 
-def _status(order: Mapping[str, Any]) -> int:
+def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], draw: bool) -> int:
     os.environ.pop("HYDRA_FULL_ERROR", None)  # the command line sets it for its own process
-    os.environ.update(order["environment"])
-    os.chdir(order["folder"])
-    sys.argv = ["nws_sweep", *order["arguments"]]
-    with (
-        _into_files(),
-        contextlib.nullcontext() if order["draw"] else mock.patch.object(Illustration, "save", _undrawn),
-    ):
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["nws_sweep", *arguments]
+    with _into_files(), contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", _undrawn):
         try:
             cli.main()
             return 0

@@ -8,31 +8,25 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from nws_sweep import arms
+from nws_sweep import arms, processes
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+from tests.children import child, line_of
+from tests.factories import arm_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 WHOLE_EPOCH = BurstRequest(kind=BurstKind.EPOCH)
-GONE_WITHIN_S = 10.0
-
-
-def spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSpec:
-    return ArmSpec(
-        dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
-        consumer={"_target_": "nws_sweep.consumers.Nothing"},
-        log_path=str(log_path) if log_path else None,
-    )
+GONE_WITHIN_S = 30.0
 
 
 def settings(num_workers: int, **changes: Any) -> LoaderSettings:
@@ -86,10 +80,6 @@ def test_facts_tell_the_kind_and_length_of_a_dataset(
 
 def test_workers_are_started_as_the_users_own_program_would_start_them() -> None:
     """Arms come from a fork server, but their workers must not: DataLoader's default is the platform's own."""
-    import multiprocessing
-
-    if multiprocessing.get_start_method() != "fork":
-        pytest.skip("the platform's own start method is not fork")
     with arms.start(spec("ParentPid")) as arm:
         arm.open(settings(1))
         arm.burst(BurstRequest(kind=BurstKind.STEADY))
@@ -99,36 +89,28 @@ def test_workers_are_started_as_the_users_own_program_would_start_them() -> None
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_the_workers_start_method_can_be_chosen(context: str) -> None:
-    burst = one_epoch(spec("Plain"), settings(1, multiprocessing_context=context))
-    assert burst.samples == 64
+    assert one_epoch(spec("Plain"), settings(1, multiprocessing_context=context)).samples == 64
 
 
-@pytest.mark.parametrize(("num_workers", "where"), [(0, ""), (2, " (in a worker)")])
-def test_a_sample_that_raises_is_the_reason(num_workers: int, where: str) -> None:
-    with pytest.raises(TrialError, match=r"^ValueError: bad sample 40") as caught:
-        one_epoch(spec("Raises"), settings(num_workers))
-    assert str(caught.value) == f"ValueError: bad sample 40{where}"
+IN_WORKER = r"worker \(pid\(?s?\)? [\d, ]+\).* (killed by signal: Killed|exited unexp)"
+AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
 
 
-def test_the_traceback_of_a_failure_is_in_the_log(tmp_path: Path) -> None:
-    with pytest.raises(TrialError):
-        one_epoch(spec("Raises", tmp_path / "arms.log"), settings(2))
-    assert "user_datasets.py" in (tmp_path / "arms.log").read_text()
-
-
-def test_a_worker_that_is_killed_is_the_reason() -> None:
-    with pytest.raises(TrialError, match=r"worker \(pid\(?s?\)? [\d, ]+\).* (killed by signal: Killed|exited unexp)"):
-        one_epoch(spec("Killed"), settings(2))
-
-
-def test_a_process_that_is_killed_is_the_reason() -> None:
-    with pytest.raises(TrialError, match="the loading process was killed by SIGKILL"):
-        one_epoch(spec("Killed"), settings(0))
-
-
-def test_a_dataset_that_exits_does_not_end_the_search() -> None:
-    with pytest.raises(TrialError, match="exit status 3"):
-        one_epoch(spec("Exits"), settings(0))
+@pytest.mark.parametrize(
+    ("name", "num_workers", "reason"),
+    [
+        ("Raises", 0, "^ValueError: bad sample 40$"),
+        ("Raises", 2, r"^ValueError: bad sample 40 \(in a worker\)$"),
+        ("RaisesAtLength", 0, f"{AT_LENGTH}$"),
+        ("RaisesAtLength", 1, rf"{AT_LENGTH} \(in a worker\)$"),
+        ("Killed", 0, "^the loading process was killed by SIGKILL$"),
+        ("Killed", 2, IN_WORKER),
+        ("Exits", 0, "^the loading process ended with exit status 3$"),
+    ],
+)
+def test_why_a_sample_could_not_be_loaded_is_told(name: str, num_workers: int, reason: str) -> None:
+    with pytest.raises(TrialError, match=reason):
+        one_epoch(spec(name), settings(num_workers))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -139,65 +121,42 @@ def test_a_time_limit_holds_even_when_signals_are_ignored(num_workers: int) -> N
     assert time.monotonic() - began < 120  # it hangs for ever
 
 
-def test_a_collate_fn_is_used_and_its_failure_is_the_reason() -> None:
-    good = ArmSpec(**{**_fields(spec("Plain")), "collate_fn": _partial("ragged")})
-    assert one_epoch(good, settings(1)).samples == 64
-    bad = ArmSpec(**{**_fields(spec("Plain")), "collate_fn": _partial("broken_collate")})
-    with pytest.raises(TrialError, match="KeyError: 'label'"):
-        one_epoch(bad, settings(1))
+@pytest.mark.parametrize(("collate_fn", "reason"), [("ragged", ""), ("broken_collate", "KeyError: 'label'")])
+def test_a_collate_fn_is_used_and_its_failure_is_the_reason(collate_fn: str, reason: str) -> None:
+    node = {"_target_": f"tests.user_datasets.{collate_fn}", "_partial_": True}
+    with pytest.raises(TrialError, match=reason) if reason else contextlib.nullcontext():
+        assert one_epoch(replace(spec("Plain"), collate_fn=node), settings(1)).samples == 64
 
 
-def _fields(chosen: ArmSpec) -> dict[str, Any]:
-    return {"dataset": chosen.dataset, "consumer": chosen.consumer}
-
-
-def _partial(name: str) -> dict[str, Any]:
-    return {"_target_": f"tests.user_datasets.{name}", "_partial_": True}
+USERS, REMEDY = "tests.user_datasets", r" needs \+\+consumer._partial_=true"
 
 
 @pytest.mark.parametrize(
-    ("dataset", "message"),
+    ("dataset", "consumer", "kind", "message"),
     [
-        ({"_target_": "tests.user_datasets.Plain", "length": 0}, "is empty: 0 samples"),
-        ({"_target_": "tests.user_datasets.not_a_dataset"}, "got int, which has neither"),
-        ({"_target_": "no_such_module.Dataset"}, "No module named 'no_such_module'"),
-        ({"_target_": "tests.user_datasets.Plain", "size": 3}, "unexpected keyword argument 'size'"),
+        ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
+        ({"_target_": f"{USERS}.not_a_dataset"}, {}, DatasetError, "got int, which has neither"),
+        ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
+        ({"_target_": f"{USERS}.Plain", "size": 3}, {}, DatasetError, "unexpected keyword argument 'size'"),
+        ({"_target_": f"{USERS}.DiesWhenMade"}, {}, TrialError, "killed by SIGKILL"),
+        (
+            {},
+            {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": -1},
+            ConfigurationError,
+            "=-1: allowed is a",
+        ),
+        ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
+        ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),
     ],
 )
-def test_a_dataset_that_cannot_be_used_is_told_in_one_line(dataset: dict[str, Any], message: str) -> None:
-    with (
-        pytest.raises(DatasetError) as caught,
-        arms.start(ArmSpec(dataset=dataset, consumer={"_target_": "nws_sweep.consumers.Nothing"})),
-    ):
+def test_what_cannot_be_made_or_used_is_told_in_one_line(
+    dataset: dict[str, Any], consumer: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    usual = spec("Plain")
+    chosen = replace(usual, dataset=dataset or usual.dataset, consumer=consumer or usual.consumer)
+    with pytest.raises(kind, match=message) as caught, arms.start(chosen):
         pass
-    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_consumer_that_cannot_be_made_is_told_before_anything_is_measured() -> None:
-    consumer = {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": -1}
-    with (
-        pytest.raises(ConfigurationError, match=r"consumer.seconds_per_batch=-1: allowed is a number of at least 0"),
-        arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer=consumer)),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("target", "trouble"),
-    [("builtins.dict", "got dict, which cannot be called"), ("tests.user_datasets.step", "missing 1 required")],
-)
-def test_a_consumer_that_cannot_be_called_or_made_is_told_with_the_remedy(target: str, trouble: str) -> None:
-    with (
-        pytest.raises(ConfigurationError, match=rf"consumer {target}: .*{trouble}.* needs \+\+consumer._partial_=true"),
-        arms.start(ArmSpec(dataset=spec("Plain").dataset, consumer={"_target_": target})),
-    ):
-        pass
-
-
-def test_a_dataset_that_kills_its_process_when_made_is_a_failure_with_a_reason() -> None:
-    with pytest.raises(TrialError, match="killed by SIGKILL"), arms.start(spec("DiesWhenMade")):
-        pass
 
 
 def test_what_a_dataset_prints_goes_to_the_log_and_its_warnings_are_noted(
@@ -209,21 +168,11 @@ def test_what_a_dataset_prints_goes_to_the_log_and_its_warnings_are_noted(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_message_of_several_lines_is_kept_whole() -> None:
-    for num_workers, where in ((0, ""), (1, " (in a worker)")):
-        with pytest.raises(TrialError) as caught:
-            one_epoch(spec("RaisesAtLength"), settings(num_workers))
-        assert str(caught.value) == f"RuntimeError: shape mismatch: expected 3 See the documentation{where}"
-
-
 def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
     with arms.start(spec("WarnsForEachSample")) as arm:
         arm.open(settings(0))
         arm.burst(WHOLE_EPOCH)
-        warned = arm.warned()
-    assert len(warned) == 6
-    assert warned[0] == "bad sample 0"
-    assert warned[-1] == "further warnings are left out"
+        assert arm.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
 
 
 def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
@@ -233,67 +182,40 @@ def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
         assert arm.warned() == ()
 
 
-def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent("""
-        import torch
-        from nws_sweep import arms
-        from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+SCRIPT = """
+import psutil, torch
+from nws_sweep import arms
+from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 
-        torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
-        print("training")
-        spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
-            consumer={"_target_": "nws_sweep.consumers.Nothing"},
-        )
-        with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
-            arm.open(LoaderSettings(batch_size=3000, num_workers=1))
-            print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples)
-        """)
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
+print("training", flush=True)
+spec = ArmSpec(
+    dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
+    consumer={"_target_": "nws_sweep.consumers.Nothing"},
+)
+with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
+    arm.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
+    print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples, flush=True)
+"""
+
+
+def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
 
 
-@pytest.mark.parametrize("last_words", ["", "arm.pause()"])
-def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path, last_words: str) -> None:
+@pytest.mark.parametrize("last_words", ["", "    arm.pause()\n"])
+def test_nothing_outlives_a_parent_that_is_killed(last_words: str) -> None:
     """Not even what stands still."""
-    script = tmp_path / "parent.py"
-    script.write_text(
-        textwrap.dedent("""
-        import psutil, time
-        from nws_sweep import arms
-        from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
-
-        spec = ArmSpec(
-            dataset={"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 1000, "seconds_per_sample": 0.01},
-            consumer={"_target_": "nws_sweep.consumers.Nothing"},
-        )
-        with arms.start(spec) as arm:
-            arm.open(LoaderSettings(batch_size=1, num_workers=2))
-            arm.burst(BurstRequest(kind=BurstKind.STEADY))
-            LAST_WORDS
-            print(*[process.pid for process in psutil.Process().children(recursive=True)], flush=True)
-            time.sleep(60)
-        """).replace("LAST_WORDS", last_words)
-    )
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        os.kill(parent.pid, signal.SIGKILL)
-    assert len(pids) >= 4  # resource tracker, fork server, arm, two workers
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while (left := [pid for pid in pids if _is_running(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
+    with child(f"{SCRIPT}{last_words}{family}") as parent:
+        assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
+        pids = [int(pid) for pid in line_of(parent).split()]
+        parent.kill()
+        assert len(pids) >= 5  # resource tracker, fork server, arm, two workers
+        assert not processes.running(pids, GONE_WITHIN_S)
 
 
 def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_command() -> None:
@@ -352,4 +274,4 @@ def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_s
         timer.start()
         timer.join()
     assert pid is not None
-    assert not _is_running(pid)
+    assert not processes.running([pid])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import FunctionType
 
@@ -39,42 +39,28 @@ def test_while_nothing_is_measured_it_ends_at_once(number: int, status: int) -> 
     assert raised.value.status == status
 
 
-def interrupted_while(steps: Sequence[Callable[[Interrupts], object]]) -> tuple[int, BaseException]:
-    """Takes steps while something is measured, until one of them is interrupted: how many were done, and by what."""
-    done = 0
-    try:
+@pytest.mark.parametrize(
+    ("numbers", "went_on", "status"),
+    [((signal.SIGINT,), 1, 130), ((signal.SIGINT, signal.SIGTERM), 1, 143)],
+    ids=["waits for the end of the burst", "a second one ends it now"],
+)
+def test_what_is_being_measured_is_finished_first(
+    numbers: Sequence[int], went_on: int, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done: list[object] = []
+
+    def measure() -> None:
         with Interrupts() as interrupts, interrupts.waiting():
-            for step in steps:
-                step(interrupts)
-                done += 1
-    except BaseException as error:
-        return done, error
-    raise AssertionError("nothing was interrupted")
+            for number in numbers:
+                send(number)
+                done.append(number)
+            interrupts.check()
+            done.append("next burst")
 
-
-def sending(number: int) -> Callable[[Interrupts], object]:
-    return lambda interrupts: send(number)
-
-
-def test_what_is_being_measured_is_finished_first(capfd: pytest.CaptureFixture[str]) -> None:
-    done, error = interrupted_while(
-        [sending(signal.SIGINT), lambda _: "burst", Interrupts.check, lambda _: "next burst"]
-    )
-    assert done == 2
-    assert isinstance(error, Interrupted)
-    assert "once more ends it now" in capfd.readouterr().err
-
-
-def test_a_second_one_ends_it_now(capfd: pytest.CaptureFixture[str]) -> None:
-    done, error = interrupted_while([sending(signal.SIGINT), sending(signal.SIGTERM), lambda _: "burst"])
-    assert done == 1
-    assert isinstance(error, Interrupted)
-    assert error.status == 143
-
-
-def test_one_that_waits_is_not_lost_if_nothing_more_is_measured(capfd: pytest.CaptureFixture[str]) -> None:
-    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
-        send(signal.SIGINT)
+    with pytest.raises(Interrupted) as raised:
+        measure()
+    assert (len(done), raised.value.status) == (went_on, status)
+    assert capfd.readouterr().err.count("once more ends it now") == 1
 
 
 def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment(
@@ -97,7 +83,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def hold_back(number: int, done: list[str]) -> None:
+def hold_back(done: list[str], number: int = signal.SIGINT) -> None:
     with processes.uninterrupted():
         send(number)
         done.append("whole")
@@ -107,7 +93,7 @@ def hold_back(number: int, done: list[str]) -> None:
 def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int) -> None:
     done: list[str] = []
     with Interrupts(), pytest.raises(Interrupted):
-        hold_back(number, done)
+        hold_back(done, number)
     assert done == ["whole"]
 
 
@@ -129,10 +115,13 @@ def test_one_that_comes_while_handlers_are_put_back_makes_nobody_deaf(monkeypatc
     assert heard.value.status == 143
 
 
-def test_while_it_is_measured_it_waits_there_too(capfd: pytest.CaptureFixture[str]) -> None:
-    done, error = interrupted_while([lambda _: hold_back(signal.SIGINT, []), lambda _: "burst"])
-    assert done == 2
-    assert isinstance(error, Interrupted)
+def test_one_that_was_held_back_inside_is_not_lost_if_nothing_more_is_measured(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    done: list[str] = []
+    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
+        hold_back(done)
+    assert done == ["whole"]
 
 
 def test_a_search_asks_between_turns_and_keeps_what_it_has() -> None:

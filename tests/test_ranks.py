@@ -67,9 +67,9 @@ def test_an_epoch_ends_with_the_first_rank_and_warnings_are_told_once() -> None:
     assert merged_lines([("a", "b"), ("b", "c")]) == ("a", "b", "c")
 
 
-def conditions(cores: float = 2.0, **rules: Any) -> Conditions:
+def conditions(**rules: Any) -> Conditions:
     settings = factories.loader_settings(1, batch_size=8)
-    return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=None, cores=cores, ranks=2)
+    return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=None, cores=2.0, ranks=2)
 
 
 def turns(cpu_s: float = 0.0) -> list[Turn]:
@@ -193,21 +193,6 @@ def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
         arm.resume()
         assert arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples == 3 * 34
         assert arm.usage().cpu_s > 0
-
-
-def test_a_loader_keeps_the_sampler_that_was_made_for_its_rank() -> None:
-    with started("loader_of_ranks", 2, length=80) as arm:
-        assert arm.facts.samples == 80
-        opened(arm)
-        assert arm.batches_per_epoch == 5
-
-
-def test_a_stream_shares_itself_out_and_the_shortest_share_ends_the_epoch() -> None:
-    with started("ShardedStream", 2, length=64, fewer=20) as arm:
-        opened(arm)
-        epoch = arm.burst(BurstRequest(kind=BurstKind.EPOCH))
-        assert epoch.batches == 3  # 22 samples of rank 1 are two batches and a rest; the other one has four
-        assert [rank.batches for rank in epoch.ranks] == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,23 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from nws_sweep import processes, temporary
+from tests.children import child, line_of, tell
 
-_KILLED = """
-import os, signal, sys, tempfile
+_PROGRAM = """
+import sys, tempfile
 from pathlib import Path
 from nws_sweep import temporary
 tempfile.tempdir = sys.argv[1]
 with temporary.folder() as path:
     Path(path, "socket").touch()
-    os.kill(os.getpid(), signal.SIGKILL)
+    print(path, flush=True)
+    input()
 """
 
 
@@ -59,27 +60,18 @@ def test_one_that_is_just_being_made_is_left_alone(monkeypatch: pytest.MonkeyPat
         assert Path(mine).is_dir()
 
 
-def test_shared_memory_of_noted_processes_goes_with_it(place: Path) -> None:
+def test_shared_memory_of_noted_processes_goes_with_it_and_waits_for_one_that_still_runs(place: Path) -> None:
     """One that is killed between making a segment and unlinking it leaves it; nobody may have waited for it yet."""
     left = left_by_a_killed_program(place)
     with subprocess.Popen(["true"]) as gone:
         pass
-    with subprocess.Popen(["true"]) as zombie:
+    with subprocess.Popen(["true"]) as zombie, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying:
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
-        segments = [note_and_make_segment(left, pid) for pid in (gone.pid, zombie.pid)]
+        segments = [note_and_make_segment(left, pid) for pid in (gone.pid, zombie.pid, dying.pid)]
         temporary.remove_left()
-        assert not any(segment.exists() for segment in segments)
-        assert not left.exists()
-
-
-def test_a_noted_process_that_still_runs_is_left_for_a_later_program(place: Path) -> None:
-    left = left_by_a_killed_program(place)
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying:
-        segment = note_and_make_segment(left, dying.pid)
-        temporary.remove_left()
-        before = segment.exists()
+        assert [segment.exists() for segment in segments] == [False, False, True]
     temporary.remove_left()
-    assert (before, segment.exists()) == (True, False)
+    assert not segments[-1].exists()
     assert not left.exists()
 
 
@@ -93,9 +85,8 @@ def test_a_folder_waits_for_the_end_of_its_processes(place: Path) -> None:
 
 
 def left_by_a_killed_program(place: Path) -> Path:
-    subprocess.run([sys.executable, "-c", _KILLED, str(place)], check=False)
-    (left,) = place.iterdir()
-    return left
+    with child(_PROGRAM, place) as program:
+        return Path(line_of(program))
 
 
 def note_and_make_segment(folder: Path, pid: int) -> Path:
@@ -107,13 +98,10 @@ def note_and_make_segment(folder: Path, pid: int) -> Path:
 
 def test_a_program_that_lives_keeps_its_folder_whatever_its_number_is(place: Path) -> None:
     """In another container of the same machine process numbers mean nothing."""
-    code = _KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print(path, flush=True); input()")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as living:
-        assert living.stdout is not None
-        path = Path(living.stdout.readline().strip())
+    with child(_PROGRAM, place) as living:
+        path = Path(line_of(living))
         temporary.remove_left()
         assert (path / "socket").exists()
-        living.communicate("\n")
+        tell(living)
+        living.wait()
     assert not path.exists()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 
 class Plain(Dataset[torch.Tensor]):
@@ -266,17 +266,6 @@ class NotesItsMaking(Plain):
         warnings.warn("made with a warning", stacklevel=1)
 
 
-class Words(Plain):
-    """A list of strings."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
-        self.words = [f"the word of number {index}" for index in range(length)]
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(len(self.words[index]))
-
-
 class Locks(With):
     """Samples are made one at a time, whoever wants one."""
 
@@ -323,27 +312,6 @@ class KnowsItsRank(Plain):
         group = f"{torch.distributed.get_rank()}/{torch.distributed.get_world_size()}"
         leads = os.getsid(0) == os.getpid() == os.getpgid(0)
         warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
-
-
-class ShardedStream(IterableDataset[int]):
-    """Gives each rank every so manieth sample, to its workers likewise; one rank may get fewer."""
-
-    def __init__(self, length: int = 64, fewer: int = 0) -> None:
-        ranked = torch.distributed.is_initialized()
-        self.rank = torch.distributed.get_rank() if ranked else 0
-        self.ranks = torch.distributed.get_world_size() if ranked else 1
-        self.length = length - (fewer if self.rank == 1 else 0)
-
-    def __iter__(self) -> Iterator[int]:
-        worker = get_worker_info()
-        number, count = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return iter(range(self.rank + self.ranks * number, self.length, self.ranks * count))
-
-
-def loader_of_ranks(length: int = 4000) -> DataLoader[Any]:
-    """With a sampler that programs make themselves, by the process group that they are in."""
-    dataset = Plain(length)
-    return DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, shuffle=False))
 
 
 class SlowPairs(Dataset[tuple[torch.Tensor, torch.Tensor]]):
