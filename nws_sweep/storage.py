@@ -23,16 +23,7 @@ import msgspec
 from nws_sweep import batch_table, codec, disk
 from nws_sweep.batch_table import BatchTime
 from nws_sweep.errors import ConfigurationError, NotARunError, one_line
-from nws_sweep.records import (
-    HostedRun,
-    Measurement,
-    Noise,
-    RankMeasurement,
-    SearchRecord,
-    Trial,
-    shown,
-    varying_columns,
-)
+from nws_sweep.records import HostedRun, SearchRecord, Trial, shown, varying_columns
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +206,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     }
 
 
-def _values(record: Measurement | RankMeasurement | Noise | None) -> dict[str, Any]:
+def _values(record: Any) -> dict[str, Any]:
     """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
 

@@ -63,35 +63,30 @@ def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: An
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("trials", {}), ("trials", [1]), ("host", "here"), ("cost_s", "8.0"), ("cost_s", float("nan")),
-        ("stop_reason", None), ("schema_version", 99), ("configuration", {}), ("started_at", 3), ("facts", []),
-    ],
-)  # fmt: skip
-def test_values_of_another_type_are_refused(key: str, value: Any) -> None:
-    data = json.loads(codec.to_text(whole()))
-    with pytest.raises(codec.UNREADABLE):
-        codec.from_text(json.dumps(data | {key: value}))
-
-
-@pytest.mark.parametrize(
     ("place", "value"),
     [
         ("trials.0.measurement.batch_s.value", -1.0), ("trials.0.measurement.samples_per_s", 0.0),
         ("trials.0.measurement.startup_s", 1e30), ("trials.0.measurement.memory_growth_bytes", float("nan")),
         ("trials.0.noise.steal", float("inf")), ("trials.2.settings.batch_size", 0), ("host.usable_cpus", 0),
         ("configuration.search.candidates", []), ("configuration.search.candidates", [-1]), ("cost_s", -1.0),
+        ("trials", {}), ("trials", [1]), ("host", "here"), ("cost_s", "8.0"), ("cost_s", float("nan")),
+        ("stop_reason", None), ("schema_version", 99), ("configuration", {}), ("started_at", 3), ("facts", []),
     ],
 )  # fmt: skip
-def test_figures_that_nothing_measured_are_refused_with_their_place(place: str, value: Any) -> None:
+def test_values_of_another_type_and_figures_that_nothing_measured_are_refused(place: str, value: Any) -> None:
     data = node = json.loads(codec.to_text(whole()))
     *path, name = place.split(".")
     for part in path:
         node = node[int(part) if part.isdecimal() else part]
     node[name] = value
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(codec.UNREADABLE):
         codec.from_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 3}', '{"schema_version": "x"}'])
+def test_what_is_no_result_at_all_is_refused(text: str) -> None:
+    with pytest.raises(codec.UNREADABLE):
+        codec.from_text(text)
 
 
 def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
@@ -120,12 +115,6 @@ def _garbled(text: bytes, rng: random.Random) -> bytes:
     else:
         garbled[at] = rng.choice(b'0123456789.-e"{}[],:tfn \xff')
     return bytes(garbled)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema_version": 3}', '{"schema_version": "x"}'])
-def test_what_is_no_result_at_all_is_refused(text: str) -> None:
-    with pytest.raises(codec.UNREADABLE):
-        codec.from_text(text)
 
 
 def test_a_configuration_may_hold_what_json_lacks() -> None:

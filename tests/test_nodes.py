@@ -60,14 +60,6 @@ def on_two_kinds() -> list[SearchRecord]:
     ]
 
 
-def stored(folder: Path) -> Path:
-    """As two grids, one on each kind, below one folder."""
-    results = on_two_kinds()
-    store_grid(folder / "large", *results[:2])
-    store_grid(folder / "small", *results[2:])
-    return folder
-
-
 def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert found.varying == ("dataset", "batch_size", "node")
@@ -79,8 +71,10 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     assert formats.fastest_lines(found)[0].startswith("Example_4-CPUs_64-GiB: batch_size=64 with num_workers=0, ")
 
 
-def test_every_output_tells_the_kinds_apart(tmp_path: Path) -> None:
-    folder = stored(tmp_path)
+def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
+    folder, results = tmp_path, on_two_kinds()
+    store_grid(folder / "large", *results[:2])
+    store_grid(folder / "small", *results[2:])
     report.write(folder)
     with (folder / storage.GRID_RESULTS).open() as file:
         rows = list(csv.DictReader(file))
@@ -93,9 +87,7 @@ def test_every_output_tells_the_kinds_apart(tmp_path: Path) -> None:
         assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
     assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
 
-
-def test_one_kind_can_be_picked(tmp_path: Path) -> None:
-    found = told_apart(storage.find(stored(tmp_path)))
+    found = told_apart(storage.find(folder))
     picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]
     with pytest.raises(ConfigurationError, match="allowed for node: Example_8-CPUs_64-GiB, Example_4-CPUs_64-GiB"):

@@ -91,7 +91,10 @@ def test_a_garbled_table_of_timings_is_written_anew(tmp_path: Path) -> None:
 
 def test_result_json_has_its_version_the_fingerprint_and_a_summary_of_each_burst(tmp_path: Path) -> None:
     ended = burst(batches=2, startup_s=0.25, end_s=0.5)
-    result = search_result(trial(1, 8.0, bursts=(ended,)))
+    zero = measurement(64.0, epoch_s=None, stall_fraction=0.0)
+    result = search_result(trial(1, 8.0, bursts=(ended,), measurement=zero))
+    (row,) = timings_of(store_run(tmp_path / "zero", result))
+    assert (row["epoch_s"], row["stall_fraction"]) == ("", "0.0")
     data = json.loads((store_run(tmp_path, result) / "result.json").read_text())
     assert data["schema_version"] == 4
     assert data["configuration"]["fingerprint"] == result.configuration.fingerprint
@@ -123,12 +126,6 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
         "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "bursts": "0", "cache": "warm",
         "cost_s": "0.5",
     }  # fmt: skip
-
-
-def test_an_unknown_epoch_is_an_empty_cell_and_a_zero_is_a_zero(tmp_path: Path) -> None:
-    zero = trial(0, 64.0, measurement=measurement(64.0, epoch_s=None, stall_fraction=0.0))
-    (row,) = timings_of(store_run(tmp_path, search_result(zero)))
-    assert (row["epoch_s"], row["stall_fraction"]) == ("", "0.0")
 
 
 def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_warm_up(tmp_path: Path) -> None:
@@ -210,11 +207,7 @@ def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides:
 
 @pytest.mark.parametrize(
     ("first", "second", "stem"),
-    [
-        ("path=/data/a b", "path=_data_a_b", "path=_data_a_b"),
-        ("path=a/b", "path=a b", "path=a_b"),
-        ("name=<x>", 'name="x"', "name=_x_"),
-    ],
+    [("path=/data/a b", "path=_data_a_b", "path=_data_a_b"), ("name=<x>", 'name="x"', "name=_x_")],
 )
 def test_what_does_not_belong_into_a_name_is_replaced_and_a_hash_keeps_it_unique(
     first: str, second: str, stem: str
