@@ -59,9 +59,7 @@ def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
 def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     """What a dataset holds open that forked workers share, in words: its attributes first, then other files.
 
-    Args:
-        files: Paths of the files that were opened when the dataset was made.
-        dataset: The dataset.
+    ``files`` are paths of those that were opened when the dataset was made.
     """
     found: dict[str, str] = {}
     for place, value in _walk(dataset):
