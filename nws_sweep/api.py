@@ -240,18 +240,31 @@ def _answer(subject: Subject, plan: Embedded, given: Mapping[str, Any]) -> Searc
         started_at=datetime.now().astimezone().isoformat(),
     )
     reuse = plan.reuse if subject.identity else "never"
-    if known := store.find(configuration, start.host, reuse):
-        return _remembered(known, subject, announce)
+    if result := _remembered(store, start, reuse, announce):
+        return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
     with hostlock.held(lock, f"{subject.name} in a program", announce):
         # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
-        if known := store.find(configuration, start.host, reuse):
-            return _remembered(known, subject, announce)
+        if result := _remembered(store, start, reuse, announce):
+            return result
         announce(_beforehand(subject.name, configuration))
         record = _measured(start, subject, given["consumer"], Narrator(say, announce))
     if subject.identity:
         store.keep(record)
     return SearchResult(record)
+
+
+def _remembered(store: ResultStore, start: SearchRecord, reuse: str, announce: Say) -> SearchResult | None:
+    known = store.find(start.configuration, start.host, reuse)
+    if known is None:
+        return None
+    result = SearchResult(known, reused=True)
+    provisional = f"; provisional: {known.provisional}" if known.provisional else ""
+    announce(
+        f"best for {start.configuration.columns['dataset']}: num_workers={result.num_workers}, measured at "
+        f'{result.measured_at}{provisional}; reuse="never" measures again'
+    )
+    return result
 
 
 def _configuration(subject: Subject, plan: Embedded) -> Configuration:
@@ -267,16 +280,6 @@ def _configuration(subject: Subject, plan: Embedded) -> Configuration:
         check_samples=plan.check_samples,
         ranks=plan.ranks,
     )
-
-
-def _remembered(record: SearchRecord, subject: Subject, announce: Say) -> SearchResult:
-    result = SearchResult(record, reused=True)
-    provisional = f"; provisional: {record.provisional}" if record.provisional else ""
-    announce(
-        f"best for {subject.name}: num_workers={result.num_workers}, measured at {result.measured_at}{provisional}; "
-        'reuse="never" measures again'
-    )
-    return result
 
 
 def _beforehand(name: str, configuration: Configuration) -> str:

@@ -179,12 +179,10 @@ class Source:
     Args:
         made: A dataset; or a DataLoader, whose sampler, generator, functions and class are kept and which is never
             iterated itself; or a project with either.
-        seed: Decides the order of the samples where no sampler does, so that all candidates meet the same ones in the
-            same order, and all ranks agree on it.
+        seed: Decides the order of the samples where no sampler does: the same for all candidates, and for all ranks.
         rank: Which of several shares the samples; None for one alone.
 
     Attributes:
-        dataset: What the samples come from.
         settings: Those of the DataLoader that it came in; None if it came by itself.
         project: Where it stands in a project's config; None if it comes from none.
     """
@@ -210,10 +208,7 @@ class Source:
     ) -> DataLoader[Any]:
         """A DataLoader with exactly these settings, and of several ranks with this one's samples.
 
-        Args:
-            settings: Canonical ones. ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
-            collate_fn: Makes a batch of a list of samples; None for the source's own.
-            init: Called in each worker; None without workers.
+        ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
         """
         loader = self._plain(settings) if self._template is None else retuned(self._template, settings)
         if collate_fn is not None:

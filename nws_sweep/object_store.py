@@ -33,15 +33,7 @@ def running(
     spread: float = 0.5,
     bytes_per_s: float = 50e6,
 ) -> Iterator[str]:
-    """Serves objects while the context lasts; its value is their URL.
-
-    Args:
-        port: On the loopback interface.
-        objects: How many there are.
-        object_bytes: Length of each.
-        latency_s: Median time to the first byte.
-        spread: Standard deviation of its logarithm; an object's time depends on its name alone.
-        bytes_per_s: Bandwidth of each connection.
+    """Serves objects while the context lasts; its value is their URL. conf/experiment/remote_store.yaml has more.
 
     Raises:
         ConfigurationError: If the port is taken, or the package that the datasets read it by is missing.

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from nws_sweep.records import ObjectStore
 
 # Less than that is not worth a word: a worker itself takes more.
@@ -59,9 +61,7 @@ def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
 def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     """What a dataset holds open that forked workers share, in words: its attributes first, then other files.
 
-    Args:
-        files: Paths of the files that were opened when the dataset was made.
-        dataset: The dataset.
+    ``files`` are paths of those that were opened when the dataset was made.
     """
     found: dict[str, str] = {}
     for place, value in _walk(dataset):
@@ -84,29 +84,29 @@ def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | No
         return
     seen.add(id(value))
     yield path, value
-    if _is_large(value):
-        return
-    parts: Iterable[tuple[str, Any]]
+    elements = _elements(value)
+    parts: Iterable[tuple[str, Any]] = []
     if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a frame
-        parts = [(f"{path}[{key!r}]", inner) for key, inner in value.items()]
-    elif _is_container(value):
-        parts = [(f"{path}[{index}]", inner) for index, inner in enumerate(_flat(value))]
+        parts = ((f"{path}[{key!r}]", inner) for key, inner in value.items())
+    elif elements is not None:
+        parts = ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
     else:
-        parts = [(f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items()]
-    for name, inner in parts:
-        yield from _walk(inner, name, depth - 1, seen)
+        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items())
+    if not _is_large(value):
+        for name, inner in parts:
+            yield from _walk(inner, name, depth - 1, seen)
 
 
 def _store(container: Any, path: str) -> ObjectStore:
-    count = _count(container)
-    step = max(1, count // _SAMPLE)
+    elements = _elements(container)
+    step = max(1, len(elements) // _SAMPLE)
     # Evenly spaced elements, of a mapping its keys; of what has no order some.
-    is_sequence = isinstance(container, list | tuple)
-    sample = list(container[::step] if is_sequence else islice(_flat(container), 0, None, step))
+    is_indexed = isinstance(elements, list | tuple | np.ndarray)
+    sample = list(elements[::step] if is_indexed else islice(elements, 0, None, step))
     sizes: dict[int, int] = {}
     new = sum(_measure(element, sizes) for element in sample)
     # The same objects again and again: all there are, most likely, were seen.
-    share = count / len(sample) if new >= len(sample) / 2 else 1.0
+    share = len(elements) / len(sample) if new >= len(sample) / 2 else 1.0
     names = dict.fromkeys(type(element).__name__ for element in sample)
     for value in [container[key] for key in sample] if isinstance(container, dict) else []:
         _measure(value, sizes)
@@ -114,7 +114,7 @@ def _store(container: Any, path: str) -> ObjectStore:
     return ObjectStore(
         attribute=path,
         type=f"{type(container).__name__} of {' and '.join(islice(names, 3))}",
-        count=count,
+        count=len(elements),
         bytes=round(share * sum(sizes.values())),
     )
 
@@ -125,43 +125,34 @@ def _measure(value: Any, sizes: dict[int, int], depth: int = _DEEPEST) -> bool:
         return False
     sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
     if depth and not isinstance(value, _ATOMS) and not _is_array(value):
-        inside = chain.from_iterable(value.items()) if isinstance(value, dict) else _flat(value)
-        for inner in islice(inside, _SAMPLE) if _is_container(value) else _attributes(value).values():
+        elements = _elements(value)
+        inside = _attributes(value).values() if elements is None else elements
+        for inner in islice(chain.from_iterable(value.items()) if isinstance(value, dict) else inside, _SAMPLE):
             _measure(inner, sizes, depth - 1)
     return True
 
 
+def _elements(value: Any) -> Any:
+    """What a container holds; of NumPy's arrays and pandas' columns of Python objects too. None for anything else."""
+    if isinstance(value, _CONTAINERS):
+        return value
+    dtype = getattr(value, "dtype", None) if hasattr(type(value), "nbytes") else None
+    holds_objects = type(dtype).__module__.startswith("numpy") and getattr(dtype, "kind", "") == "O"
+    return np.asarray(value).reshape(-1) if holds_objects else None
+
+
 def _is_large(value: Any) -> bool:
-    return _is_container(value) and _count(value) >= _MANY
-
-
-def _count(container: Any) -> int:
-    """Its elements, in all dimensions."""
-    return int(container.size) if _holds_objects(container) else len(container)
-
-
-def _flat(container: Any) -> Iterable[Any]:
-    """Its elements one by one, whatever the shape of an array."""
-    return getattr(container, "flat", container)  # type: ignore[no-any-return]
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    return getattr(value, "__dict__", None) or {}
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, _CONTAINERS) or _holds_objects(value)
+    elements = _elements(value)
+    return elements is not None and len(elements) >= _MANY
 
 
 def _is_array(value: Any) -> bool:
     """Whether it keeps its values side by side without an object for each: NumPy's, torch's, pandas', pyarrow's."""
-    return hasattr(type(value), "nbytes") and not _holds_objects(value)
+    return hasattr(type(value), "nbytes") and _elements(value) is None
 
 
-def _holds_objects(value: Any) -> bool:
-    """Whether it is an array of NumPy's or a column of pandas' whose values are Python objects."""
-    dtype = getattr(value, "dtype", None) if hasattr(type(value), "nbytes") else None
-    return type(dtype).__module__.startswith("numpy") and getattr(dtype, "kind", "") == "O"
+def _attributes(value: Any) -> dict[str, Any]:
+    return getattr(value, "__dict__", None) or {}
 
 
 def open_files() -> dict[int, str]:

@@ -81,12 +81,7 @@ class SampleWatch:
     ) -> str:
         """Compares the samples that a candidate's workers made; a warning if they cannot be compared, else empty.
 
-        Args:
-            logged: The samples, and the files that the workers share.
-            settings: The candidate.
-            facts: What the dataset says of itself.
-            spent_s: Seconds that the candidate has taken.
-            ask: Has a process without workers answer, which holds the dataset; None if it cannot.
+        ``spent_s`` are the seconds that the candidate has taken; ``ask`` asks a process without workers.
 
         Raises:
             WrongSamples: If they are others than without workers.

@@ -232,28 +232,22 @@ def found(**changed: Any) -> nws_sweep.SearchResult:
     return nws_sweep.SearchResult(replace(record, stop_reason="done", verdict=verdict, **changed))
 
 
-def test_a_result_prints_as_a_table() -> None:
-    lines = str(found()).splitlines()
+def test_a_result_shows_itself_as_a_table_a_frame_and_a_picture() -> None:
+    result = found()
+    lines = str(result).splitlines()
     assert lines[0] == "best: num_workers=2, pin_memory=False, prefetch_factor=None, persistent_workers=False"
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 5
     assert "best" in rows[3]
     assert "failed" in rows[4]
-
-
-def test_a_result_shows_itself_in_a_notebook_with_everything_escaped() -> None:
-    text = found(trials=(*found().trials[:2], replace(failed_trial(4), reason="<script>")))._repr_html_()
-    assert text.count("<tr>") == 4
-    assert "<script>" not in text
-    assert "&lt;script&gt;" in text
-
-
-def test_a_result_gives_a_frame_and_a_picture() -> None:
-    result = found()
     assert result.to_frame()["num_workers"].tolist() == [0, 2, 4]
     figure = result.plot()
     assert figure.axes
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    text = found(trials=(*result.trials[:2], replace(failed_trial(4), reason="<script>")))._repr_html_()
+    assert text.count("<tr>") == 4
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
 
 
 def test_a_result_without_a_best_is_none() -> None:

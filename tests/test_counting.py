@@ -268,29 +268,25 @@ class Introspective(Plain):
 
 
 @forks
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
-    counter = Counter(1)
+@pytest.mark.parametrize(
+    ("start_method", "persistent", "epochs"),
+    [
+        ("fork", False, 2),
+        ("spawn", False, 1),
+        ("fork", True, 2),
+    ],  # a second epoch's workers begin where the first's ended
+)
+def test_all_samples_of_real_workers_are_counted(start_method: str, persistent: bool, epochs: int) -> None:
+    workers = 2
+    counter = Counter(workers)
     loader = DataLoader(
-        Introspective(50), batch_size=8, num_workers=1, multiprocessing_context=start_method,
-        worker_init_fn=WorkerStart(counter, started_by_user),
+        Introspective(48), batch_size=8, num_workers=workers, multiprocessing_context=start_method,
+        persistent_workers=persistent, worker_init_fn=WorkerStart(counter, started_by_user),
     )  # fmt: skip
-    seen = torch.cat(list(loader))
-    assert seen.tolist() == [[0, 1, 1, 1]] * 50
-    assert counter() == 50
-    if start_method == "fork":  # a second epoch's workers begin where the first's ended
-        assert len(list(loader)) == 7
-        assert counter() == 100
-
-
-@forks
-def test_several_workers_are_added_up_and_a_user_function_is_not_needed() -> None:
-    counter = Counter(2)
-    loader = DataLoader(Plain(40), batch_size=4, num_workers=2, shuffle=True, persistent_workers=True,
-                        multiprocessing_context="fork", worker_init_fn=WorkerStart(counter))  # fmt: skip
-    for epoch in (1, 2):
-        assert sorted(torch.cat(list(loader)).tolist()) == list(range(40))
-        assert counter() == 40 * epoch
+    for epoch in range(epochs):
+        seen = torch.cat(list(loader))
+        assert sorted(seen.tolist()) == [[worker, 1, 1, 1] for worker in range(workers) for _ in range(48 // workers)]
+        assert counter() == 48 * (epoch + 1)
     assert min(counter.slots) > 0
 
 
@@ -338,14 +334,10 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     count_in(again, slots, 1, log)
     fetch(again, [3])
     assert log.read() == logged
-
-
-def test_the_first_samples_of_a_stream_are_logged(tmp_path: Path) -> None:
-    log = SampleLog(str(tmp_path))
-    dataset = Stream(200)
-    count_in(dataset, [0], 0, log)
-    assert len(list(dataset)) == 200
-    assert [sample.key for sample in log.read()] == list(range(64))
+    stream = Stream(200)
+    count_in(stream, slots, 0, log)
+    assert len(list(stream)) == 200
+    assert [sample.key for sample in log.read() if sample.worker == 0] == list(range(64))
 
 
 def test_what_cannot_be_logged_is_left_out(tmp_path: Path) -> None:

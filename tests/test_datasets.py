@@ -42,14 +42,10 @@ def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path, monkeypatc
     times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
     Photos("~/a", count=3, width=50, height=40)
     assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == times
+    others = {Photos("~/a", count=3, width=50, height=h, quality=q).folder for h, q in ((41, 90), (40, 50))}
+    assert len({first, *others}) == 3
     second = Photos(str(tmp_path / "b"), count=3, width=50, height=40).folder
     assert [p.read_bytes() for p in sorted(first.iterdir())] == [p.read_bytes() for p in sorted(second.iterdir())]
-
-
-def test_photos_of_another_shape_have_a_folder_of_their_own(tmp_path: Path) -> None:
-    shapes = ((40, 90), (41, 90), (40, 50))
-    folders = {Photos(str(tmp_path), count=2, width=50, height=h, quality=q).folder for h, q in shapes}
-    assert len(folders) == 3
 
 
 def test_an_interrupted_making_is_not_mistaken_for_a_finished_one(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,37 +18,19 @@ from nws_sweep.errors import NwsSweepError
 from tests.conftest import ROOT
 
 
-class Group:
-    """What torch.distributed is to one rank of two; ``sent`` is what rank 0 broadcasts."""
+def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
+    """Makes torch.distributed what it is to one rank of two; ``sent`` is what rank 0 broadcasts."""
 
-    def __init__(self, rank: int, sent: list[Any]) -> None:
-        self.sent = sent
-        self.rank = rank
-        self.destroyed = 0
-
-    def get_world_size(self) -> int:
-        return 2
-
-    def get_rank(self) -> int:
-        return self.rank
-
-    def new_group(self, backend: str, timeout: Any) -> str:
-        assert (backend, timeout.days) == ("gloo", 7)
-        return "group"
-
-    def broadcast_object_list(self, values: list[Any], src: int, group: str) -> None:
+    def broadcast(values: list[Any], src: int, group: str) -> None:
         assert (src, group) == (0, "group")
-        if self.rank == 0:
-            self.sent[:] = values
+        if rank == 0:
+            sent[:] = values
         else:
-            values[:] = self.sent
+            values[:] = sent
 
-    def destroy_process_group(self, group: str) -> None:
-        self.destroyed += 1
-
-
-def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Group:
-    group = Group(rank, sent)
+    group = Mock(broadcast_object_list=broadcast)
+    group.get_rank.return_value, group.get_world_size.return_value = rank, 2
+    group.new_group.return_value = "group"
     monkeypatch.setattr(together, "_initialised", lambda: group)
     return group
 
@@ -62,7 +46,9 @@ def test_rank_0_works_and_the_others_get_its_answer(monkeypatch: pytest.MonkeyPa
     assert together.agreed(lambda: 3) == 3
     second = joined(monkeypatch, 1, sent)
     assert together.agreed(never) == 3
-    assert (first.destroyed, second.destroyed) == (1, 1)
+    for group in (first, second):
+        group.destroy_process_group.assert_called_once_with("group")
+        group.new_group.assert_called_once_with(backend="gloo", timeout=timedelta(days=7))
 
 
 @pytest.mark.parametrize("error", [NwsSweepError("no room"), KeyboardInterrupt()])
@@ -88,8 +74,7 @@ def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys
         said.set()
 
     monkeypatch.setattr(together, "print", saying, raising=False)
-    monkeypatch.setattr(group, "new_group", lambda **how: said.wait(60))
-    monkeypatch.setattr(group, "broadcast_object_list", lambda *values, **how: None)
+    group.new_group = lambda **how: said.wait(60) and "group"
     assert together.agreed(lambda: 3) == 3
     told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
     assert capsys.readouterr().err == told
