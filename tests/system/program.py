@@ -94,7 +94,7 @@ class Program:
         deadline = time.monotonic() + _GONE_WITHIN_S
         while left := self.processes():
             assert time.monotonic() < deadline, left
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def processes(self) -> list[psutil.Process]:
         """Whoever was started by the program, however far away, has inherited its environment."""
@@ -133,7 +133,7 @@ def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
     }
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.01) -> None:
+def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.05) -> None:
     """Waits for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():
