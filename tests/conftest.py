@@ -48,9 +48,12 @@ def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
     own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
-    return kept | own
+    return _plain_environment() | own
+
+
+def _plain_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
 
 
 @pytest.fixture
@@ -70,8 +73,7 @@ def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
 @pytest.fixture(scope="session")
 def shared_process() -> Iterator[SharedProcess]:
     """One process for many commands that need none of their own."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
-    process = SharedProcess({**kept, "PYTHONPATH": str(ROOT)})
+    process = SharedProcess(_plain_environment() | {"PYTHONPATH": str(ROOT)})
     yield process
     process.close()
 
@@ -102,20 +104,20 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         end_tree(process)
 
     monkeypatch.setattr(processes, "end_tree", noted)
-    before = set(_orphaned_segments())  # of others, killed ones say
+    before = orphaned_segments()  # of others, killed ones say
     yield
     left = [process for process in family if processes.is_alive(process)]
     for process in left:
         process.kill()
     assert not left
     deadline = time.monotonic() + 10  # of the programs of other tests, which may just be ending, nothing stays
-    while set(_orphaned_segments()) - before:
+    while orphaned_segments() - before:
         temporary.remove_left()  # as the next start does it for a program that was killed
-        assert time.monotonic() < deadline, _orphaned_segments()
+        assert time.monotonic() < deadline, orphaned_segments()
         time.sleep(0.05)
 
 
-def _orphaned_segments() -> list[Path]:
+def orphaned_segments() -> set[Path]:
     """Segments of processes that are gone; torch names them torch_<pid>_... Other tests may run beside this one."""
-    segments = [path for path in Path("/dev/shm").glob("torch_*") if path.name.split("_")[1].isdigit()]
-    return [path for path in segments if not psutil.pid_exists(int(path.name.split("_")[1])) and path.exists()]
+    segments = Path("/dev/shm").glob("torch_[0-9]*_[0-9]*")  # those of test_temporary end otherwise
+    return {path for path in segments if not psutil.pid_exists(int(path.name.split("_")[1])) and path.exists()}

@@ -49,6 +49,7 @@ class _Job:
     end: float
 
 
+@dataclass(eq=False)
 class SimulatedLoader:
     """DataLoader's own rules on a fake clock.
 
@@ -67,96 +68,91 @@ class SimulatedLoader:
         batch_size: Samples of a batch, which take equal parts of its time.
     """
 
-    def __init__(
-        self,
-        clock: FakeClock,
-        batches: int,
-        make_s: float | Callable[[int], float],
-        num_workers: int = 0,
-        prefetch_factor: int = 2,
-        start_s: float = 0.0,
-        end_s: float = 0.0,
-        batch_size: int = 1,
-    ) -> None:
-        self._clock = clock
-        self._batches = batches
-        self._make_s = make_s if callable(make_s) else lambda batch: make_s
-        self._num_workers = num_workers
-        self._ahead = num_workers * prefetch_factor
-        self._start_s = start_s
-        self._end_s = end_s
-        self._batch_size = batch_size
+    clock: FakeClock
+    batches: int
+    make_s: float | Callable[[int], float]
+    num_workers: int = 0
+    prefetch_factor: int = 2
+    start_s: float = 0.0
+    end_s: float = 0.0
+    batch_size: int = 1
+    epochs_begun: int = 0
+
+    def __post_init__(self) -> None:
+        self._ahead = self.num_workers * self.prefetch_factor
         self._jobs: list[_Job] = []
         self._free_at: list[float] = []
         self._earlier = 0
         self._stopped_s = 0.0
         self._stopped_at: float | None = None
-        self.epochs_begun = 0
+
+    def _length_s(self, batch: int) -> float:
+        return self.make_s(batch) if callable(self.make_s) else self.make_s
 
     def __iter__(self) -> Iterator[int]:
         self._earlier = self.produced() or 0
         self._jobs = []
         self.epochs_begun += 1
-        return self._in_process() if self._num_workers == 0 else self._in_workers()
+        return self._in_process() if self.num_workers == 0 else self._in_workers()
 
     def _in_process(self) -> Iterator[int]:
-        for batch in range(self._batches):
-            self._clock.advance(self._make_s(batch))
+        for batch in range(self.batches):
+            self.clock.advance(self._length_s(batch))
             yield batch
-        self._clock.advance(self._end_s)
+        self.clock.advance(self.end_s)
 
     def _in_workers(self) -> Iterator[int]:
-        self._free_at = [self._local + self._start_s] * self._num_workers
-        for batch in range(min(self._ahead, self._batches)):
+        self._free_at = [self._local + self.start_s] * self.num_workers
+        for batch in range(min(self._ahead, self.batches)):
             self._hand_out(batch)
-        for batch in range(self._batches):
-            self._clock.advance(max(0.0, self._jobs[batch].end - self._local))
-            if batch + self._ahead < self._batches:
+        for batch in range(self.batches):
+            self.clock.advance(max(0.0, self._jobs[batch].end - self._local))
+            if batch + self._ahead < self.batches:
                 self._hand_out(batch + self._ahead)
             yield batch
-        self._clock.advance(self._end_s)
+        self.clock.advance(self.end_s)
 
     def _hand_out(self, batch: int) -> None:
-        worker = batch % self._num_workers
+        worker = batch % self.num_workers
         start = max(self._free_at[worker], self._local)
-        self._free_at[worker] = start + self._make_s(batch)
+        self._free_at[worker] = start + self._length_s(batch)
         self._jobs.append(_Job(start, self._free_at[worker]))
 
     @property
     def _local(self) -> float:
         """The loader's own time, which does not pass while it is paused."""
-        now = self._clock.now if self._stopped_at is None else self._stopped_at
+        now = self.clock.now if self._stopped_at is None else self._stopped_at
         return now - self._stopped_s
 
     def produced(self) -> int | None:
         """Samples that the workers have finished; None without workers."""
-        if not self._num_workers:
+        if not self.num_workers:
             return None
         return self._earlier + sum(self._finished(job) for job in self._jobs)
 
     def _finished(self, job: _Job) -> int:
         length_s = job.end - job.start
         done = (self._local - job.start) / length_s if length_s > 0 else float(self._local >= job.end)
-        return int(self._batch_size * min(1.0, max(0.0, done)) + 1e-9)
+        return int(self.batch_size * min(1.0, max(0.0, done)) + 1e-9)
 
     def pause(self) -> None:
-        self._stopped_at = self._clock.now
+        self._stopped_at = self.clock.now
 
     def resume(self) -> None:
         if self._stopped_at is None:
             return
-        pause_s = self._clock.now - self._stopped_at
+        pause_s = self.clock.now - self._stopped_at
         self._stopped_s += pause_s
         self._stopped_at = None
-        for worker in range(self._num_workers):
+        for worker in range(self.num_workers):
             self._wake(worker, pause_s)
 
     def _wake(self, worker: int, pause_s: float) -> None:
         """The sample that a worker waits for has come meanwhile; all that it has in hand moves up."""
-        jobs = [job for job in self._jobs[worker :: self._num_workers] if job.end > self._local]
+        jobs = [job for job in self._jobs[worker :: self.num_workers] if job.end > self._local]
         if not jobs or jobs[0].start > self._local:
             return
-        sample_s = (jobs[0].end - jobs[0].start) / self._batch_size
+        sample_s = (jobs[0].end - jobs[0].start) / self.batch_size
         gain = min(pause_s, sample_s - (self._local - jobs[0].start) % sample_s, jobs[0].end - self._local)
         for job in jobs:
             job.start, job.end = job.start - gain, job.end - gain

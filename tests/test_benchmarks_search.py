@@ -19,7 +19,7 @@ from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
 from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, HEURISTICS, METHODS, Machine, Turn, answer_of, is_projected, played
 from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, wanted
-from benchmarks.peers import Task, binary_share, mean_batch_s, nws_order
+from benchmarks.peers import Task, binary_share
 from benchmarks.search_page import page, picks, table
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
@@ -72,12 +72,6 @@ def test_binary_takes_a_share_of_an_epoch_and_gives_up_the_slow_sooner() -> None
     assert peers.binary(timer, Task(cpus=2, batches=1000, batch_size=2048)) == 1
     assert timer.spent_s == pytest.approx(402 + 4 * 14)
     assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
-
-
-def test_the_order_of_nws_and_the_mean_of_batches() -> None:
-    assert [nws_order(cpus) for cpus in (8, 2, 1)] == [[4, 0, 1, 3, 2, 5, 6, 7, 8], [1, 0, 2], [0, 1]]
-    means = [mean_batch_s([7.0, 7.0, 7.0, 8.0, 10.0], after=3), mean_batch_s([1.0, 2.0], after=0)]
-    assert [*means, mean_batch_s([1.0, 3.0], after=5)] == [1.5, 1.0, 2.0]  # as many as there are
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_a_lightning_training() -> None:
     assert loader.num_workers in WORKERS
 
 
+@pytest.mark.apart
 def test_accelerate() -> None:
     found = run(shown("docs/projects.md", "Accelerator"), dataset=Slow())
     loader = found["loader"]
@@ -132,6 +133,7 @@ def test_accelerate() -> None:
     assert (again.base_dataloader is loader.base_dataloader, sum(len(batch) for batch in again)) == (False, 256)
 
 
+@pytest.mark.apart
 def test_the_trainer_of_transformers(tmp_path: Path) -> None:
     import transformers
 
@@ -162,6 +164,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
     assert trainer.get_train_dataloader().num_workers in WORKERS
 
 
+@pytest.mark.apart
 def test_webdataset() -> None:
     import webdataset
 
@@ -180,6 +183,7 @@ def test_webdataset() -> None:
     assert (type(loader), sum(len(labels) for _, labels in loader)) == (webdataset.WebLoader, 128)
 
 
+@pytest.mark.apart
 def test_hugging_face_datasets() -> None:
     Path("parquet").mkdir()
     for part in range(2):

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from nws_sweep import storage
-from tests.conftest import ROOT
+from tests.conftest import ROOT, orphaned_segments
 
 # Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.
 PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).name == "cluster" else sys.executable
@@ -48,7 +48,7 @@ class Program:
     folder: Path
     environment: dict[str, str | None] = field(default_factory=dict)
     python: str = PYTHON
-    segments_before: frozenset[Path] = field(default_factory=lambda: frozenset(_segments_of_the_dead()))
+    segments_before: set[Path] = field(default_factory=orphaned_segments)
 
     def start(self, *arguments: str, before: Sequence[str] = (), **how: Any) -> subprocess.Popen[str]:
         """Starts it, after the words of another command."""
@@ -87,14 +87,14 @@ class Program:
         What programs leave that other tests kill at the same time, those remove when they start again.
         """
         self.check_no_process_left()
-        wait_until(lambda: not set(_segments_of_the_dead()) - self.segments_before, _GONE_WITHIN_S)
+        wait_until(lambda: not orphaned_segments() - self.segments_before, _GONE_WITHIN_S)
 
     def check_no_process_left(self) -> None:
         """All that can be asked of a program that was killed: the next one removes what it had no time to remove."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         while left := self.processes():
             assert time.monotonic() < deadline, left
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def processes(self) -> list[psutil.Process]:
         """Whoever was started by the program, however far away, has inherited its environment."""
@@ -105,13 +105,6 @@ class Program:
                 if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
-
-
-def _segments_of_the_dead() -> Iterator[Path]:
-    for path in Path("/dev/shm").glob("torch_*"):
-        pid = path.name.split("_")[1]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)) and path.exists():
-            yield path
 
 
 def results(folder: Path) -> dict[int, dict[str, Any]]:
@@ -140,7 +133,7 @@ def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
     }
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.01) -> None:
+def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.05) -> None:
     """Waits for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -92,13 +92,12 @@ def running() -> Iterator[Slurm]:
             """A daemon in the foreground."""
             log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
             environment = {**os.environ, **cluster.environment}
-            process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            daemons.append(
+                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
             )
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
 
-        stack.callback(_end_rest, cluster)
+        daemons: list[subprocess.Popen[bytes]] = []
+        stack.callback(_end, cluster, daemons)
         places = [
             f"--{what}={folder}/munge.{what}" for what in ("key-file", "socket", "pid-file", "log-file", "seed-file")
         ]
@@ -149,11 +148,16 @@ def _wait(is_so: Callable[[], bool], folder: Path) -> None:
         time.sleep(0.2)
 
 
-def _end_rest(cluster: Slurm) -> None:
-    """What is left although everything was ended in order: steps and jobs, which outlive their daemon by design."""
-    for process in members(cluster):
+def _end(cluster: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
+    """Ends them in order, then what is left: steps and jobs, which outlive their daemon by design."""
+    for daemon in reversed(daemons):
+        daemon.terminate()
+    _, left = psutil.wait_procs(members(cluster), timeout=10)
+    for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+    for daemon in daemons:
+        daemon.wait()
 
 
 def members(cluster: Slurm) -> list[psutil.Process]:
