@@ -337,24 +337,14 @@ def checked(candidates: Sequence[int]) -> tuple[int, ...]:
 
 
 def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
-    """0, the powers of two up to twice the CPUs, the CPUs (the usual rule), and twice as many.
-
-    Args:
-        cpus: CPUs that may be used; None to ask the system.
-    """
+    """0, the powers of two up to twice the CPUs, the CPUs (the usual rule), and twice as many; None asks the system."""
     cpus = cores.usable_cpus() if cpus is None else cpus
     powers = [1 << exponent for exponent in range((2 * cpus).bit_length())]
     return tuple(sorted({0, *powers, cpus, 2 * cpus}))
 
 
 def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> ProjectFacts:
-    """Where the program's configuration has the DataLoader's settings: beside the key of num_workers, or on an axis.
-
-    Args:
-        key: The dotted key of num_workers.
-        config: All keys of the program's configuration, dotted, with their values as they are written.
-        swept: Keys that the command line gives values.
-    """
+    """Where the configuration has the DataLoader's settings: beside the key of num_workers, or on an axis."""
     path = key.split(".")
     place = next((index for index, part in enumerate(path) if part in _NAMES), len(path) - 1)
     prefix = "dataloader_" if path[place].startswith("dataloader_") else ""

@@ -38,13 +38,7 @@ _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 def launch_surviving(
     launcher: Launcher, points: Sequence[Point], first_index: int, is_finished: Callable[[Point], object]
 ) -> list[BaseException | None]:
-    """Runs all points, whatever becomes of some.
-
-    Args:
-        launcher: Set up by Hydra.
-        points: The batch.
-        first_index: The number of the first one in the grid.
-        is_finished: Whether there is a finished result of a point.
+    """Runs a batch of points, whatever becomes of some; ``first_index`` is the number of the first one in the grid.
 
     Returns:
         For each point what ended its job; None if that ended by itself, which is not to say that its search succeeded.
@@ -152,13 +146,7 @@ def _answer_of(job: Any) -> Any:
 
 
 def death(job_id: str, state: str, log: str) -> str:
-    """One line: how a job ended, and what its log has to say about that.
-
-    Args:
-        job_id: Its number.
-        state: What the queue calls it.
-        log: What it, and Slurm, have written to standard error.
-    """
+    """One line: how a job ended as the queue has it, and what its log, standard error, has to say about that."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     raised = [line for line in lines if _RAISED.match(line)][-1:]
     refused = [line for line in lines if "error:" in line][:1]  # Slurm's own; the first one is the cause
@@ -166,14 +154,11 @@ def death(job_id: str, state: str, log: str) -> str:
 
 
 def states(queue: str, jobs: Iterable[str]) -> dict[str, str]:
-    """What has become of jobs.
+    """What has become of jobs: RUNNING, which submitit knows, or what says to it that they have ended.
 
     Args:
         queue: What squeue prints: number, state and node of each job, also of those that have ended lately.
         jobs: Their numbers; squeue has been told of all of them.
-
-    Returns:
-        For each RUNNING, which submitit knows, or what says to it that the job has ended.
     """
     told = {}
     for number, state, *node in map(str.split, queue.strip().splitlines()):

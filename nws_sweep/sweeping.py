@@ -21,10 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ledger:
-    """What is known of a grid's points by their files, where these are as conf/config.yaml has it; else by nothing.
-
-    Args:
-        current: The call of the command line that the grid belongs to.
+    """What is known of a grid's points by their files, where these are as conf/config.yaml has it; else nothing.
 
     Raises:
         ConfigurationError: If the callback was taken out of the configuration: nothing was checked then.
@@ -67,15 +64,7 @@ class Ledger:
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid.
-
-    Args:
-        config: What Hydra composed for the grid as a whole.
-        loader: Expands its axes.
-        launcher: Runs jobs.
-        batch_size: Jobs that the launcher gets at once; None for one if it runs them one after the other in this
-            process, else for all.
-    """
+    """Runs the jobs of a grid, so many at once; None for one if they run in this process, else for all."""
     ledger = Ledger(app.invocation.get())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,14 +75,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
 
 
 def run(points: Iterable[Point], ledger: Ledger, launcher: Launcher, batch_size: int | None) -> None:
-    """Launches the points that are not finished.
-
-    Args:
-        points: All points in their order; taken one by one.
-        ledger: Knows what is finished.
-        launcher: Runs jobs.
-        batch_size: Jobs that the launcher gets at once; None for all.
-    """
+    """Launches the points that are not finished, taken one by one, so many at once; None for all."""
     unfinished = (numbered for numbered in enumerate(points) if not ledger.passes(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
         chosen = [point for _, point in batch]
