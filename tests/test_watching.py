@@ -61,19 +61,12 @@ def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: Lo
     ]
 
 
-def test_an_epoch_that_is_left_has_no_end(watch: LoaderWatch) -> None:
-    loader = DataLoader(Numbers(), batch_size=2)
-    next(iter(loader))
-    assert len(list(loader)) == 3
-    (line,) = watch.stop()
-    assert [(epoch.batches, epoch.over_s is None) for epoch in line.epochs] == [(1, True), (3, False)]
-
-
-def test_workers_that_persist_have_several_epochs(watch: LoaderWatch) -> None:
+def test_each_iteration_is_an_epoch_and_one_that_is_left_has_no_end(watch: LoaderWatch) -> None:
     loader = DataLoader(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+    next(iter(loader))
     assert [len(list(loader)) for _ in range(2)] == [3, 3]
     (line,) = watch.stop()
-    assert [epoch.batches for epoch in line.epochs] == [3, 3]
+    assert [(epoch.batches, epoch.over_s is None) for epoch in line.epochs] == [(1, True), (3, False), (3, False)]
     assert line.settings == LoaderSettings(batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True)
 
 
@@ -191,21 +184,22 @@ def _seconds(loader: DataLoader[int]) -> float:
     return time.thread_time() - began
 
 
-def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
-    program = (
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (
+            "from torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\nline, = watch.stop()\n"
+            "print(line.epochs[0].batches, DataLoader.__iter__.__module__)\n",
+            ["3", "torch.utils.data.dataloader"],
+        ),
+        ("print(watch.stop(), 'torch' in sys.modules)\n", ["[]", "False"]),
+    ],
+)
+def test_torch_is_not_imported_for_it_and_is_watched_when_it_is(program: str, printed: list[str]) -> None:
+    start = (
         "import sys\nfrom nws_sweep.watching import LoaderWatch\nwatch = LoaderWatch()\nwatch.start()\n"
-        "assert 'torch' not in sys.modules\nfrom torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\n"
-        "line, = watch.stop()\nprint(line.epochs[0].batches, DataLoader.__iter__.__module__)\n"
-        "print(watch in sys.meta_path)\n"
+        "assert 'torch' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["3", "torch.utils.data.dataloader", "False"]
-
-
-def test_without_torch_nothing_is_left_behind() -> None:
-    program = (
-        "import sys\nfrom nws_sweep.watching import LoaderWatch\nbefore = list(sys.meta_path)\n"
-        "watch = LoaderWatch()\nwatch.start()\nprint(watch.stop(), sys.meta_path == before, 'torch' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["[]", "True", "False"]
+    text = f"{start}{program}print(watch in sys.meta_path)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == [*printed, "False"]
