@@ -89,49 +89,38 @@ def test_a_result_that_cannot_be_read_is_set_aside_with_all_its_files(tmp_path: 
     assert (folder / "result.json.unreadable-1").read_bytes() == content
 
 
-def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> None:
-    complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    folder = store_run(tmp_path, complete)
-    (folder / "batches.csv").write_text("garbled")
-    assert resuming.finished(folder, complete.configuration, HOST) is None
-    found = begun(folder, complete)
-    assert found.record is not None
-    assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
-    (line,) = found.told
-    assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
-    assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
-    assert begun(folder, complete).told == ()
-
-
-def test_a_garbled_table_of_timings_is_set_aside_and_written_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("batches.csv", "set aside as batches.csv.unreadable-1: the times of its single batches are missing"),
+        ("timings.csv", "set aside as timings.csv.unreadable-1, and written anew"),
+    ],
+)
+def test_a_garbled_table_is_set_aside_and_the_figures_stay(tmp_path: Path, name: str, line: str) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0), host=replace(HOST, nws_sweep=__version__))
     folder = store_run(tmp_path, complete)
-    path = folder / "timings.csv"
-    intact = path.read_text()
-    path.write_text(intact[:-40])
+    intact = (folder / name).read_text()
+    (folder / name).write_text(intact[:-40] + "garbled")
     assert resuming.finished(folder, complete.configuration, HOST) is None
-    (line,) = begun(folder, complete, complete.host).told
-    assert line.endswith("set aside as timings.csv.unreadable-1, and written anew")
-    assert path.read_text() == intact
+    found = begun(folder, complete, complete.host)
+    assert found.record is not None
+    assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
+    assert found.told[0].endswith(line)
+    assert (folder / f"{name}.unreadable-1").read_text() == intact[:-40] + "garbled"
+    if name == "timings.csv":
+        assert (folder / name).read_text() == intact
+    assert begun(folder, complete, complete.host).told == ()
 
 
 def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
+    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
     found = begun(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
     assert "measured with hostname" in found.told[0]
     assert "result.json.other_host-1" in names_in(folder)
-
-
-def test_by_force_it_goes_on(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, half(0, 1))
-    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
-
-
-def test_what_is_complete_elsewhere_is_known(tmp_path: Path) -> None:
-    """Of a cluster's other node."""
-    complete = search_result(trial(0, 8.0))
-    assert begun(store_run(tmp_path, complete), complete, ELSEWHERE).record == complete
+    complete = search_result(trial(0, 8.0))  # of a cluster's other node
+    assert begun(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
 
 
 def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
@@ -162,12 +151,10 @@ def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) ->
 
 
 def test_other_candidates_of_ones_own_make_another_configuration_elsewhere_too(tmp_path: Path) -> None:
-    chosen = configuration(search=search_rules(candidates=(0, 1, 2, 4)))
+    chosen, wider = (configuration(search=search_rules(candidates=(0, 1, 2, 4, *more))) for more in ((), (8, 16)))
     there = search_result(trial(0, 8.0), configuration=chosen, host=replace(HOST, usable_cpus=96))
     folder = store_run(tmp_path, there)
     assert resuming.finished(folder, chosen, HOST) is not None
-    wider = configuration(search=search_rules(candidates=(0, 1, 2, 4, 8, 16)))
-    assert resuming.finished(folder, wider, HOST) is None
     assert resuming.begun(folder, wider, HOST) == Begun(folder=tmp_path / "run-2")
 
 
@@ -201,13 +188,11 @@ def test_another_host_or_other_versions_are_refused_with_the_reason(
         check(folder, host)
     forced = resuming.check(folder, host, is_grid=True, nodes_differ=False, force=True)
     assert forced.endswith(f"this is {now}")
-
-
-def test_of_a_cluster_only_the_versions_must_be_the_same(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    assert check(folder, ELSEWHERE, nodes_differ=True) == ""
-    with pytest.raises(ConfigurationError, match="torch"):
-        check(folder, UPDATED, nodes_differ=True)
+    if host is ELSEWHERE:
+        assert check(folder, host, nodes_differ=True) == "", "of a cluster only the versions must be the same"
+    else:
+        with pytest.raises(ConfigurationError, match="torch"):
+            check(folder, host, nodes_differ=True)
 
 
 def test_a_run_and_a_grid_do_not_share_a_folder(tmp_path: Path) -> None:
