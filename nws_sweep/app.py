@@ -43,13 +43,9 @@ _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 def run() -> int:
-    """Runs what the command line (``sys.argv``) says.
+    """Runs what the command line (``sys.argv``) says; NwsSweepError if that or the configuration is wrong.
 
-    Returns:
-        The exit status: 0 if every configuration was measured, 1 if one or more failed, 130 if interrupted.
-
-    Raises:
-        NwsSweepError: If the command line or the configuration is wrong.
+    The exit status is 0 if every configuration was measured, 1 if one or more failed, 130 if interrupted.
     """
     current = Invocation()
     invocation.set(current)
@@ -123,11 +119,7 @@ class GridCallback(Callback):
 
 
 def prepare(composed: DictConfig, *, is_grid: bool) -> None:
-    """Checks everything that is about to run and announces it; called before Hydra makes a folder.
-
-    Raises:
-        NwsSweepError: If a value, a dataset or the output folder is wrong.
-    """
+    """Checks everything that is about to run, values, datasets and the output folder, and announces it."""
     current = invocation.get()
     if is_grid:
         current.composer = Composer(composed, GlobalHydra.instance().config_loader())

@@ -108,13 +108,10 @@ def _overlap(other: Override, plain: Override) -> bool:
 def configuration_of(
     task: DictConfig, hydra: DictConfig, overrides: Sequence[str], own: LoaderSettings | None = None
 ) -> Configuration:
-    """The plain configuration of what Hydra composed.
+    """The plain configuration of a job: of its own node of what Hydra composed, without ``hydra``, which is beside it.
 
-    Args:
-        task: The job's own configuration, without the ``hydra`` node.
-        hydra: Hydra's node beside it; the dataset is called by the option that it was chosen by.
-        overrides: The job's overrides; a dataset whose target was given by hand is called by that.
-        own: The settings of the DataLoader that the dataset comes in; None if it comes by itself or is not made yet.
+    The dataset is called by the option that it was chosen by, or by a target that an override gives; see
+    ``config.configuration``.
     """
     name = hydra.runtime.choices.get("dataset")
     if not name or any(text.lstrip("+").startswith("dataset._target_=") for text in overrides):
@@ -170,11 +167,7 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """The plan of a grid, and configurations that show every value of every axis.
-
-    Raises:
-        ConfigurationError: With one line about the first value that is wrong.
-    """
+    """The plan of a grid, and configurations that show every value of every axis; ConfigurationError if it is wrong."""
     expanded = axes_of(composer.whole, composer.loader)
     shown = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))

@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 _LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
 _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
-_USAGE = "python train.py -m +nws_sweep=auto"
 
 
 class HostedSweep(Callback):
@@ -73,7 +72,8 @@ class HostedSweep(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """One run has nothing to compare."""
-        raise SystemExit(f"nws_sweep: +nws_sweep=auto runs the program several times, which needs -m: {_USAGE}")
+        how = "python train.py -m +nws_sweep=auto"
+        raise SystemExit(f"nws_sweep: +nws_sweep=auto runs the program several times, which needs -m: {how}")
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Adds the axis, unless it is there already."""
@@ -237,17 +237,16 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
     Args:
         config: All keys of the program's configuration, dotted, with their values as they are written.
         swept: Keys that the command line gives values.
-        wanted: The key, if somebody has named it.
-
-    Raises:
-        ConfigurationError: If there is none, or there are several.
+        wanted: The key, if it was named; else ConfigurationError if there is none, or there are several.
     """
 
     def is_meant(axis: str) -> bool:  # a number of workers, or the training's entry of a mapping of such
         node, _, last = axis.rpartition(".")
         return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
 
-    found = [key for key, value in config.items() if _last(key) in _NAMES and not _refers(value)]
+    # What refers to another key, which is listed itself, is none; a colon calls a resolver.
+    own = [key for key, value in config.items() if not re.fullmatch(r"\$\{[^:}]*\}", str(value))]
+    found = [key for key in own if _last(key) in _NAMES]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
             raise ConfigurationError(
@@ -303,11 +302,6 @@ def _dotted(config: DictConfig) -> dict[str, Any]:
     return dict(below(plain, ""))
 
 
-def _refers(value: Any) -> bool:
-    """Whether a value is taken from another key, which is listed itself."""
-    return isinstance(value, str) and re.fullmatch(r"\$\{[^:}]*\}", value) is not None  # a colon calls a resolver
-
-
 def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
     """The keys that the multirun gives values anyway, with those values; () where they are no numbers."""
     try:
@@ -323,11 +317,7 @@ def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
 
 
 def checked(candidates: Sequence[int]) -> tuple[int, ...]:
-    """The candidates, ascending.
-
-    Raises:
-        ConfigurationError: If they make no sense.
-    """
+    """The candidates, ascending; ConfigurationError if they make no sense."""
     values = list(candidates)
     if not values or len(set(values)) < len(values) or not all(type(v) is int and v >= 0 for v in values):
         raise ConfigurationError(
