@@ -191,7 +191,14 @@ class _Job:
 
     def __init__(self, folder: Path) -> None:
         self.lock = contextlib.ExitStack()
-        self.lock.enter_context(_alone(str(folder)))
+        given = os.environ.get(_LOCK_FILE)
+        path = hostlock.DEFAULT if given is None else given
+        self.lock.enter_context(hostlock.held(path, str(folder), teller(True)))
+        if given is None:
+            self.lock.callback(os.environ.pop, _LOCK_FILE, None)
+        else:
+            self.lock.callback(os.environ.__setitem__, _LOCK_FILE, given)
+        os.environ[_LOCK_FILE] = ""  # a search that the program itself makes meanwhile does not wait for this lock
         self.watch = LoaderWatch()
         self.watch.start()
         self.lock.callback(self.watch.stop)
@@ -208,20 +215,6 @@ class _Job:
             elapsed_s=time.monotonic() - self._began,
             machine=machine.now().since(self._machine),
         )
-
-
-@contextlib.contextmanager
-def _alone(what: str) -> Iterator[None]:
-    """Holds the machine's lock. A search that the program itself makes meanwhile does not wait for it."""
-    given = os.environ.get(_LOCK_FILE)
-    with hostlock.held(hostlock.DEFAULT if given is None else given, what, teller(True)):
-        os.environ[_LOCK_FILE] = ""
-        try:
-            yield
-        finally:
-            os.environ.pop(_LOCK_FILE, None)
-            if given is not None:
-                os.environ[_LOCK_FILE] = given
 
 
 def _report_after_all(folder: Path, process: int) -> None:

@@ -40,12 +40,9 @@ def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool 
     return resuming.begun(folder, chosen.configuration, host, force=force)
 
 
-def test_a_folder_without_a_result_is_where_it_begins(tmp_path: Path) -> None:
-    assert begun(tmp_path / "run", half(0)) == Begun(folder=tmp_path / "run")
-
-
 def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
+    assert begun(tmp_path / "run", complete) == Begun(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert begun(folder, complete) == Begun(folder=folder, record=complete)
@@ -171,17 +168,12 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
     return resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ, force=False)
 
 
-def test_a_new_folder_and_one_of_this_machine_may_be_gone_on_with(tmp_path: Path) -> None:
-    assert check(tmp_path / "new") == ""
-    other = search_result(trial(0, 8.0), columns={"batch_size": 8})
-    assert check(store_grid(tmp_path, half(0, 1), other)) == ""
-
-
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
 def test_another_host_or_other_versions_are_refused_with_the_reason(
     tmp_path: Path, host: Host, difference: str
 ) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
+    assert check(folder) == check(tmp_path / "new") == ""
     now = getattr(host, difference)
     expected = rf"measured with {difference} .*, this is {now}; resume\.force=true .*hydra\.sweep\.dir"
     with pytest.raises(ConfigurationError, match=expected):

@@ -44,7 +44,7 @@ class Endless(IterableDataset[int]):
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoaderWatch]:
     """Its clock goes on by 1 s whenever it is read."""
-    monkeypatch.setattr(watching, "_clock", itertools.count(0.0, 1.0).__next__)
+    monkeypatch.setattr(watching, "_clock", itertools.count(8.0, 1.0).__next__)
     watch = LoaderWatch()
     watch.start()
     yield watch
@@ -57,7 +57,7 @@ def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: Lo
     assert batches == [[0, 1, 2, 3], [4, 5]]
     (line,) = watch.stop()
     assert line.epochs == [
-        Epoch(began_s=0.0, iter_s=1.0, asked_s=[2.0, 4.0], given_s=[3.0, 5.0], over_s=(6.0, 7.0), batch_length=4)
+        Epoch(began_s=8.0, iter_s=1.0, asked_s=[10.0, 12.0], given_s=[11.0, 13.0], over_s=(14.0, 15.0), batch_length=4)
     ]
 
 
