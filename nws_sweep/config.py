@@ -127,11 +127,16 @@ def _schema() -> type:
         groups.setdefault(group, []).append((name, kind, field(default="???")))
     top = groups.pop("")
     for name, keys in groups.items():
-        inner = make_dataclass(f"{name.title()}Schema", keys)
+        inner = globals()[f"{name.title()}Schema"] = _named(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
     for name in ("dataset", "consumer", "services"):  # free-form: each has a _target_ and that target's arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
-    return make_dataclass("SweepSchema", top)
+    return _named("SweepSchema", top)
+
+
+def _named(name: str, keys: list[Any]) -> type:
+    """A class that is found in this module: launchers pickle configurations, and so the schema by its name."""
+    return make_dataclass(name, keys, namespace={"__module__": __name__})
 
 
 SweepSchema = _schema()

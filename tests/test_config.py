@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -140,6 +141,14 @@ def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str,
 
 def test_a_key_given_twice_is_named_as_it_was_given_last() -> None:
     assert refused("batch_size=4", "batch_size=abc") == "batch_size=abc: allowed is null or an integer of at least 1"
+
+
+def test_the_schema_is_pickled_by_name() -> None:
+    """Launchers send it to other processes, where a copy of a dataclass has no fields."""
+    inner = [each.default_factory for each in fields(config.SweepSchema) if is_dataclass(each.default_factory)]
+    assert len(inner) == 5
+    for schema in (config.SweepSchema, *inner):
+        assert pickle.loads(pickle.dumps(schema)) is schema
 
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
