@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import warnings
 from contextvars import ContextVar
 from pathlib import Path
@@ -42,13 +43,9 @@ _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 def run() -> int:
-    """Runs what the command line (``sys.argv``) says.
+    """Runs what the command line (``sys.argv``) says; NwsSweepError if that or the configuration is wrong.
 
-    Returns:
-        The exit status: 0 if every configuration was measured, 1 if one or more failed, 130 if interrupted.
-
-    Raises:
-        NwsSweepError: If the command line or the configuration is wrong.
+    The exit status is 0 if every configuration was measured, 1 if one or more failed, 130 if interrupted.
     """
     current = Invocation()
     invocation.set(current)
@@ -56,11 +53,8 @@ def run() -> int:
     temporary.remove_left()
     # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
-    with current.interrupts:
-        try:
-            return _run_and_conclude(current)
-        finally:
-            current.close()
+    with current.interrupts, contextlib.closing(current):
+        return _run_and_conclude(current)
 
 
 def _run_and_conclude(current: Invocation) -> int:
@@ -71,11 +65,9 @@ def _run_and_conclude(current: Invocation) -> int:
         current.interrupts.check()  # one that came with the failure of the last job
     except KeyboardInterrupt as stop:
         status = stop.status if isinstance(stop, Interrupted) else 130
-    except NwsSweepError:
-        raise
-    except Exception:
+    except Exception as error:
         # What was measured before, by other jobs of a grid, must not go unreported.
-        if not current.has_begun:
+        if isinstance(error, NwsSweepError) or not current.has_begun:
             raise
         logger.exception("a job failed")
         status = 1
@@ -128,11 +120,7 @@ class GridCallback(Callback):
 
 
 def prepare(composed: DictConfig, *, is_grid: bool) -> None:
-    """Checks everything that is about to run and announces it; called before Hydra makes a folder.
-
-    Raises:
-        NwsSweepError: If a value, a dataset or the output folder is wrong.
-    """
+    """Checks everything that is about to run, values, datasets and the output folder, and announces it."""
     current = invocation.get()
     if is_grid:
         current.composer = Composer(composed, GlobalHydra.instance().config_loader())
@@ -177,8 +165,12 @@ def task(composed: DictConfig) -> None:
     if current := invocation.get(None):
         return _measure(composed, current)
     processes.drop_foreign_start_method()
+    # submitit's own handlers let a job go on at SIGTERM, whose arms have died of it, and queue it once more at SIGUSR2.
+    for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
+        if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
+            signal.signal(number, signal.SIG_DFL)
     # The process of a launcher's worker may live on, or wait for its children: none is left to it.
-    with contextlib.closing(Invocation()) as current, job.heeding_notices():
+    with contextlib.closing(Invocation()) as current:
         _measure(composed, current)
 
 

@@ -127,11 +127,16 @@ def _schema() -> type:
         groups.setdefault(group, []).append((name, kind, field(default="???")))
     top = groups.pop("")
     for name, keys in groups.items():
-        inner = make_dataclass(f"{name.title()}Schema", keys)
+        inner = globals()[f"{name.title()}Schema"] = _named(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
     for name in ("dataset", "consumer", "services"):  # free-form: each has a _target_ and that target's arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
-    return make_dataclass("SweepSchema", top)
+    return _named("SweepSchema", top)
+
+
+def _named(name: str, keys: list[Any]) -> type:
+    """A class that is found in this module: launchers pickle configurations, and so the schema by its name."""
+    return make_dataclass(name, keys, namespace={"__module__": __name__})
 
 
 SweepSchema = _schema()
@@ -241,10 +246,7 @@ class Embedded:
 
 
 def embedded(node: Any) -> Embedded:
-    """Reads what a program composed with ``+nws_sweep=base``.
-
-    Args:
-        node: ``cfg.nws_sweep``, or a plain mapping with all of its keys.
+    """Reads what a program composed with ``+nws_sweep=base``: ``cfg.nws_sweep``, or a plain mapping with all its keys.
 
     Raises:
         ConfigurationError: If a key is unknown, or a value missing or out of range.
@@ -286,16 +288,10 @@ def _checked(config: Any) -> dict[str, Any]:
 
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
-    """Checks one value that a program has given.
-
-    Args:
-        name: What the program calls it.
-        value: The value.
-        key: Its key in the configuration, dotted; None if that is the name.
-        written: The value as it was given; None for Python's own way.
+    """Checks one value, whose dotted key is its name unless one is given.
 
     Raises:
-        ConfigurationError: With one line that names it, the value and what is allowed.
+        ConfigurationError: With one line that names it, the value (as it was written) and what is allowed.
     """
     permitted = _KEYS[key or name][1]
     with contextlib.suppress(TypeError):  # null where a number is needed: OmegaConf lets a key be deleted
@@ -339,12 +335,7 @@ def column_value(config: DictConfig, key: str, override: str) -> Any:
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """The error that the user reads instead.
-
-    Args:
-        error: What composing the configuration raised.
-        overrides: What the user typed, to name it as it was typed.
-    """
+    """What the user reads instead of an error of Hydra's or OmegaConf's, with the overrides as they were typed."""
     return ConfigurationError(_about_override(error) or _about_key(error, overrides) or _as_it_is(error))
 
 

@@ -16,27 +16,13 @@ def advice(option: str) -> str | None:
 
 
 def require(user: str, package: str) -> None:
-    """Checks that a package is installed, if one of our extras brings it.
-
-    Args:
-        user: What needs it, for the error.
-        package: As it is imported.
-
-    Raises:
-        ConfigurationError: If it is not.
-    """
+    """Checks that a package that one of our extras brings is installed; else ConfigurationError says who needs it."""
     if package in _OF_PACKAGE and importlib.util.find_spec(package) is None:
         raise ConfigurationError(_line(user, _OF_PACKAGE[package]))
 
 
 def of_protocol(user: str, url: str, reason: ImportError) -> str:
-    """What to install for a URL that fsspec cannot open for want of a package: our extra, or what fsspec says.
-
-    Args:
-        user: What needs it.
-        url: Begins with the protocol.
-        reason: As fsspec has it.
-    """
+    """What to install for a URL that fsspec cannot open for want of a package: our extra, or what fsspec says."""
     extra = _OF_PROTOCOL.get(url.partition("://")[0])
     return _line(user, extra) if extra else f"{user}: a package is missing ({reason})"
 

@@ -41,21 +41,16 @@ _MOST_DISTURBED = 0.25
 def gather(folder: Path, *, finished: bool = False) -> None:
     """Writes the result of one configuration from the files of its runs; may be called again when there are more.
 
-    Args:
-        folder: Of the configuration.
-        finished: Whether there will be none; else the result says that the search goes on until all candidates are
-            there.
+    Unless it is ``finished`` the result says that the search goes on until all candidates are there.
     """
     if runs := storage.read_hosted(folder):
         storage.save(folder, record(runs, finished=finished))
 
 
 def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
-    """The result of the runs of one configuration.
+    """The result of the runs of one configuration, in the order in which they started; see ``gather``.
 
-    Args:
-        runs: In the order in which they started, at least one; of several with the same number the last counts.
-        finished: Whether there will be no more.
+    Of several with the same number the last counts.
     """
     latest = list({run.num_workers: run for run in runs}.values())
     host, chosen = latest[0].host, latest[0].candidates
@@ -68,6 +63,8 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
     overlap = tuple(_overlap(latest))
     trials = tuple(replace(_trial(run, typical, by_epoch=by_epoch), warnings=overlap) for run in latest)
     missing = sorted({*chosen} - {run.num_workers for run in latest})
+    without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
+    plural = "" if len(latest) == 1 else "s"
     done = finished or (not missing and bool(chosen))
     candidates = tuple(sorted({*chosen, *(run.num_workers for run in latest)}))
     reference = host.usable_cpus if host.usable_cpus in candidates else None
@@ -84,7 +81,7 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
         host=host,
         facts=facts,
         trials=trials,
-        stop_reason=_stop_reason(len(latest), missing) if done else "",
+        stop_reason=f"the program ran with {len(latest)} candidate{plural}{without}" if done else "",
         started_at=latest[0].started_at,
         cost_s=sum(run.elapsed_s for run in latest),
         verdict=_verdict(trials, search.tolerance, host.usable_cpus) if done else None,
@@ -128,9 +125,6 @@ def repeated_failure(folder: Path) -> str:
     """Which two candidates of a program's sweep failed for the same reason, in words; empty if none did.
 
     Nor if any run with workers went well: then the reason is that of these two.
-
-    Args:
-        folder: Of the sweep's results.
     """
     configurations = [storage.read_hosted(one) for one in storage.hosted_folders(folder)]
     if any(run.num_workers and not run.reason for runs in configurations for run in runs):
@@ -144,11 +138,6 @@ def repeated_failure(folder: Path) -> str:
                 both = f"num_workers={before} and num_workers={run.num_workers}"
                 return f"{both} failed for the same reason ({run.reason})"
     return ""
-
-
-def _stop_reason(count: int, missing: Sequence[int]) -> str:
-    without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
-    return f"the program ran with {units.counted(count, 'candidate')}{without}"
 
 
 def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:

@@ -55,12 +55,7 @@ class Plan:
 
 
 class Composer:
-    """Makes configurations of one grid.
-
-    Attributes:
-        whole: What Hydra composed for the grid as a whole, with its ``hydra`` node.
-        loader: Composes a point of the grid.
-    """
+    """Makes configurations of one grid, of what Hydra composed for the ``whole`` of it, its ``hydra`` node included."""
 
     def __init__(self, whole: DictConfig, loader: ConfigLoader) -> None:
         self.whole = whole
@@ -69,14 +64,7 @@ class Composer:
         self._by_hydra = functools.lru_cache(_KEPT)(self._composed_by_hydra)
 
     def configuration(self, overrides: Sequence[str]) -> Configuration:
-        """The configuration of a point.
-
-        Args:
-            overrides: Its overrides, such as ``batch_size=64``.
-
-        Raises:
-            ConfigurationError: With one line about the value that is wrong.
-        """
+        """The configuration of a point; ConfigurationError with one line about the value that is wrong."""
         try:
             parsed = self._parser.parse_overrides(list(overrides))
             plain = [override for override in parsed if _sets_a_value(override)]
@@ -120,13 +108,10 @@ def _overlap(other: Override, plain: Override) -> bool:
 def configuration_of(
     task: DictConfig, hydra: DictConfig, overrides: Sequence[str], own: LoaderSettings | None = None
 ) -> Configuration:
-    """The plain configuration of what Hydra composed.
+    """The plain configuration of a job: of its own node of what Hydra composed, without ``hydra``, which is beside it.
 
-    Args:
-        task: The job's own configuration, without the ``hydra`` node.
-        hydra: Hydra's node beside it; the dataset is called by the option that it was chosen by.
-        overrides: The job's overrides; a dataset whose target was given by hand is called by that.
-        own: The settings of the DataLoader that the dataset comes in; None if it comes by itself or is not made yet.
+    The dataset is called by the option that it was chosen by, or by a target that an override gives; see
+    ``config.configuration``.
     """
     name = hydra.runtime.choices.get("dataset")
     if not name or any(text.lstrip("+").startswith("dataset._target_=") for text in overrides):
@@ -135,12 +120,7 @@ def configuration_of(
 
 
 def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
-    """Each overridden key with the overrides that it takes in turn, as Hydra's own sweeper expands them.
-
-    Args:
-        config: What Hydra composed for the grid as a whole; the command line replaces presets of the same key.
-        loader: For ``glob(*)`` over the options of a group.
-    """
+    """Each overridden key of a grid with the overrides that it takes in turn, as Hydra's own sweeper expands them."""
     presets = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     given = cast(
         "list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
@@ -187,17 +167,7 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """Composes and checks a grid.
-
-    Args:
-        composer: Makes configurations of its points.
-
-    Returns:
-        The plan, and configurations that show every value of every axis.
-
-    Raises:
-        ConfigurationError: With one line about the first value that is wrong.
-    """
+    """The plan of a grid, and configurations that show every value of every axis; ConfigurationError if it is wrong."""
     expanded = axes_of(composer.whole, composer.loader)
     shown = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))

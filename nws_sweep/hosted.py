@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 _LOCK_FILE = "NWS_SWEEP_LOCK_FILE"
 _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
-_USAGE = "python train.py -m +nws_sweep=auto"
 
 
 class HostedSweep(Callback):
@@ -74,7 +73,8 @@ class HostedSweep(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """One run has nothing to compare."""
-        raise SystemExit(f"nws_sweep: +nws_sweep=auto runs the program several times, which needs -m: {_USAGE}")
+        how = "python train.py -m +nws_sweep=auto"
+        raise SystemExit(f"nws_sweep: +nws_sweep=auto runs the program several times, which needs -m: {how}")
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Adds the axis, unless it is there already."""
@@ -192,7 +192,14 @@ class _Job:
 
     def __init__(self, folder: Path) -> None:
         self.lock = contextlib.ExitStack()
-        self.lock.enter_context(_alone(str(folder)))
+        given = os.environ.get(_LOCK_FILE)
+        path = hostlock.DEFAULT if given is None else given
+        self.lock.enter_context(hostlock.held(path, str(folder), teller(True)))
+        if given is None:
+            self.lock.callback(os.environ.pop, _LOCK_FILE, None)
+        else:
+            self.lock.callback(os.environ.__setitem__, _LOCK_FILE, given)
+        os.environ[_LOCK_FILE] = ""  # a search that the program itself makes meanwhile does not wait for this lock
         self.watch = LoaderWatch()
         self.watch.start()
         self.lock.callback(self.watch.stop)
@@ -211,20 +218,6 @@ class _Job:
         )
 
 
-@contextlib.contextmanager
-def _alone(what: str) -> Iterator[None]:
-    """Holds the machine's lock. A search that the program itself makes meanwhile does not wait for it."""
-    given = os.environ.get(_LOCK_FILE)
-    with hostlock.held(hostlock.DEFAULT if given is None else given, what, teller(True)):
-        os.environ[_LOCK_FILE] = ""
-        try:
-            yield
-        finally:
-            os.environ.pop(_LOCK_FILE, None)
-            if given is not None:
-                os.environ[_LOCK_FILE] = given
-
-
 def _report_after_all(folder: Path, process: int) -> None:
     """What Hydra 1.3 leaves out where a job failed: it raises that job's error in place of on_multirun_end."""
     if os.getpid() == process and storage.holds_results(folder):
@@ -238,17 +231,16 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
     Args:
         config: All keys of the program's configuration, dotted, with their values as they are written.
         swept: Keys that the command line gives values.
-        wanted: The key, if somebody has named it.
-
-    Raises:
-        ConfigurationError: If there is none, or there are several.
+        wanted: The key, if it was named; else ConfigurationError if there is none, or there are several.
     """
 
     def is_meant(axis: str) -> bool:  # a number of workers, or the training's entry of a mapping of such
         node, _, last = axis.rpartition(".")
         return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
 
-    found = [key for key, value in config.items() if _last(key) in _NAMES and not _refers(value)]
+    # What refers to another key, which is listed itself, is none; a colon calls a resolver.
+    own = [key for key, value in config.items() if not re.fullmatch(r"\$\{[^:}]*\}", str(value))]
+    found = [key for key in own if _last(key) in _NAMES]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
             raise ConfigurationError(
@@ -304,11 +296,6 @@ def _dotted(config: DictConfig) -> dict[str, Any]:
     return dict(below(plain, ""))
 
 
-def _refers(value: Any) -> bool:
-    """Whether a value is taken from another key, which is listed itself."""
-    return isinstance(value, str) and re.fullmatch(r"\$\{[^:}]*\}", value) is not None  # a colon calls a resolver
-
-
 def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
     """The keys that the multirun gives values anyway, with those values; () where they are no numbers."""
     try:
@@ -324,11 +311,7 @@ def _given(config: DictConfig) -> dict[str, tuple[int, ...]]:
 
 
 def checked(candidates: Sequence[int]) -> tuple[int, ...]:
-    """The candidates, ascending.
-
-    Raises:
-        ConfigurationError: If they make no sense.
-    """
+    """The candidates, ascending; ConfigurationError if they make no sense."""
     values = list(candidates)
     if not values or len(set(values)) < len(values) or not all(type(v) is int and v >= 0 for v in values):
         raise ConfigurationError(
@@ -338,24 +321,14 @@ def checked(candidates: Sequence[int]) -> tuple[int, ...]:
 
 
 def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
-    """0, the powers of two up to twice the CPUs, the CPUs (the usual rule), and twice as many.
-
-    Args:
-        cpus: CPUs that may be used; None to ask the system.
-    """
+    """0, the powers of two up to twice the CPUs, the CPUs (the usual rule), and twice as many; None asks the system."""
     cpus = cores.usable_cpus() if cpus is None else cpus
     powers = [1 << exponent for exponent in range((2 * cpus).bit_length())]
     return tuple(sorted({0, *powers, cpus, 2 * cpus}))
 
 
 def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> ProjectFacts:
-    """Where the program's configuration has the DataLoader's settings: beside the key of num_workers, or on an axis.
-
-    Args:
-        key: The dotted key of num_workers.
-        config: All keys of the program's configuration, dotted, with their values as they are written.
-        swept: Keys that the command line gives values.
-    """
+    """Where the configuration has the DataLoader's settings: beside the key of num_workers, or on an axis."""
     path = key.split(".")
     place = next((index for index, part in enumerate(path) if part in _NAMES), len(path) - 1)
     prefix = "dataloader_" if path[place].startswith("dataloader_") else ""

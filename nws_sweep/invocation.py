@@ -47,11 +47,7 @@ class Invocation:
         self._facts: dict[str, DatasetFacts] = {}  # of each dataset that was made, by its node
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
-        """What a configuration's dataset says of itself; it is made unless that is known.
-
-        Raises:
-            NwsSweepError: If it cannot be made.
-        """
+        """What a configuration's dataset says of itself; it is made unless known; NwsSweepError if it cannot be."""
         key = parts_of(configuration)
         if key not in self._facts:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
@@ -90,11 +86,7 @@ def parts_of(configuration: Configuration) -> str:
 
 @contextlib.contextmanager
 def services(configuration: Configuration) -> Iterator[None]:
-    """Runs beside a search what it needs during the block, such as a server that the dataset reads from.
-
-    Raises:
-        ConfigurationError: If one cannot be made or entered.
-    """
+    """Runs beside a search what it needs, such as a server of its data; ConfigurationError if that fails."""
     with contextlib.ExitStack() as stack:
         for name, node in configuration.services.items():
             try:

@@ -1,28 +1,20 @@
-"""One job of a grid: searches a configuration and writes its files.
-
-What a batch system sends to a job before it ends it becomes the reason of the job's row. By itself submitit logs
-SIGTERM and lets the job go on, whose arms have died of it; and at SIGUSR2, which it has Slurm send some time before the
-job's time is over, it puts the job into the queue once more.
-"""
+"""One job of a grid: searches a configuration and writes its files."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
 from nws_sweep import disk, host, hostlock, learning, resuming, sample_check, storage
-from nws_sweep.errors import LostJob, NotARunError, NwsSweepError, one_line
+from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.invocation import Invocation, services
 from nws_sweep.nursery import spec_of
 from nws_sweep.records import Configuration, SearchCost, SearchRecord, Trial
@@ -38,42 +30,6 @@ logger = logging.getLogger(__name__)
 # How often unfinished trials are saved, and that it takes a small part of the time however much there is to write.
 _SAVE_EVERY_S = 2.0
 _SAVE_SHARE = 20
-_NOTICES = {
-    "SIGTERM": "the job was told to end (SIGTERM): it was cancelled, or its time is over",
-    "SIGUSR2": "the job was told that its time is nearly over, or that others need its node (SIGUSR2)",
-}
-
-
-class Told(BaseException):
-    """Raised by such a signal; the message says what it means.
-
-    No Exception: it comes at any moment, and a logger, say, lets none of these out of its own work.
-    """
-
-
-@contextlib.contextmanager
-def heeding_notices() -> Iterator[None]:
-    """Inside the block such a signal raises Told in the main thread, if submitit would handle it.
-
-    Raises:
-        LostJob: If nobody inside the block has answered it.
-    """
-
-    def tell(number: int, frame: FrameType | None) -> None:
-        raise Told(_NOTICES[signal.Signals(number).name])
-
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (getattr(signal, name) for name in _NOTICES if hasattr(signal, name)):
-            if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
-                before[number] = signal.signal(number, tell)
-    try:
-        yield
-    except Told as told:
-        raise LostJob(str(told)) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def measure(
@@ -84,8 +40,8 @@ def measure(
     Args:
         configuration: What to measure.
         folder: Where its files belong.
-        composed: Has the lock that is held while measuring, and which earlier results will do.
-        current: The call of the command line that this belongs to.
+        composed: Names the lock that is held while measuring, and which earlier results will do.
+        current: The call of the command line.
         working_folder: Where relative paths of the dataset begin.
     """
     current.interrupts.check()
@@ -120,18 +76,13 @@ def measure(
             _draw(begun.folder, current)  # while no other job of this machine measures
         current.remember(result)
         store.keep(result, working_folder)
-    except (Exception, SystemExit, Told) as error:  # a service may call sys.exit
+    except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
         _record_failure(observer.latest or start, error, begun.folder, current.view)
 
 
 def pass_by(run: storage.StoredRun, current: Invocation) -> None:
-    """Measures nothing: what an earlier call has finished is told, and later searches learn from it.
-
-    Args:
-        run: The result.
-        current: The call of the command line that comes to it again.
-    """
+    """Measures nothing: what an earlier call has finished is told, and later searches learn from it."""
     current.remember(run.result)
     current.view.configuration_finished(_label(run.result.configuration, current), run.result)
     storage.renew_timings(run.folder, run.result)
@@ -171,8 +122,7 @@ def _draw(folder: Path, current: Invocation) -> None:
     if current.plan is None or current.plan.configurations > 1:
         from nws_sweep import report  # here, for matplotlib takes its time
 
-        with contextlib.suppress(Told):  # what is measured stands without them
-            report.try_pictures(folder)
+        report.try_pictures(folder)
 
 
 def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
@@ -189,14 +139,7 @@ def _start_of(configuration: Configuration, earlier: Sequence[SearchRecord]) -> 
 
 
 def record_loss(folder: Path, configuration: Configuration, error: BaseException, current: Invocation) -> None:
-    """Keeps that a job came to no end of its own, beside what there is of its trials.
-
-    Args:
-        folder: Where its files belong.
-        configuration: What it was to search.
-        error: What ended it.
-        current: The call of the command line that this belongs to.
-    """
+    """Keeps in the folder of a job what ended it before its own end, beside what there is of its trials."""
     with contextlib.suppress(NotARunError):
         there = storage.load(folder).result
         if not there.complete:  # its own, which may know more of the configuration
@@ -207,8 +150,7 @@ def record_loss(folder: Path, configuration: Configuration, error: BaseException
 
 
 def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> None:
-    says_all = isinstance(error, NwsSweepError | Told)
-    reason = str(error) if says_all else one_line(f"{type(error).__name__}: {error}")
+    reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
     view.failed(reason)
     try:
         storage.save(folder, replace(result, error=reason))

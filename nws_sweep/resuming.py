@@ -59,13 +59,7 @@ def claim(folder: Path) -> filelock.BaseFileLock | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """Where the search of a configuration goes on, or begins.
-
-    Attributes:
-        folder: Where its files belong.
-        record: What there is of it; None if it begins.
-        told: A line for everything that was set aside.
-    """
+    """Where the search of a configuration goes on, or begins (without a record); a line for what was set aside."""
 
     folder: Path
     record: SearchRecord | None = None
@@ -80,10 +74,7 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
         host: This machine.
         is_grid: Whether it is a grid.
         nodes_differ: Whether jobs run on other machines than this one: then only versions must be the same.
-        force: Whether results of other hosts or versions may stand beside those that are measured now.
-
-    Returns:
-        What is mixed by force; empty if nothing is.
+        force: Whether other results may stand beside those of now; what is mixed is the answer, else empty.
 
     Raises:
         ConfigurationError: If the folder must be left alone, with the reason.
@@ -128,13 +119,9 @@ def finished(folder: Path, configuration: Configuration, host: Host) -> storage.
 
 
 def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> Begun:
-    """Finds what there is of a configuration, in its folder or in one with a number beside it.
+    """Finds what there is of a configuration, in its folder or, if that has another, in a numbered one beside it.
 
-    Args:
-        folder: Where its files belong; another one is taken if that has a search of something else.
-        configuration: What is about to be searched.
-        host: This machine. What another one has left half-way begins anew here.
-        force: Whether it does not matter where it was begun.
+    What another machine has left half-way begins anew on this host, but by force.
     """
     place, loaded = _place_of(folder, configuration, host)
     if loaded is None:

@@ -57,14 +57,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All epochs of one loader, in their order.
-
-    Attributes:
-        settings: What the DataLoader was given.
-        facts: What it says of its dataset.
-        length: Batches of an epoch; None if only an epoch's end can tell.
-        epochs: What was noted.
-    """
+    """All epochs of one loader, in their order; ``length`` is that of an epoch, None if only its end can tell."""
 
     settings: LoaderSettings
     facts: DatasetFacts

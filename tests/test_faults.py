@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,9 @@ import pytest
 
 from nws_sweep import arms
 from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.records import (
-    LoaderSettings,
-    MeasureRules,
-    SearchRecord,
-    SearchRules,
-    Trial,
-    TrialState,
-)
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
 from nws_sweep.runner import search
-from nws_sweep.surroundings import ArmFactory, Surroundings
+from nws_sweep.surroundings import Surroundings
 from tests import factories
 from tests.conftest import ROOT
 from tests.searching import Recorder
@@ -29,10 +21,6 @@ from tests.searching import Recorder
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 MEASURE: dict[str, Any] = {"window_s": 0.02, "bursts": 2, "max_seconds": 0.3, "timeout_s": 60.0}
-
-
-def opener(nursery: Nursery, log: Path | None = None) -> ArmFactory:
-    return nursery.factory(lambda configuration: spec_of(configuration, ".", str(log) if log else None))
 
 
 def searched(
@@ -54,7 +42,8 @@ def searched(
     )
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     with Nursery() as nursery:
-        result = search(start, Surroundings(open_arm=opener(nursery)), Recorder())
+        open_arm = nursery.factory(lambda chosen: spec_of(chosen, ".", None))
+        result = search(start, Surroundings(open_arm=open_arm), Recorder())
     assert result.complete
     assert sorted(trial.num_workers for trial in result.trials) == sorted(candidates)
     return {trial.num_workers: trial for trial in result.trials}
@@ -67,42 +56,32 @@ def check(trial: Trial, state: TrialState, *words: str) -> None:
     assert trial.measurement is None
 
 
-def test_nothing_is_wrong_with_a_good_dataset() -> None:
+def test_nothing_is_wrong_with_a_good_dataset_and_every_quantity_is_there() -> None:
     """Or the tests below would mean nothing."""
-    for trial in searched("Plain", length=4000).values():
+    trials = searched("Plain", length=20_000)
+    for trial in trials.values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
         assert trial.measurement is not None
-        assert trial.measurement.batch_s is not None
-        assert trial.measurement.epoch_s is not None
-
-
-def test_every_quantity_is_there() -> None:
-    trial = searched("Plain", (1,), length=20_000)[1]
-    found = trial.measurement
+        assert None not in (trial.measurement.batch_s, trial.measurement.epoch_s, trial.noise)
+    found = trials[1].measurement
     assert found is not None
-    assert found.cpu_s is not None
-    assert found.cpu_s > 0
-    assert found.memory_bytes is not None
-    assert found.memory_bytes > 2**20
-    assert found.shm_bytes is not None
-    assert found.disk_bytes is not None
-    assert trial.noise is not None
+    assert None not in (found.shm_bytes, found.disk_bytes)
+    assert (found.cpu_s or 0) > 0
+    assert (found.memory_bytes or 0) > 2**20
 
 
-def test_a_sample_that_raises() -> None:
-    for workers, trial in searched("Raises").items():
-        check(trial, TrialState.FAILED, "ValueError: bad sample 40")
+@pytest.mark.parametrize(
+    ("dataset", "collate", "words"),
+    [
+        ("Raises", None, ["ValueError: bad sample 40"]),
+        ("Plain", "broken_collate", ["KeyError: 'label'"]),
+        ("Uneven", None, ["RuntimeError", "stack expects each tensor to be equal size"]),
+    ],
+)
+def test_a_sample_or_a_collate_fn_that_raises(dataset: str, collate: str | None, words: list[str]) -> None:
+    for workers, trial in searched(dataset, (0, 1), collate=collate).items():
+        check(trial, TrialState.FAILED, *words)
         assert trial.reason.endswith("(in a worker)") is (workers > 0)
-
-
-def test_a_collate_fn_that_fails() -> None:
-    for trial in searched("Plain", collate="broken_collate").values():
-        check(trial, TrialState.FAILED, "KeyError: 'label'")
-
-
-def test_samples_of_uneven_shapes() -> None:
-    for trial in searched("Uneven").values():
-        check(trial, TrialState.FAILED, "RuntimeError", "stack expects each tensor to be equal size")
 
 
 def test_a_worker_that_is_killed_and_the_others_are_measured() -> None:
@@ -146,9 +125,6 @@ def test_an_iterable_dataset_that_ends_early_is_measured_as_long_as_it_is() -> N
     for trial in searched("EndsEarly", (0, 1), promised=4000, given=64).values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
         assert any("ended after 8 batches, though its length says 500" in note for note in trial.notes)
-
-
-def test_an_iterable_dataset_without_a_batch() -> None:
     for trial in searched("EndsEarly", (0, 1), promised=4000, given=0).values():
         check(trial, TrialState.FAILED, "gave no batch of 8")
 
@@ -160,16 +136,12 @@ def test_a_dataset_that_cannot_be_pickled_works_with_fork_and_says_why_not_with_
     check(spawned[1], TrialState.FAILED, "pickle")
 
 
-_SMALL_SHARED_MEMORY = """
-    from tests.test_faults import searched
-    for workers, trial in sorted(searched({arguments}).items()):
-        print(workers, trial.state.value, trial.reason)
-"""
-
-
 def in_small_shared_memory(arguments: str) -> dict[int, str]:
     """A search in a mount namespace whose /dev/shm is a real tmpfs of 8 MB."""
-    script = textwrap.dedent(_SMALL_SHARED_MEMORY.format(arguments=arguments))
+    script = (
+        f"from tests.test_faults import searched\nfor workers, trial in sorted(searched({arguments}).items()):\n"
+        "    print(workers, trial.state.value, trial.reason)"
+    )
     mount = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$0" -c "$1"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)

@@ -48,10 +48,8 @@ def test_runs_become_the_trials_of_one_search() -> None:
     assert (found.configuration.search.candidates, found.configuration.search.reference) == ((0, 2, 4), None)
     assert (found.stop_reason, found.cost_s) == ("the program ran with 3 candidates", 120.0)
     assert all(not found.configuration.differing(trial.settings) for trial in found.trials)
-
-
-def test_the_cpu_count_is_the_reference_if_it_is_a_candidate() -> None:
-    assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8
+    assert found.configuration.search.wider == "larger hydra.callbacks.nws_sweep.candidates"
+    assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8, "the usual rule, if it is a candidate"
 
 
 def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more() -> None:
@@ -127,12 +125,9 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
     assert tuple(settings.num_workers for settings in found.tied) == tied
 
 
-def test_a_tie_says_how_to_tell() -> None:
+def test_a_tie_says_how_to_tell_and_what_disturbed_a_run_is_told() -> None:
     found = record(timed(0, 7.5, 0.02), timed(2, 7.4, 0.02), finished=True)
     assert "num_workers=2 may be as good as 0 or better: more of measuring would tell" in remarks.on(found, None)
-
-
-def test_what_disturbed_a_run_is_told() -> None:
     found = record(run(0, noise=Noise(other_cpus=1.3)), run(2), run(4))
     assert "other programs used 1.3 CPUs while num_workers=0 was measured" in list(remarks.on(found, None))
 
@@ -204,25 +199,17 @@ def test_files_of_runs_become_a_grid_that_can_be_reported(tmp_path: Path) -> Non
     ]
 
 
-def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_runs_are_read_as_they_were_written_and_a_broken_file_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     nothing = run(2, settings=None, facts=None, batches_per_epoch=None, bursts=(), reason="it broke")
     for number, written in enumerate((run(0), nothing)):
         storage.save_hosted(tmp_path, number, written)
+    (tmp_path / storage.HOSTED_RUNS / "2.json").write_text("{")
     assert storage.read_hosted(tmp_path) == [run(0), nothing]
-
-
-def test_a_file_that_is_broken_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    storage.save_hosted(tmp_path, 0, run(0))
-    (tmp_path / storage.HOSTED_RUNS / "1.json").write_text("{")
-    assert storage.read_hosted(tmp_path) == [run(0)]
     assert "cannot be read" in caplog.text
 
 
 def test_a_folder_without_runs_gets_no_result(tmp_path: Path) -> None:
     gathering.gather(tmp_path)
     assert not storage.holds_results(tmp_path)
-
-
-def test_the_edge_names_the_key_that_widens_it() -> None:
-    found = record(run(0), run(2), run(4))
-    assert found.configuration.search.wider == "larger hydra.callbacks.nws_sweep.candidates"

@@ -29,11 +29,6 @@ def after(turns: int) -> Callable[[], None]:
     return check
 
 
-def chosen(strategy: str) -> Configuration:
-    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
-    return factories.configuration(search=rules)
-
-
 # Workers that never pay off, and workers that do up to four of them.
 USELESS, USEFUL = 1.0, 0.1
 
@@ -72,7 +67,8 @@ def best_s(result: SearchRecord) -> float:
 @pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
 @pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
 def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_s: float) -> None:
-    configuration = chosen(strategy)
+    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
+    configuration = factories.configuration(search=rules)
     _, whole = torn(configuration, per_worker_s, 10**6)
     least_s = best_s(whole)
     assert (least_s < 50) == (per_worker_s == USEFUL)

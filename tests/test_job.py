@@ -1,54 +1,54 @@
+"""A job of a launcher in a process of its own."""
+
 from __future__ import annotations
 
-import io
-import logging
 import signal
 from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+from omegaconf import OmegaConf
 
-from nws_sweep.errors import LostJob
-from nws_sweep.job import heeding_notices
+from nws_sweep import app
+from nws_sweep.invocation import Invocation
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
-    raise AssertionError("not heeded")
+    """As submitit has one: it lets the job go on, though its arms have died of the signal."""
 
 
 handler_of_submitit.__module__ = "submitit.core.job_environment"
 
 
 @pytest.fixture
-def submitit() -> Iterator[None]:
-    before = signal.signal(signal.SIGUSR2, handler_of_submitit)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
     yield
-    signal.signal(signal.SIGUSR2, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("submitit")
-def test_a_notice_to_a_job_of_submitit_is_the_reason_why_it_ends() -> None:
-    with pytest.raises(LostJob, match="its time is nearly over"), heeding_notices():
-        signal.raise_signal(signal.SIGUSR2)
-    assert signal.getsignal(signal.SIGUSR2) is handler_of_submitit
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_what_a_batch_system_sends_ends_a_job_of_submitit(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And becomes a lost job; other handlers stay as they are."""
+    found: list[object] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(signal.getsignal(number)))
+    for handler in (handler_of_submitit, signal.SIG_IGN):
+        signal.signal(number, handler)
+        app.task(OmegaConf.create())
+    assert found == [signal.SIG_DFL, signal.SIG_IGN]
 
 
-@pytest.mark.usefixtures("submitit")
-def test_no_logger_swallows_it() -> None:
-    """Slurm sends SIGCONT first, which submitit logs: SIGTERM comes meanwhile."""
-    with pytest.raises(LostJob), heeding_notices():
-        logging.StreamHandler(TerminalToldMeanwhile()).handle(
-            logging.makeLogRecord({"msg": "Bypassing signal SIGCONT"})
-        )
-
-
-class TerminalToldMeanwhile(io.StringIO):
-    def write(self, text: str) -> int:
-        signal.raise_signal(signal.SIGUSR2)
-        return len(text)
-
-
-def test_elsewhere_signals_stay_as_they_are() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with heeding_notices():
-        assert signal.getsignal(signal.SIGTERM) is before
+def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Invocation] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(current))
+    current = Invocation()
+    token = app.invocation.set(current)
+    app.task(OmegaConf.create())
+    app.invocation.reset(token)
+    app.task(OmegaConf.create())
+    assert found[0] is current
+    assert found[1] is not current

@@ -40,12 +40,9 @@ def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool 
     return resuming.begun(folder, chosen.configuration, host, force=force)
 
 
-def test_a_folder_without_a_result_is_where_it_begins(tmp_path: Path) -> None:
-    assert begun(tmp_path / "run", half(0)) == Begun(folder=tmp_path / "run")
-
-
 def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
+    assert begun(tmp_path / "run", complete) == Begun(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert begun(folder, complete) == Begun(folder=folder, record=complete)
@@ -105,21 +102,13 @@ def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> N
 
 def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
+    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
     found = begun(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
     assert "measured with hostname" in found.told[0]
     assert "result.json.other_host-1" in names_in(folder)
-
-
-def test_by_force_it_goes_on(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, half(0, 1))
-    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
-
-
-def test_what_is_complete_elsewhere_is_known(tmp_path: Path) -> None:
-    """Of a cluster's other node."""
-    complete = search_result(trial(0, 8.0))
-    assert begun(store_run(tmp_path, complete), complete, ELSEWHERE).record == complete
+    complete = search_result(trial(0, 8.0))  # of a cluster's other node
+    assert begun(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
 
 
 def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
@@ -150,12 +139,10 @@ def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) ->
 
 
 def test_other_candidates_of_ones_own_make_another_configuration_elsewhere_too(tmp_path: Path) -> None:
-    chosen = configuration(search=search_rules(candidates=(0, 1, 2, 4)))
+    chosen, wider = (configuration(search=search_rules(candidates=(0, 1, 2, 4, *more))) for more in ((), (8, 16)))
     there = search_result(trial(0, 8.0), configuration=chosen, host=replace(HOST, usable_cpus=96))
     folder = store_run(tmp_path, there)
     assert resuming.finished(folder, chosen, HOST) is not None
-    wider = configuration(search=search_rules(candidates=(0, 1, 2, 4, 8, 16)))
-    assert resuming.finished(folder, wider, HOST) is None
     assert resuming.begun(folder, wider, HOST) == Begun(folder=tmp_path / "run-2")
 
 
@@ -172,30 +159,23 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
     return resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ, force=False)
 
 
-def test_a_new_folder_and_one_of_this_machine_may_be_gone_on_with(tmp_path: Path) -> None:
-    assert check(tmp_path / "new") == ""
-    other = search_result(trial(0, 8.0), columns={"batch_size": 8})
-    assert check(store_grid(tmp_path, half(0, 1), other)) == ""
-
-
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
 def test_another_host_or_other_versions_are_refused_with_the_reason(
     tmp_path: Path, host: Host, difference: str
 ) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
+    assert check(folder) == check(tmp_path / "new") == ""
     now = getattr(host, difference)
     expected = rf"measured with {difference} .*, this is {now}; resume\.force=true .*hydra\.sweep\.dir"
     with pytest.raises(ConfigurationError, match=expected):
         check(folder, host)
     forced = resuming.check(folder, host, is_grid=True, nodes_differ=False, force=True)
     assert forced.endswith(f"this is {now}")
-
-
-def test_of_a_cluster_only_the_versions_must_be_the_same(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    assert check(folder, ELSEWHERE, nodes_differ=True) == ""
-    with pytest.raises(ConfigurationError, match="torch"):
-        check(folder, UPDATED, nodes_differ=True)
+    if host is ELSEWHERE:
+        assert check(folder, host, nodes_differ=True) == "", "of a cluster only the versions must be the same"
+    else:
+        with pytest.raises(ConfigurationError, match="torch"):
+            check(folder, host, nodes_differ=True)
 
 
 def test_a_run_and_a_grid_do_not_share_a_folder(tmp_path: Path) -> None:

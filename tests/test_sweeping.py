@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
 from nws_sweep import sweeping
+from nws_sweep.errors import ConfigurationError
 
 POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
 
@@ -29,54 +33,67 @@ class Ledger(sweeping.Ledger):
         self.lost.append((point, str(error)))
 
 
-class FakeLauncher(Launcher):
-    """Writes down what it gets; jobs of some points fail, a batch with others never comes to its end."""
+Answer = Callable[[str], "JobReturn | Exception"]
 
-    def __init__(self, failing: Sequence[str] = (), breaking: Sequence[str] = ()) -> None:
-        self.failing, self.breaking = failing, breaking
+
+class FakeLauncher(Launcher):
+    """Answers as told, as the last time ever after, and raises the first exception among its answers, as Hydra's do."""
+
+    def __init__(self, *attempts: Answer) -> None:
+        self._attempts = list(attempts)
         self.got: list[tuple[int, list[str]]] = []
 
     def setup(self, **_: Any) -> None: ...
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        texts = [" ".join(overrides) for overrides in job_overrides]
-        self.got.append((initial_job_idx, texts))
-        if set(texts) & set(self.breaking):
-            raise OSError("no space left")
-        return [self.returned(text) for text in texts]
-
-    def returned(self, text: str) -> JobReturn:
-        failed = text in self.failing
-        value = ValueError(f"{text} failed") if failed else None
-        return JobReturn(status=JobStatus.FAILED if failed else JobStatus.COMPLETED, _return_value=value)
+        names = [" ".join(overrides) for overrides in job_overrides]
+        self.got.append((initial_job_idx, names))
+        answer = self._attempts.pop(0) if len(self._attempts) > 1 else self._attempts[0]
+        answers = [answer(name) for name in names]
+        for one in answers:
+            if isinstance(one, Exception):
+                raise one
+        return [one for one in answers if isinstance(one, JobReturn)]
 
 
-def test_jobs_of_this_process_come_one_by_one_with_their_numbers() -> None:
-    launcher = FakeLauncher()
-    sweeping.run(POINTS, Ledger(), launcher, 1)
-    assert launcher.got == [(number, point) for number, point in enumerate(POINTS)]
+def fine(name: str) -> JobReturn:
+    return JobReturn(status=JobStatus.COMPLETED)
 
 
-def test_what_is_finished_is_left_out_and_the_numbers_stay() -> None:
-    launcher = FakeLauncher()
-    sweeping.run(POINTS, Ledger(1, 4, 16), launcher, 1)
-    assert launcher.got == [(1, ["batch_size=2"]), (3, ["batch_size=8"])]
+def failing(*names: str) -> Answer:
+    return lambda name: RuntimeError(f"{name} died") if name in names else fine(name)
 
 
-def test_others_get_all_that_are_left_at_once_or_so_many_at_a_time() -> None:
-    launcher = FakeLauncher()
-    sweeping.run(POINTS, Ledger(1), launcher, None)
-    assert launcher.got == [(1, ["batch_size=2", "batch_size=4", "batch_size=8", "batch_size=16"])]
-    launcher = FakeLauncher()
-    sweeping.run(POINTS, Ledger(), launcher, 2)
-    assert [len(texts) for _, texts in launcher.got] == [2, 2, 1]
+RAISED = ValueError("it failed")
+
+
+def failed(name: str) -> JobReturn:
+    return JobReturn(status=JobStatus.FAILED, _return_value=RAISED)
+
+
+@pytest.mark.parametrize(
+    ("finished", "batch_size", "got"),
+    [
+        ((), 1, [(number, point) for number, point in enumerate(POINTS)]),
+        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),  # what is finished is left out, and the numbers stay
+        ((1,), None, [(1, [text for point in POINTS[1:] for text in point])]),
+        ((), 2, [(0, [*POINTS[0], *POINTS[1]]), (2, [*POINTS[2], *POINTS[3]]), (4, POINTS[4])]),
+    ],
+)
+def test_points_that_are_not_finished_are_launched(
+    finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
+) -> None:
+    launcher = FakeLauncher(fine)
+    sweeping.run(POINTS, Ledger(*finished), launcher, batch_size)
+    assert launcher.got == got
 
 
 def test_a_job_that_fails_and_one_that_never_ends_do_not_end_the_grid() -> None:
-    launcher, ledger = FakeLauncher(failing=["batch_size=2"], breaking=["batch_size=8"]), Ledger()
+    answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
+    launcher, ledger = FakeLauncher(lambda name: answers.get(name, fine)(name)), Ledger()
     sweeping.run(POINTS, ledger, launcher, 1)
     assert len(launcher.got) == 5
-    assert ledger.lost == [(["batch_size=2"], "batch_size=2 failed"), (["batch_size=8"], "no space left")]
+    assert ledger.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
 
 
 def test_points_are_taken_one_by_one() -> None:
@@ -95,5 +112,102 @@ def test_points_are_taken_one_by_one() -> None:
             return super().launch(job_overrides, initial_job_idx)
 
     with pytest.raises(KeyboardInterrupt):
-        sweeping.run(endless(), Ledger(), Stopping(), 1)
+        sweeping.run(endless(), Ledger(), Stopping(fine), 1)
     assert taken == [0, 1, 2, 3]
+
+
+def launch(launcher: Launcher, *finished: str) -> list[str]:
+    points = [["a"], ["b"], ["c"]]
+    errors = sweeping.launch_surviving(launcher, points, 10, lambda point: point[0] in finished)
+    return ["" if error is None else str(error) for error in errors]
+
+
+def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_itself() -> None:
+    launcher = FakeLauncher(failing("b"), failing("b"), fine)
+    assert launch(launcher, "a") == ["", "b died", ""]
+    assert launcher.got == [(10, ["a", "b", "c"]), (11, ["b"]), (12, ["c"])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (failing("a"), "a died"),  # a single point has had its chance
+        (failed, "it failed"),
+        (lambda name: JobReturn(), "the job came to no end: None"),
+    ],
+)
+def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
+    launcher = FakeLauncher(answer)
+    (found,) = sweeping.launch_surviving(launcher, [["a"]], 0, lambda point: False)
+    assert str(found) == error
+    assert len(launcher.got) == 1
+
+
+def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sweeping._ANSWERING, "tests.test_sweeping", contextlib.nullcontext)
+    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
+        launch(FakeLauncher(failing("a")))
+
+
+def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayError(Exception): ...
+
+    def get(task: str) -> str:
+        if task == "dead":
+            raise RayError("worker crashed")
+        return task
+
+    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
+    core = SimpleNamespace(ray=ray)
+    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
+    with sweeping._ray_answers():
+        assert core.ray.get("alive") == "alive"
+        lost = core.ray.get("dead")
+    assert core.ray is ray
+    assert lost.status is JobStatus.FAILED
+    assert str(lost._return_value) == "the task was lost: RayError: worker crashed"
+
+
+QUEUE = """
+7_0 COMPLETED big
+7_1 RUNNING big
+7_2 PENDING
+7_3 CANCELLED small
+8 NODE_FAIL small
+9 SUSPENDED small
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "state"),
+    [
+        ("7_0", "COMPLETED on big"),
+        ("7_1", "RUNNING"),
+        ("7_2", "RUNNING"),
+        ("7_3", "CANCELLED on small"),
+        ("8", "NODE_FAIL on small"),
+        ("9", "RUNNING"),
+        ("5", "not in the queue"),
+    ],
+)
+def test_the_queue_says_what_has_become_of_a_job(job: str, state: str) -> None:
+    assert sweeping.states(QUEUE, [job]) == {job: state}
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("", "job 7 was lost (FAILED)"),
+        (
+            "something\nsrun: error: big: task 0: Killed\nlast",
+            "job 7 was lost (FAILED): srun: error: big: task 0: Killed",
+        ),
+        (
+            "Traceback:\nModuleNotFoundError: No module named 'x'\nsrun: error: big: task 0: Exited with exit code 1",
+            "job 7 was lost (FAILED): ModuleNotFoundError: No module named 'x'",
+        ),
+        ("one\ntwo\n", "job 7 was lost (FAILED): two"),
+    ],
+)
+def test_the_line_of_a_log_that_says_most_is_told(log: str, told: str) -> None:
+    assert sweeping.death("7", "FAILED", log) == told

@@ -59,25 +59,31 @@ def test_nothing_is_lost_between_bursts() -> None:
     assert sum(burst.elapsed_s for burst in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S
 
 
-def test_windows_are_whole_clumps() -> None:
-    found = bursts(line(epoch(50), num_workers=3))
-    assert {burst.batches for burst in found if burst.kind is STEADY} == {6}  # 4 would be half a second
-
-
-def test_the_first_warm_up_is_as_long_as_a_window() -> None:
-    first, second = (replace(epoch(64, began_s=began_s), iter_s=0.0) for began_s in (0.0, 100.0))
-    found = bursts(line(first, second, num_workers=0))
-    assert [burst.batches for burst in found if burst.startup_s is not None] == [4, 1]
-
-
-def test_a_short_epoch_keeps_half_of_its_room_for_a_window() -> None:
-    found = bursts(line(replace(epoch(6), iter_s=0.0), num_workers=0))
-    assert kinds(found) == [(WARM_UP, 3), (STEADY, 3)]
-
-
-def test_without_workers_there_is_no_queue_at_the_end() -> None:
-    found = bursts(line(epoch(9), num_workers=0))
-    assert kinds(found) == [(WARM_UP, 1), (STEADY, 4), (STEADY, 4)]
+@pytest.mark.parametrize(
+    ("watched", "expected"),
+    [
+        (line(epoch(50), num_workers=3), [(WARM_UP, 6), *[(STEADY, 6)] * 6, (WARM_UP, 8)]),  # 4 would be half a second
+        (line(epoch(9), num_workers=0), [(WARM_UP, 1), (STEADY, 4), (STEADY, 4)]),  # no queue at the end
+        (line(replace(epoch(6), iter_s=0.0), num_workers=0), [(WARM_UP, 3), (STEADY, 3)]),  # half of the room is left
+        # As long as a window in the first epoch.
+        (
+            line(replace(epoch(11), iter_s=0.0), replace(epoch(9, began_s=100.0), iter_s=0.0), num_workers=0),
+            [(WARM_UP, 4), (STEADY, 4), (WARM_UP, 3), (WARM_UP, 1), (STEADY, 4), (STEADY, 4)],
+        ),
+        # The last batch of an epoch that was left has no known use.
+        (line(epoch(14, ended=False), batches=1000), [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 1)]),
+        (line(epoch(22, ended=False), batches=None), [(WARM_UP, 4), *[(STEADY, 4)] * 4, (WARM_UP, 1)]),
+        (line(epoch(5, ended=False), batches=8), [(WARM_UP, 4)]),  # of a short one that was left the start counts
+        # An epoch shorter than others keeps away from its own end.
+        (
+            line(epoch(22), epoch(50, began_s=100.0)),
+            [(WARM_UP, 4), *[(STEADY, 4)] * 3, (WARM_UP, 6), (WARM_UP, 4), *[(STEADY, 4)] * 10, (WARM_UP, 6)],
+        ),
+        (line(epoch(0), batches=1000), []),
+    ],
+)
+def test_an_epoch_is_cut_into(watched: Timeline, expected: list[tuple[BurstKind, int]]) -> None:
+    assert kinds(bursts(watched)) == expected
 
 
 def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
@@ -87,36 +93,9 @@ def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
     assert found[0].end_s == END_S
 
 
-def test_of_a_short_epoch_that_was_left_only_the_start_counts() -> None:
-    found = bursts(line(epoch(5, ended=False), batches=8))
-    assert kinds(found) == [(WARM_UP, 4)]
-    assert found[0].startup_s == ITER_S + WAIT_S
-
-
-def test_the_last_batch_of_an_epoch_that_was_left_has_no_known_use() -> None:
-    found = bursts(line(epoch(14, ended=False), batches=1000))
-    assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 1)]
-    assert found[-1].end_s is None
-
-
 def test_a_single_batch_shows_the_start() -> None:
     (found,) = bursts(line(epoch(1, ended=False), batches=1000))
     assert (found.startup_s, found.wait_s, found.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
-
-
-def test_an_epoch_of_unknown_length_keeps_away_from_its_end_once_that_was_seen() -> None:
-    known, unknown = line(epoch(22), batches=None), line(epoch(22, ended=False), batches=None)
-    assert kinds(bursts(known))[-1] == (WARM_UP, 6)
-    assert kinds(bursts(unknown)) == [(WARM_UP, 4), *[(STEADY, 4)] * 4, (WARM_UP, 1)]
-
-
-def test_an_epoch_shorter_than_others_keeps_away_from_its_own_end() -> None:
-    found = bursts(line(epoch(22), epoch(50, began_s=100.0)))
-    assert kinds(found)[:5] == [(WARM_UP, 4), *[(STEADY, 4)] * 3, (WARM_UP, 6)]
-
-
-def test_an_epoch_without_a_batch_is_left_out() -> None:
-    assert bursts(line(epoch(0), batches=1000)) == ()
 
 
 def validation(began_s: float) -> Timeline:

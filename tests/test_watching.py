@@ -44,7 +44,7 @@ class Endless(IterableDataset[int]):
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoaderWatch]:
     """Its clock goes on by 1 s whenever it is read."""
-    monkeypatch.setattr(watching, "_clock", itertools.count(0.0, 1.0).__next__)
+    monkeypatch.setattr(watching, "_clock", itertools.count(8.0, 1.0).__next__)
     watch = LoaderWatch()
     watch.start()
     yield watch
@@ -57,23 +57,16 @@ def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: Lo
     assert batches == [[0, 1, 2, 3], [4, 5]]
     (line,) = watch.stop()
     assert line.epochs == [
-        Epoch(began_s=0.0, iter_s=1.0, asked_s=[2.0, 4.0], given_s=[3.0, 5.0], over_s=(6.0, 7.0), batch_length=4)
+        Epoch(began_s=8.0, iter_s=1.0, asked_s=[10.0, 12.0], given_s=[11.0, 13.0], over_s=(14.0, 15.0), batch_length=4)
     ]
 
 
-def test_an_epoch_that_is_left_has_no_end(watch: LoaderWatch) -> None:
-    loader = DataLoader(Numbers(), batch_size=2)
-    next(iter(loader))
-    assert len(list(loader)) == 3
-    (line,) = watch.stop()
-    assert [(epoch.batches, epoch.over_s is None) for epoch in line.epochs] == [(1, True), (3, False)]
-
-
-def test_workers_that_persist_have_several_epochs(watch: LoaderWatch) -> None:
+def test_each_iteration_is_an_epoch_and_one_that_is_left_has_no_end(watch: LoaderWatch) -> None:
     loader = DataLoader(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+    next(iter(loader))
     assert [len(list(loader)) for _ in range(2)] == [3, 3]
     (line,) = watch.stop()
-    assert [epoch.batches for epoch in line.epochs] == [3, 3]
+    assert [(epoch.batches, epoch.over_s is None) for epoch in line.epochs] == [(1, True), (3, False), (3, False)]
     assert line.settings == LoaderSettings(batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True)
 
 
@@ -191,21 +184,22 @@ def _seconds(loader: DataLoader[int]) -> float:
     return time.thread_time() - began
 
 
-def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
-    program = (
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (
+            "from torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\nline, = watch.stop()\n"
+            "print(line.epochs[0].batches, DataLoader.__iter__.__module__)\n",
+            ["3", "torch.utils.data.dataloader"],
+        ),
+        ("print(watch.stop(), 'torch' in sys.modules)\n", ["[]", "False"]),
+    ],
+)
+def test_torch_is_not_imported_for_it_and_is_watched_when_it_is(program: str, printed: list[str]) -> None:
+    start = (
         "import sys\nfrom nws_sweep.watching import LoaderWatch\nwatch = LoaderWatch()\nwatch.start()\n"
-        "assert 'torch' not in sys.modules\nfrom torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\n"
-        "line, = watch.stop()\nprint(line.epochs[0].batches, DataLoader.__iter__.__module__)\n"
-        "print(watch in sys.meta_path)\n"
+        "assert 'torch' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["3", "torch.utils.data.dataloader", "False"]
-
-
-def test_without_torch_nothing_is_left_behind() -> None:
-    program = (
-        "import sys\nfrom nws_sweep.watching import LoaderWatch\nbefore = list(sys.meta_path)\n"
-        "watch = LoaderWatch()\nwatch.start()\nprint(watch.stop(), sys.meta_path == before, 'torch' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["[]", "True", "False"]
+    text = f"{start}{program}print(watch in sys.meta_path)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == [*printed, "False"]
