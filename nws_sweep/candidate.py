@@ -7,27 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from nws_sweep import units
-from nws_sweep.errors import (
-    TimeBudgetSpent,
-    TrialError,
-    TrialMismeasured,
-    TrialOutOfMemory,
-    TrialSkipped,
-    TrialTimeout,
-    WrongSamples,
-)
-from nws_sweep.quantities import (
-    LEAST_CONSUMER,
-    all_bursts,
-    came_from_disk,
-    costs_by_round,
-    noise_of,
-    out_of_limits,
-    settled,
-    summarise,
-    violation,
-)
+from nws_sweep import errors, quantities, trial, units
+from nws_sweep.errors import TrialError
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -44,16 +25,15 @@ from nws_sweep.records import (
     Usage,
 )
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.trial import Conditions, ended_epoch_batches, next_request, steady_bursts, whole_epochs
 
 Answer = TypeVar("Answer")
 
 _STATES: dict[type[TrialError], TrialState] = {
-    TrialTimeout: TrialState.TIMEOUT,
-    TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
-    TrialSkipped: TrialState.SKIPPED,
-    TrialMismeasured: TrialState.MISMEASURED,
-    WrongSamples: TrialState.WRONG_SAMPLES,
+    errors.TrialTimeout: TrialState.TIMEOUT,
+    errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialSkipped: TrialState.SKIPPED,
+    errors.TrialMismeasured: TrialState.MISMEASURED,
+    errors.WrongSamples: TrialState.WRONG_SAMPLES,
 }
 
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
@@ -134,7 +114,7 @@ class Candidate:
     @property
     def bursts(self) -> list[Burst]:
         """All bursts so far."""
-        return all_bursts(self._turns)
+        return quantities.all_bursts(self._turns)
 
     @property
     def position(self) -> int:
@@ -151,7 +131,7 @@ class Candidate:
     def trial(self) -> Trial:
         """What it has come to, finished or not."""
         found = self._measurement()
-        uncounted = [replace(burst, kind=BurstKind.WARM_UP) for burst in all_bursts(self._earlier)]
+        uncounted = [replace(burst, kind=BurstKind.WARM_UP) for burst in quantities.all_bursts(self._earlier)]
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self._error is None else _STATES.get(type(self._error), TrialState.FAILED),
@@ -159,7 +139,7 @@ class Candidate:
             notes=self._notes,
             warnings=(*self._warnings, *self._own_warnings),
             measurement=found,
-            noise=noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
+            noise=quantities.noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
             finished=self.done,
             bursts=(*uncounted, *self.bursts),
             cost_s=self.cost_s,
@@ -173,12 +153,15 @@ class Candidate:
     @property
     def by_round(self) -> dict[int, float]:
         """What candidates are ranked by, as each round alone would have it, s."""
-        return costs_by_round(self._turns, self._conditions) if self._measurement() else {}
+        return quantities.costs_by_round(self._turns, self._conditions) if self._measurement() else {}
 
     @property
     def costs(self) -> SearchCost:
         """Where its time went."""
-        earlier, counting = all_bursts(self._earlier), [b for b in self.bursts if b.kind is not BurstKind.WARM_UP]
+        earlier, counting = (
+            quantities.all_bursts(self._earlier),
+            [b for b in self.bursts if b.kind is not BurstKind.WARM_UP],
+        )
         thrown_away = [*earlier, *(burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP)]
         starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
         return SearchCost(
@@ -190,15 +173,15 @@ class Candidate:
     @property
     def wrong_length(self) -> str:
         """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
-        seen = ended_epoch_batches(self.bursts)
+        seen = trial.ended_epoch_batches(self.bursts)
         if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
         return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
 
     @property
-    def _conditions(self) -> Conditions:
+    def _conditions(self) -> trial.Conditions:
         rules = self._configuration.measure
-        return Conditions(
+        return trial.Conditions(
             settings=self.settings,
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self.batches_per_epoch,
@@ -351,12 +334,12 @@ class Candidate:
         try:
             while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
                 if self._is_late():
-                    raise TimeBudgetSpent
+                    raise errors.TimeBudgetSpent
                 taken = [*self.bursts, *bursts]
-                if last_look and whole_epochs(taken, self._conditions):  # only the first batch of another one
+                if last_look and trial.whole_epochs(taken, self._conditions):  # only the first batch of another one
                     request = BurstRequest(kind=BurstKind.STEADY, fresh=True)
                 else:
-                    request = next_request(taken, self._conditions, rested=rested and not bursts)
+                    request = trial.next_request(taken, self._conditions, rested=rested and not bursts)
                 bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
@@ -384,7 +367,7 @@ class Candidate:
         """A new epoch without a batch would be begun again for ever."""
         if burst.batches or not burst.ended_epoch or not (request.fresh or request.kind is BurstKind.EPOCH):
             return
-        if not steady_bursts(self.bursts):
+        if not trial.steady_bursts(self.bursts):
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
             raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
         self._exhausted = True
@@ -392,7 +375,7 @@ class Candidate:
     def _check_memory(self, memory_bytes: int | None) -> None:
         held = self.usage.memory_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise TrialOutOfMemory(
+            raise errors.TrialOutOfMemory(
                 f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
                 "measure.memory_budget_bytes"
             )
@@ -402,34 +385,34 @@ class Candidate:
 
         One that read from storage begins anew where the page cache should be warm, a few times.
         """
-        self.came_from_disk = came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
+        self.came_from_disk = quantities.came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
         # Whoever has read an epoch has read everything once.
-        most = 1 if whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
+        most = 1 if trial.whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
         if self.came_from_disk and self._configuration.measure.cache == "warm" and self._cold_turns < most:
             self._cold_turns += 1
             self.begin_anew()
             return
-        enough, limit = settled(self._turns, self._conditions), self._limit()
+        enough, limit = quantities.settled(self._turns, self._conditions), self._limit()
         if enough or limit:
             self._conclude("" if enough else limit)
 
     def _limit(self) -> str:
         if self._exhausted:
             return "the end of the data, which can be read only once,"
-        return out_of_limits(self.bursts, self._conditions)
+        return quantities.out_of_limits(self.bursts, self._conditions)
 
     def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
-        doubt = violation(self._turns, self._conditions)
+        doubt = quantities.violation(self._turns, self._conditions)
         if doubt and self._doubts:
-            raise TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
+            raise errors.TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:
             self._doubts += 1
             self._notes += (f"measured again, since {doubt}",)
             self.begin_anew()
             return
         self.done = True
-        self._look_once_more(summarise(self._turns, self._conditions))
+        self._look_once_more(quantities.summarise(self._turns, self._conditions))
         if limit:
             precision = self._configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
@@ -440,22 +423,22 @@ class Candidate:
         Else nobody would see the memory of workers that end with their epoch. Without workers there is nothing to see.
         What goes wrong costs the trial nothing else.
         """
-        consumes = found.batch_s and (found.consume_s or 0.0) >= LEAST_CONSUMER * found.batch_s.value
-        unseen = whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
+        consumes = found.batch_s and (found.consume_s or 0.0) >= quantities.LEAST_CONSUMER * found.batch_s.value
+        unseen = trial.whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
         if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self._is_late():
             return
         kept = list(self._turns)
         try:
             self._arm.resume()
             self._take_turn(self._arm, last_look=True)
-        except (TrialError, TimeBudgetSpent):
+        except (TrialError, errors.TimeBudgetSpent):
             self._turns = kept
             self.close()
 
     def _measurement(self) -> Measurement | None:
-        believed = self._error is None or isinstance(self._error, TrialMismeasured)
+        believed = self._error is None or isinstance(self._error, errors.TrialMismeasured)
         begun = any(burst.startup_s is not None for burst in self.bursts)
-        return summarise(self._turns, self._conditions) if believed and begun else None
+        return quantities.summarise(self._turns, self._conditions) if believed and begun else None
 
 
 def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:

@@ -30,11 +30,9 @@ class Others(Protocol):
 
     def meet(self, number: int) -> int:
         """Waits until all have called it, and answers the largest of their numbers."""
-        ...
 
     def told(self) -> int:
         """The largest number of those that all told when this one told its latest."""
-        ...
 
     def tell(self, number: int) -> None:
         """Tells the others a number, without waiting."""
