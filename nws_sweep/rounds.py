@@ -50,11 +50,6 @@ class Observer(Protocol):
 class Rounds:
     """The candidates of one configuration; leaving the context ends all their arms.
 
-    Args:
-        start: The result so far; of its trials those that are finished are kept.
-        surroundings: Arms, clock and machine.
-        observer: Told what is being done.
-
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
         began: Moment on the same clock when the search began.
@@ -129,10 +124,7 @@ class Rounds:
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until each has enough; who finds no room at first begins when another is done.
 
-        Args:
-            chosen: Their settings.
-            beside: Those of earlier candidates that take part in as many rounds as make an interval, for the
-                comparison, if they are still alive.
+        Earlier ones beside them, if they are still alive, take part in as many rounds as make an interval.
 
         Raises:
             TimeBudgetSpent: If the deadline has passed.
@@ -152,12 +144,7 @@ class Rounds:
     def race(
         self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float | None = None
     ) -> None:
-        """One round: each candidate takes a turn; those that are new are started for it.
-
-        Args:
-            chosen: Who takes part.
-            dropped: Candidates whose trials end here.
-            window_s: Length of their windows at least, s; None for that of the configuration.
+        """One round of windows of at least ``window_s``; new candidates are started, trials that are dropped end.
 
         Raises:
             TimeBudgetSpent: If the deadline has passed.
@@ -185,11 +172,7 @@ class Rounds:
         return all(candidate.done for candidate in self.candidates)
 
     def give_up(self, note: str) -> None:
-        """Ends all trials with what there is of them; those that have nothing stay unfinished.
-
-        Args:
-            note: Why they have no more.
-        """
+        """Ends all trials with what there is of them, and a note why; those that have nothing stay unfinished."""
         for candidate in self.candidates:
             if not candidate.done:
                 candidate.leave(note)
