@@ -118,9 +118,8 @@ class Candidate:
     @property
     def position(self) -> int:
         """Batches into the data that it may have asked for by the end of its next turn, which may be much quicker."""
-        taken, latest = (
-            sum(burst.batches for burst in quantities.all_bursts(t)) for t in (self._turns, self._turns[-1:])
-        )
+        taken = sum(burst.batches for burst in self.bursts)
+        latest = sum(burst.batches for turn in self._turns[-1:] for burst in turn.bursts)
         quicker = _QUICKER_WHEN_WARM if self.came_from_disk else 2
         return taken + quicker * latest + 2 * self.settings.queued_batches
 
@@ -155,16 +154,13 @@ class Candidate:
     @property
     def costs(self) -> SearchCost:
         """Where its time went."""
-        earlier, counting = (
-            quantities.all_bursts(self._earlier),
-            [b for b in self.bursts if b.kind is not BurstKind.WARM_UP],
-        )
-        thrown_away = [*earlier, *(burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP)]
+        warm_up = [burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP]
+        thrown_away = [*quantities.all_bursts(self._earlier), *warm_up]
         starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
         return SearchCost(
             startup_s=self._starting_s + starts_s,
             warm_up_s=sum(burst.elapsed_s for burst in thrown_away) - starts_s,
-            measuring_s=sum(burst.elapsed_s for burst in counting),
+            measuring_s=sum(burst.elapsed_s for burst in self.bursts if burst.kind is not BurstKind.WARM_UP),
         )
 
     @property
