@@ -149,12 +149,8 @@ class Rounds:
         Raises:
             TimeBudgetSpent: If the deadline has passed.
         """
-        for candidate in self.candidates:
-            if candidate.settings in dropped and candidate.alive:
-                was_done = candidate.done
-                candidate.leave(f"out of the race after {len(candidate.by_round)} rounds")
-                if not was_done:
-                    self._tell_finished(candidate)
+        out = [candidate for candidate in self.candidates if candidate.settings in dropped and candidate.alive]
+        self._end(out, lambda candidate: candidate.leave(f"out of the race after {len(candidate.by_round)} rounds"))
         known = [candidate for candidate in self.candidates if candidate.settings in chosen]
         new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
         if new and self._rules.interleave == 1:  # nobody may stand still while another is measured
@@ -164,20 +160,19 @@ class Rounds:
 
     def conclude(self) -> bool:
         """Ends the trials that are not done; whether all could be ended: one that cannot be true begins anew."""
-        for candidate in self.candidates:
-            if not candidate.done:
-                candidate.conclude()
-                if candidate.done:
-                    self._tell_finished(candidate)
+        self._end(self.candidates, Candidate.conclude)
         return all(candidate.done for candidate in self.candidates)
 
     def give_up(self, note: str) -> None:
         """Ends all trials with what there is of them, and a note why; those that have nothing stay unfinished."""
-        for candidate in self.candidates:
-            if not candidate.done:
-                candidate.leave(note)
-                if candidate.done:
-                    self._tell_finished(candidate)
+        self._end(self.candidates, lambda candidate: candidate.leave(note))
+
+    def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
+        for candidate in candidates:
+            was_done = candidate.done
+            end(candidate)
+            if candidate.done and not was_done:
+                self._tell_finished(candidate)
 
     def _tell_finished(self, candidate: Candidate) -> None:
         self._observer.trial_finished(self.record, candidate.trial)
