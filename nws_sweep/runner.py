@@ -71,9 +71,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             if rounds.unshared and rounds.conclude():
                 return f"no candidate with workers is right: {rounds.unshared}", False
     except TimeBudgetSpent:
-        spent = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
-        if rules.time_budget_s is not None:
-            spent = f"search.time_budget_s={rules.time_budget_s:g} was spent"
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
+        budget_s = rules.time_budget_s
+        spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
         rounds.give_up(f"stopped when {spent}")
         return spent, True
 
