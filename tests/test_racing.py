@@ -75,13 +75,21 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
 
 def test_the_cost_adds_up_to_the_whole_search() -> None:
     machine = sleeping()
+    make_loader = machine.make_loader
+
+    def slow_start(settings: LoaderSettings) -> SimulatedLoader:
+        machine.clock.advance(0.5)
+        return make_loader(settings)
+
+    machine.make_loader = slow_start
     result, _ = run_search(configuration(), machine)
     cost = result.cost
     assert cost is not None
     parts = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s)
     assert sum(parts) == pytest.approx(result.cost_s) == pytest.approx(machine.clock.now)
     assert min(parts[:4]) > 0
-    assert cost.other_s == pytest.approx(0.0, abs=1e-6)
+    assert cost.startup_s > 0.5
+    assert (cost.samples_s, cost.other_s) == pytest.approx((0.0, 0.0), abs=1e-6)
 
 
 @pytest.mark.parametrize(
