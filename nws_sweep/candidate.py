@@ -4,30 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
-from nws_sweep import units
-from nws_sweep.errors import (
-    TimeBudgetSpent,
-    TrialError,
-    TrialMismeasured,
-    TrialOutOfMemory,
-    TrialSkipped,
-    TrialTimeout,
-    WrongSamples,
-)
-from nws_sweep.quantities import (
-    LEAST_CONSUMER,
-    all_bursts,
-    came_from_disk,
-    costs_by_round,
-    noise_of,
-    out_of_limits,
-    settled,
-    summarise,
-    violation,
-)
+from nws_sweep import errors, quantities, trial, units
+from nws_sweep.errors import TrialError
 from nws_sweep.records import (
     Burst,
     BurstKind,
@@ -44,16 +25,16 @@ from nws_sweep.records import (
     Usage,
 )
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.trial import Conditions, ended_epoch_batches, next_request, steady_bursts, whole_epochs
+from nws_sweep.trial import Conditions
 
 Answer = TypeVar("Answer")
 
 _STATES: dict[type[TrialError], TrialState] = {
-    TrialTimeout: TrialState.TIMEOUT,
-    TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
-    TrialSkipped: TrialState.SKIPPED,
-    TrialMismeasured: TrialState.MISMEASURED,
-    WrongSamples: TrialState.WRONG_SAMPLES,
+    errors.TrialTimeout: TrialState.TIMEOUT,
+    errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialSkipped: TrialState.SKIPPED,
+    errors.TrialMismeasured: TrialState.MISMEASURED,
+    errors.WrongSamples: TrialState.WRONG_SAMPLES,
 }
 
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
@@ -63,17 +44,16 @@ _QUICKER_WHEN_WARM = 8
 _FIRST_TURNS = 2
 
 
+@dataclass(eq=False)
 class Candidate:
     """One setting of the loader under a configuration, from the start of its arm to its trial.
 
-    Args:
+    Attributes:
         settings: The candidate, canonical.
         configuration: What is held fixed.
         surroundings: Arms, clock and machine.
         is_late: Whether the search must end, so that no burst begins.
         on_stall: Called when a burst does not come forward, with the candidate.
-
-    Attributes:
         facts: What the dataset said of itself; None before it was made.
         batches_per_epoch: Length of an epoch; None if it is unknown, or was found wrong.
         usage: What its processes had used when they were last looked at; nothing without an arm.
@@ -84,42 +64,41 @@ class Candidate:
         logged: Some of the samples that its workers made; None before their first window.
     """
 
-    def __init__(
-        self,
-        settings: LoaderSettings,
-        configuration: Configuration,
-        surroundings: Surroundings,
-        is_late: Callable[[], bool],
-        on_stall: Callable[[Candidate], None],
-    ) -> None:
-        self.settings = settings
-        self.facts: DatasetFacts | None = None
-        self.batches_per_epoch: int | None = None
-        self.usage = Usage()
-        self.cost_s = 0.0
-        self.done = False
-        self.settles = False
-        self.came_from_disk = False
-        self.logged: SamplesLogged | None = None
-        self._configuration = configuration
-        self._surroundings = surroundings
-        self._is_late = is_late
-        self._on_stall = on_stall
-        self._stalled = self._has_stalled = False
-        self._stack = ExitStack()
-        self._arm: TrialArm | None = None
-        self._turns: list[Turn] = []
-        self._earlier: list[Turn] = []  # of arms that were begun anew
-        self._warnings: tuple[str, ...] = ()
-        self._own_warnings: tuple[str, ...] = ()
-        self._notes = _canonical_notes(replace(configuration.loader, num_workers=settings.num_workers))
-        self._window_s: float | None = None
-        self._starting_s = 0.0
-        self._error: TrialError | None = None
-        self._begins_anew = False
-        self._cold_turns = 0
-        self._doubts = 0
-        self._exhausted = False
+    settings: LoaderSettings
+    configuration: Configuration
+    surroundings: Surroundings
+    is_late: Callable[[], bool]
+    on_stall: Callable[[Candidate], None]
+    facts: DatasetFacts | None = None
+    batches_per_epoch: int | None = None
+    usage: Usage = Usage()
+    cost_s: float = 0.0
+    done: bool = False
+    settles: bool = False
+    came_from_disk: bool = False
+    logged: SamplesLogged | None = None
+    _stalled: bool = False
+    _has_stalled: bool = False
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _arm: TrialArm | None = None
+    _turns: list[Turn] = field(default_factory=list)
+    _earlier: list[Turn] = field(default_factory=list)  # of arms that were begun anew
+    _warnings: tuple[str, ...] = ()
+    _own_warnings: tuple[str, ...] = ()
+    _window_s: float | None = None
+    _starting_s: float = 0.0
+    _error: TrialError | None = None
+    _begins_anew: bool = False
+    _cold_turns: int = 0
+    _doubts: int = 0
+    _exhausted: bool = False
+
+    def __post_init__(self) -> None:
+        """Notes what was asked for but has no meaning without workers."""
+        asked = replace(self.configuration.loader, num_workers=self.num_workers)
+        used = asked.canonical()
+        names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
+        self._notes: tuple[str, ...] = (f"num_workers=0 has no {', '.join(names)}",) if names else ()
 
     @property
     def num_workers(self) -> int:
@@ -134,24 +113,21 @@ class Candidate:
     @property
     def bursts(self) -> list[Burst]:
         """All bursts so far."""
-        return all_bursts(self._turns)
+        return quantities.all_bursts(self._turns)
 
     @property
     def position(self) -> int:
-        """Batches into the data that it may have asked for by the end of its next turn.
-
-        After a turn that read from storage nobody knows how much quicker the next one will be.
-        """
+        """Batches into the data that it may have asked for by the end of its next turn, which may be much quicker."""
         taken = sum(burst.batches for burst in self.bursts)
         latest = sum(burst.batches for turn in self._turns[-1:] for burst in turn.bursts)
-        quicker = _QUICKER_WHEN_WARM**self._cold_turns if self.came_from_disk else 2
+        quicker = _QUICKER_WHEN_WARM if self.came_from_disk else 2
         return taken + quicker * latest + 2 * self.settings.queued_batches
 
     @property
     def trial(self) -> Trial:
         """What it has come to, finished or not."""
         found = self._measurement()
-        uncounted = [replace(burst, kind=BurstKind.WARM_UP) for burst in all_bursts(self._earlier)]
+        uncounted = [replace(burst, kind=BurstKind.WARM_UP) for burst in quantities.all_bursts(self._earlier)]
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self._error is None else _STATES.get(type(self._error), TrialState.FAILED),
@@ -159,7 +135,7 @@ class Candidate:
             notes=self._notes,
             warnings=(*self._warnings, *self._own_warnings),
             measurement=found,
-            noise=noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
+            noise=quantities.noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
             finished=self.done,
             bursts=(*uncounted, *self.bursts),
             cost_s=self.cost_s,
@@ -173,48 +149,44 @@ class Candidate:
     @property
     def by_round(self) -> dict[int, float]:
         """What candidates are ranked by, as each round alone would have it, s."""
-        return costs_by_round(self._turns, self._conditions) if self._measurement() else {}
+        return quantities.costs_by_round(self._turns, self._conditions) if self._measurement() else {}
 
     @property
     def costs(self) -> SearchCost:
         """Where its time went."""
-        earlier, counting = all_bursts(self._earlier), [b for b in self.bursts if b.kind is not BurstKind.WARM_UP]
-        thrown_away = [*earlier, *(burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP)]
+        warm_up = [burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP]
+        thrown_away = [*quantities.all_bursts(self._earlier), *warm_up]
         starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
         return SearchCost(
             startup_s=self._starting_s + starts_s,
             warm_up_s=sum(burst.elapsed_s for burst in thrown_away) - starts_s,
-            measuring_s=sum(burst.elapsed_s for burst in counting),
+            measuring_s=sum(burst.elapsed_s for burst in self.bursts if burst.kind is not BurstKind.WARM_UP),
         )
 
     @property
     def wrong_length(self) -> str:
         """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
-        seen = ended_epoch_batches(self.bursts)
+        seen = trial.ended_epoch_batches(self.bursts)
         if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
         return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
 
     @property
     def _conditions(self) -> Conditions:
-        rules = self._configuration.measure
+        rules = self.configuration.measure
         return Conditions(
             settings=self.settings,
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self.batches_per_epoch,
-            cores=self._surroundings.enforced_cores(),
-            ranks=self._configuration.ranks,
+            cores=self.surroundings.enforced_cores(),
+            ranks=self.configuration.ranks,
         )
 
     def turn(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
         """Starts its arm if it has none, throws away what must be, takes one window or epoch, and is paused.
 
-        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial.
-
-        Args:
-            memory_bytes: What its processes may hold from now on; None for no limit.
-            number: Number of the round.
-            window_s: Length of the window at least, s; None for that of the configuration.
+        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial. Its
+        processes may hold so many bytes from now on. The window lasts ``window_s`` at least, else as configured.
         """
         self._window_s, self._stalled = window_s, False
         with self._paid_for():
@@ -286,12 +258,9 @@ class Candidate:
         self.batches_per_epoch = None
 
     def conclude(self, note: str = "") -> None:
-        """Ends the trial with what there is of it; one that cannot be true begins anew, the first time.
+        """Ends the trial with what there is of it, and a note why it has no more.
 
-        One that has nothing stays unfinished, if it still could have.
-
-        Args:
-            note: Why it has no more.
+        One that cannot be true begins anew, the first time; one that has nothing stays unfinished, if it still could.
         """
         if self.done:
             return
@@ -318,45 +287,45 @@ class Candidate:
     @contextmanager
     def _paid_for(self) -> Iterator[None]:
         """Counts the time, and makes of whatever goes wrong in the arm the trial's state and reason."""
-        began = self._surroundings.clock()
+        began = self.surroundings.clock()
         try:
             yield
         except TrialError as error:
-            self._surroundings.check_interrupts()  # who ends the program may have ended its arms too
+            self.surroundings.check_interrupts()  # who ends the program may have ended its arms too
             self.fail(error)
         finally:
-            self.cost_s += self._surroundings.clock() - began
+            self.cost_s += self.surroundings.clock() - began
 
     def _open(self, memory_bytes: int | None) -> TrialArm:
         self._begins_anew = False
-        began = self._surroundings.clock()
-        arm = self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
+        began = self.surroundings.clock()
+        arm = self._arm = self._stack.enter_context(self.surroundings.open_arm(self.configuration, memory_bytes))
         self.facts = arm.facts
         arm.watch(self._notice_stall)
         arm.open(self.settings)
         self.batches_per_epoch = arm.batches_per_epoch
         self.usage = arm.usage()
-        self._starting_s += self._surroundings.clock() - began
+        self._starting_s += self.surroundings.clock() - began
         return arm
 
     def _notice_stall(self) -> None:
         self._stalled = True
-        self._on_stall(self)
+        self.on_stall(self)
 
     def _take_turn(self, arm: TrialArm, number: int | None = None, *, last_look: bool = False) -> None:
         rested = bool(self._turns)
-        machine_before, began = self._surroundings.machine_time(), self._surroundings.clock()
+        machine_before, began = self.surroundings.machine_time(), self.surroundings.clock()
         bursts: list[Burst] = []
         request = None
         try:
             while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
-                if self._is_late():
-                    raise TimeBudgetSpent
+                if self.is_late():
+                    raise errors.TimeBudgetSpent
                 taken = [*self.bursts, *bursts]
-                if last_look and whole_epochs(taken, self._conditions):  # only the first batch of another one
+                if last_look and trial.whole_epochs(taken, self._conditions):  # only the first batch of another one
                     request = BurstRequest(kind=BurstKind.STEADY, fresh=True)
                 else:
-                    request = next_request(taken, self._conditions, rested=rested and not bursts)
+                    request = trial.next_request(taken, self._conditions, rested=rested and not bursts)
                 bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
                 self._notice_end(request, bursts[-1])
             self._warnings = arm.warned()
@@ -367,24 +336,17 @@ class Candidate:
                 with suppress(TrialError):  # the next turn says what has become of it
                     arm.settle()
             arm.pause()
-            elapsed_s = self._surroundings.clock() - began
-            machine = self._surroundings.machine_time().since(machine_before)
-            before, self.usage = self.usage, arm.usage()
-            turn = Turn(
-                bursts=tuple(bursts),
-                before=before,
-                after=self.usage,
-                elapsed_s=elapsed_s,
-                machine=machine,
-                round=number,
-            )
-            self._turns.append(turn)
+            elapsed_s = self.surroundings.clock() - began
+            machine = self.surroundings.machine_time().since(machine_before)
+            turn = Turn(bursts=tuple(bursts), before=self.usage, elapsed_s=elapsed_s, machine=machine, round=number)
+            self.usage = arm.usage()
+            self._turns.append(replace(turn, after=self.usage))
 
     def _notice_end(self, request: BurstRequest, burst: Burst) -> None:
         """A new epoch without a batch would be begun again for ever."""
         if burst.batches or not burst.ended_epoch or not (request.fresh or request.kind is BurstKind.EPOCH):
             return
-        if not steady_bursts(self.bursts):
+        if not trial.steady_bursts(self.bursts):
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
             raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
         self._exhausted = True
@@ -392,7 +354,7 @@ class Candidate:
     def _check_memory(self, memory_bytes: int | None) -> None:
         held = self.usage.memory_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise TrialOutOfMemory(
+            raise errors.TrialOutOfMemory(
                 f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
                 "measure.memory_budget_bytes"
             )
@@ -402,36 +364,36 @@ class Candidate:
 
         One that read from storage begins anew where the page cache should be warm, a few times.
         """
-        self.came_from_disk = came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
+        self.came_from_disk = quantities.came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
         # Whoever has read an epoch has read everything once.
-        most = 1 if whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
-        if self.came_from_disk and self._configuration.measure.cache == "warm" and self._cold_turns < most:
+        most = 1 if trial.whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
+        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_turns < most:
             self._cold_turns += 1
             self.begin_anew()
             return
-        enough, limit = settled(self._turns, self._conditions), self._limit()
+        enough, limit = quantities.settled(self._turns, self._conditions), self._limit()
         if enough or limit:
             self._conclude("" if enough else limit)
 
     def _limit(self) -> str:
         if self._exhausted:
             return "the end of the data, which can be read only once,"
-        return out_of_limits(self.bursts, self._conditions)
+        return quantities.out_of_limits(self.bursts, self._conditions)
 
     def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
-        doubt = violation(self._turns, self._conditions)
+        doubt = quantities.violation(self._turns, self._conditions)
         if doubt and self._doubts:
-            raise TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
+            raise errors.TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:
             self._doubts += 1
             self._notes += (f"measured again, since {doubt}",)
             self.begin_anew()
             return
         self.done = True
-        self._look_once_more(summarise(self._turns, self._conditions))
+        self._look_once_more(quantities.summarise(self._turns, self._conditions))
         if limit:
-            precision = self._configuration.measure.precision
+            precision = self.configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
 
     def _look_once_more(self, found: Measurement) -> None:
@@ -440,26 +402,19 @@ class Candidate:
         Else nobody would see the memory of workers that end with their epoch. Without workers there is nothing to see.
         What goes wrong costs the trial nothing else.
         """
-        consumes = found.batch_s and (found.consume_s or 0.0) >= LEAST_CONSUMER * found.batch_s.value
-        unseen = whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
-        if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self._is_late():
+        consumes = found.batch_s and (found.consume_s or 0.0) >= quantities.LEAST_CONSUMER * found.batch_s.value
+        unseen = trial.whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
+        if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self.is_late():
             return
         kept = list(self._turns)
         try:
             self._arm.resume()
             self._take_turn(self._arm, last_look=True)
-        except (TrialError, TimeBudgetSpent):
+        except (TrialError, errors.TimeBudgetSpent):
             self._turns = kept
             self.close()
 
     def _measurement(self) -> Measurement | None:
-        believed = self._error is None or isinstance(self._error, TrialMismeasured)
+        believed = self._error is None or isinstance(self._error, errors.TrialMismeasured)
         begun = any(burst.startup_s is not None for burst in self.bursts)
-        return summarise(self._turns, self._conditions) if believed and begun else None
-
-
-def _canonical_notes(asked: LoaderSettings) -> tuple[str, ...]:
-    """What was asked for but has no meaning without workers."""
-    used = asked.canonical()
-    names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
-    return (f"num_workers=0 has no {', '.join(names)}",) if names else ()
+        return quantities.summarise(self._turns, self._conditions) if believed and begun else None

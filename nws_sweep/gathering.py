@@ -64,7 +64,6 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
     trials = tuple(replace(_trial(run, typical, by_epoch=by_epoch), warnings=overlap) for run in latest)
     missing = sorted({*chosen} - {run.num_workers for run in latest})
     without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
-    plural = "" if len(latest) == 1 else "s"
     done = finished or (not missing and bool(chosen))
     candidates = tuple(sorted({*chosen, *(run.num_workers for run in latest)}))
     reference = host.usable_cpus if host.usable_cpus in candidates else None
@@ -81,7 +80,7 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
         host=host,
         facts=facts,
         trials=trials,
-        stop_reason=f"the program ran with {len(latest)} candidate{plural}{without}" if done else "",
+        stop_reason=f"the program ran with {units.counted(len(latest), 'candidate')}{without}" if done else "",
         started_at=latest[0].started_at,
         cost_s=sum(run.elapsed_s for run in latest),
         verdict=_verdict(trials, search.tolerance, host.usable_cpus) if done else None,

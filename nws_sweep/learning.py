@@ -15,11 +15,10 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -
         configuration: What is about to be searched.
         earlier: Results of the same machine.
     """
+    mine = asdict(configuration.loader).items()
     similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
-    if not similar:
-        return None
-    nearest = max(similar, key=lambda r: _equal_settings(r.configuration, configuration))  # the first of equal ones
-    return nearest.verdict.recommended.num_workers if nearest.verdict else None
+    nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)
+    return nearest.verdict.recommended.num_workers if nearest and nearest.verdict else None
 
 
 def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
@@ -35,9 +34,11 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
     """
     found: dict[int, Trial] = {}
     for result in earlier:
-        if not _measures_the_same(result.configuration, configuration):
+        other = result.configuration
+        how = ((one.measure, one.seed, one.ranks) for one in (configuration, other))
+        if not _loads_the_same(other, configuration) or len(set(how)) > 1:
             continue
-        where = result.configuration.label_of(result.configuration.columns)
+        where = other.label_of(other.columns)
         for trial in result.trials:
             wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
             usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
@@ -49,19 +50,6 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 def _loads_the_same(one: Configuration, other: Configuration) -> bool:
     names = ("dataset", "consumer", "collate_fn", "services")
     return all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-def _measures_the_same(one: Configuration, other: Configuration) -> bool:
-    return _loads_the_same(one, other) and _how(one) == _how(other)
-
-
-def _how(configuration: Configuration) -> tuple[object, ...]:
-    return configuration.measure, configuration.seed, configuration.ranks
-
-
-def _equal_settings(one: Configuration, other: Configuration) -> int:
-    mine, theirs = asdict(one.loader), asdict(other.loader)
-    return sum(mine[name] == theirs[name] for name in mine)
 
 
 def without_bursts(results: Sequence[SearchRecord]) -> list[SearchRecord]:

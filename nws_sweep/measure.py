@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -30,11 +30,9 @@ class Others(Protocol):
 
     def meet(self, number: int) -> int:
         """Waits until all have called it, and answers the largest of their numbers."""
-        ...
 
     def told(self) -> int:
         """The largest number of those that all told when this one told its latest."""
-        ...
 
     def tell(self, number: int) -> None:
         """Tells the others a number, without waiting."""
@@ -51,13 +49,14 @@ class _State(IntEnum):
     ENDED = 2  # an epoch that ends in one rank ends in all
 
 
+@dataclass(eq=False)
 class LoaderSession:
     """One loader that is being iterated, epoch after epoch, in bursts.
 
     A burst goes on where the last one stopped. An epoch that ends inside a burst ends the burst; the next one starts a
     new epoch, whose start-up is reported as such and never as a batch.
 
-    Args:
+    Attributes:
         loader: Any iterable of batches; ``iter(loader)`` begins an epoch.
         consume: Called with each batch, in the consumer's time.
         default_batch_length: Samples counted for a batch whose length cannot be told.
@@ -69,28 +68,17 @@ class LoaderSession:
         consumer_meets: Whether the consumer makes the ranks wait for each other.
     """
 
-    def __init__(
-        self,
-        loader: Iterable[Any],
-        consume: Consumer,
-        default_batch_length: int = 1,
-        clock: Clock = time.perf_counter,
-        produced: Callable[[], int | None] = lambda: None,
-        drain: bool = False,
-        others: Others | None = None,
-        consumer_meets: bool = False,
-    ) -> None:
-        self._loader = loader
-        self._consume = consume
-        self._default_batch_length = default_batch_length
-        self._clock = clock
-        self._produced = produced
-        self._drain = drain
-        self._others = others
-        self._consumer_meets = consumer_meets
-        self._iterator: Iterator[Any] | None = None
-        self._taken = 0
-        self._produced_before = 0
+    loader: Iterable[Any]
+    consume: Consumer
+    default_batch_length: int = 1
+    clock: Clock = time.perf_counter
+    produced: Callable[[], int | None] = lambda: None
+    drain: bool = False
+    others: Others | None = None
+    consumer_meets: bool = False
+    _iterator: Iterator[Any] | None = field(default=None, init=False)
+    _taken: int = field(default=0, init=False)
+    _produced_before: int = field(default=0, init=False)
 
     def burst(self, request: BurstRequest) -> Burst:
         """Takes batches until the request is satisfied or the epoch ends."""
@@ -98,53 +86,48 @@ class LoaderSession:
             self._leave_epoch()
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
-        if self._others is not None:  # all begin together, and take what the fullest queue holds
-            least = self._others.meet(least)
+        if self.others is not None:  # all begin together, and take what the fullest queue holds
+            least = self.others.meet(least)
         return self._take(replace(request, min_batches=least), fresh)
 
     def is_settled(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
-        """Whether the workers have made all that they were asked for, and stand idle.
-
-        Args:
-            queued_batches: What the queue holds when it is full.
-            batches_per_epoch: None if unknown.
-        """
-        produced = self._produced()
+        """Whether the workers have made all that a full queue holds, and stand idle; an epoch may have no length."""
+        produced = self.produced()
         if self._iterator is None or produced is None:
             return True
         if batches_per_epoch is not None and batches_per_epoch - self._taken <= queued_batches:
             return self._taken + self._buffered_batches() >= batches_per_epoch  # the last one is shorter
         # To the last sample: a batch that is nearly made has a worker at it.
-        return produced - self._produced_before >= (self._taken + queued_batches) * self._default_batch_length
+        return produced - self._produced_before >= (self._taken + queued_batches) * self.default_batch_length
 
     def _take(self, request: BurstRequest, fresh: bool) -> Burst:
         steps: list[tuple[float, float, int]] = []
         meet_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
         consumes = request.kind is not BurstKind.LOADING
-        ahead = self._others is not None and self._consumer_meets and consumes
-        produced_before = self._produced()
-        started = now = self._clock()
-        if ahead and self._others is not None:
-            self._others.tell(_state(request, 1, 0.0))
+        ahead = self.others is not None and self.consumer_meets and consumes
+        produced_before = self.produced()
+        started = now = self.clock()
+        if ahead and self.others is not None:
+            self.others.tell(_state(request, 1, 0.0))
         state = _State.GOES_ON
         while state is _State.GOES_ON:
             batch = self._next()
-            finished = arrived = self._clock()
+            finished = arrived = self.clock()
             if batch is not _END:
                 if consumes:
-                    self._consume(batch)
-                finished = self._clock()
-                steps.append((arrived - now, finished - arrived, batch_length(batch, self._default_batch_length)))
+                    self.consume(batch)
+                finished = self.clock()
+                steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
                 if fresh and len(steps) == 1:
                     size_bytes, tensors = weight_of(batch)
             state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
-            if self._others is not None:
-                state, finished = self._agreed(state, finished, self._others, steps, meet_s, ahead=ahead)
+            if self.others is not None:
+                state, finished = self._agreed(state, finished, self.others, steps, meet_s, ahead=ahead)
             end_s = finished - now if state is _State.ENDED else None
             now = finished
         self._taken += len(steps)
-        produced = self._produced()
+        produced = self.produced()
         return Burst(
             kind=request.kind,
             startup_s=steps[0][0] if fresh and steps else None,
@@ -170,7 +153,7 @@ class LoaderSession:
     ) -> tuple[_State, float]:
         """What all ranks agree on, and when they did; a batch that not all have is no step."""
         if not ahead:
-            agreed, met = _State(others.meet(state)), self._clock()
+            agreed, met = _State(others.meet(state)), self.clock()
             if agreed is _State.ENDED:
                 self._iterator = None
                 del steps[len(meet_s) :]
@@ -179,32 +162,32 @@ class LoaderSession:
             return agreed, met
         if state is _State.ENDED:  # there is no next step: all must know that now
             others.tell(state)
-            return _State(others.told()), self._clock()
+            return _State(others.told()), self.clock()
         agreed = _State(others.told())  # a step ago
         others.tell(state)
-        return agreed, self._clock()
+        return agreed, self.clock()
 
     def _next(self) -> Any:
         if self._iterator is None:
-            self._taken, self._produced_before = 0, self._produced() or 0
-            self._iterator = iter(self._loader)
+            self._taken, self._produced_before = 0, self.produced() or 0
+            self._iterator = iter(self.loader)
         batch = next(self._iterator, _END)
         if batch is _END:
             self._iterator = None
         return batch
 
     def _leave_epoch(self) -> None:
-        if self._drain and self._iterator is not None:
+        if self.drain and self._iterator is not None:
             for _ in self._iterator:
                 pass
         self._iterator = None
 
     def _buffered_batches(self) -> int:
         """Batches that were made in this epoch and not taken, the unfinished ones included; 0 if it is unknown."""
-        produced = self._produced()
+        produced = self.produced()
         if produced is None:
             return 0
-        made = math.ceil((produced - self._produced_before) / self._default_batch_length)
+        made = math.ceil((produced - self._produced_before) / self.default_batch_length)
         return max(0, made - self._taken)
 
 

@@ -47,10 +47,8 @@ def all_bursts(turns: Sequence[Turn]) -> list[Burst]:
 def summarise(turns: Sequence[Turn], conditions: Conditions) -> Measurement:
     """The quantities of a trial.
 
-    Args:
-        turns: All turns of the trial, in order.
-        conditions: What was measured, and how. In mode ``epoch`` the end of an epoch counts, as for a stopwatch; in
-            mode ``steady`` it does not, since only some candidates are seen to the end.
+    In mode ``epoch`` the end of an epoch counts, as for a stopwatch; in mode ``steady`` it does not, since only some
+    candidates are seen to the end.
 
     Raises:
         ValueError: If no batch was taken at all.
@@ -110,27 +108,17 @@ def _of_rank(number: int, windows: Sequence[Burst], begun: Sequence[Burst], batc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Steady:
-    """Windows and the pace that they show.
-
-    Attributes:
-        windows: The bursts, without start-up and end.
-        paced_s: Seconds per batch of each window, on the side of the queue that decides.
-        by_workers: Whether that is the workers' side.
-        batch_s: The same over all windows.
-        consume_s: Seconds per batch in the consumer.
-        bias_bound: See ``Measurement``.
-    """
+    """The pace of windows, without start-up and end, on the side of the queue that decides."""
 
     windows: Sequence[Burst]
-    paced_s: Sequence[float]
     by_workers: bool
+    paced_s: Sequence[float]
     batch_s: float
     consume_s: float
     bias_bound: float
 
     @property
     def estimate(self) -> Estimate:
-        """The pace with its interval."""
         return estimate_mean(self.paced_s, self.batch_s, _SEQUENTIAL)
 
 
@@ -326,11 +314,8 @@ def _growth_bytes(turns: Sequence[Turn]) -> float | None:
 def came_from_disk(turn: Turn, *, at_first: bool = False) -> bool:
     """Whether a turn had to read data from storage, be it a few of its samples: one may take as long as hundreds.
 
-    Args:
-        turn: The turn.
-        at_first: Whether the process is new: what page faults bring then, and a little more, is the program itself,
-            whose libraries come back page by page where the kernel had dropped them. Later it is a dataset that is
-            mapped into memory.
+    What page faults bring to a new process, and a little more, is the program itself, whose libraries come back page by
+    page where the kernel had dropped them. Later it is a dataset that is mapped into memory.
     """
     before, after = turn.before.disk_bytes, turn.after.disk_bytes
     if before is None or after is None:
@@ -422,12 +407,9 @@ def _least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
 
 
 def noise_of(turns: Sequence[Turn], cores: float, first_burst: int = 0) -> Noise | None:
-    """What disturbed a trial, from the machine's counters round its turns; None without turns.
+    """What disturbed a trial that may use so many CPUs, from the machine's counters round its turns; None without any.
 
-    Args:
-        turns: All turns of a trial.
-        cores: CPUs that the trial may use.
-        first_burst: Number of the first of their bursts in the trial.
+    The first of their bursts has the number ``first_burst`` in the trial.
     """
     elapsed_s = sum(turn.elapsed_s for turn in turns)
     if elapsed_s <= 0:

@@ -35,12 +35,7 @@ class Room:
 
 
 def now(memory_bytes: int | None, root: Path = _ROOT) -> Room:
-    """What there is room for now.
-
-    Args:
-        memory_bytes: What is left of the memory budget; None for whatever is free.
-        root: Where proc/, sys/ and dev/ are found.
-    """
+    """What there is room for now; of the memory what is left of its budget, if there is one."""
     shm_bytes = None
     with contextlib.suppress(OSError):
         shm = os.statvfs(root / "dev/shm")

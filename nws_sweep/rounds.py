@@ -50,11 +50,6 @@ class Observer(Protocol):
 class Rounds:
     """The candidates of one configuration; leaving the context ends all their arms.
 
-    Args:
-        start: The result so far; of its trials those that are finished are kept.
-        surroundings: Arms, clock and machine.
-        observer: Told what is being done.
-
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
         began: Moment on the same clock when the search began.
@@ -129,10 +124,7 @@ class Rounds:
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until each has enough; who finds no room at first begins when another is done.
 
-        Args:
-            chosen: Their settings.
-            beside: Those of earlier candidates that take part in as many rounds as make an interval, for the
-                comparison, if they are still alive.
+        Earlier ones beside them, if they are still alive, take part in as many rounds as make an interval.
 
         Raises:
             TimeBudgetSpent: If the deadline has passed.
@@ -152,22 +144,13 @@ class Rounds:
     def race(
         self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float | None = None
     ) -> None:
-        """One round: each candidate takes a turn; those that are new are started for it.
-
-        Args:
-            chosen: Who takes part.
-            dropped: Candidates whose trials end here.
-            window_s: Length of their windows at least, s; None for that of the configuration.
+        """One round of windows of at least ``window_s``; new candidates are started, trials that are dropped end.
 
         Raises:
             TimeBudgetSpent: If the deadline has passed.
         """
-        for candidate in self.candidates:
-            if candidate.settings in dropped and candidate.alive:
-                was_done = candidate.done
-                candidate.leave(f"out of the race after {len(candidate.by_round)} rounds")
-                if not was_done:
-                    self._tell_finished(candidate)
+        out = [candidate for candidate in self.candidates if candidate.settings in dropped and candidate.alive]
+        self._end(out, lambda candidate: candidate.leave(f"out of the race after {len(candidate.by_round)} rounds"))
         known = [candidate for candidate in self.candidates if candidate.settings in chosen]
         new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
         if new and self._rules.interleave == 1:  # nobody may stand still while another is measured
@@ -177,24 +160,19 @@ class Rounds:
 
     def conclude(self) -> bool:
         """Ends the trials that are not done; whether all could be ended: one that cannot be true begins anew."""
-        for candidate in self.candidates:
-            if not candidate.done:
-                candidate.conclude()
-                if candidate.done:
-                    self._tell_finished(candidate)
+        self._end(self.candidates, Candidate.conclude)
         return all(candidate.done for candidate in self.candidates)
 
     def give_up(self, note: str) -> None:
-        """Ends all trials with what there is of them; those that have nothing stay unfinished.
+        """Ends all trials with what there is of them, and a note why; those that have nothing stay unfinished."""
+        self._end(self.candidates, lambda candidate: candidate.leave(note))
 
-        Args:
-            note: Why they have no more.
-        """
-        for candidate in self.candidates:
-            if not candidate.done:
-                candidate.leave(note)
-                if candidate.done:
-                    self._tell_finished(candidate)
+    def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
+        for candidate in candidates:
+            was_done = candidate.done
+            end(candidate)
+            if candidate.done and not was_done:
+                self._tell_finished(candidate)
 
     def _tell_finished(self, candidate: Candidate) -> None:
         self._observer.trial_finished(self.record, candidate.trial)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from nws_sweep import processes
 from nws_sweep.candidate import Candidate
 from nws_sweep.errors import TimeBudgetSpent
-from nws_sweep.records import LoaderSettings, SearchRecord, Trial
+from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.rounds import Observer, Rounds
-from nws_sweep.strategies import Measure, Observation, Race, Strategy, make, with_workers
+from nws_sweep.strategies import Measure, Observation, Race, Strategy, make
 from nws_sweep.surroundings import Surroundings
 
 # How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
@@ -59,23 +59,21 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             rounds.deadline = _deadline(rounds.record, rounds.began)
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
-                rounds.measure(_with_reference(decision, rounds.record), decision.beside)
+                rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, Race):
                 rounds.race(decision.candidates, decision.dropped, decision.window_s)
             elif rounds.conclude():  # else there is one that must be measured again
                 of_each = ", each rank" if rounds.start.configuration.ranks > 1 else ""
-                return decision.reason + of_each + _about_reference(rounds.record), False
+                return decision.reason + of_each, False
             if is_first and rules.strategy == "adaptive":
                 rounds.end_profile()
             is_first = False
             if rounds.unshared and rounds.conclude():
                 return f"no candidate with workers is right: {rounds.unshared}", False
     except TimeBudgetSpent:
-        spent = (
-            f"search.time_budget_s={rules.time_budget_s:g} was spent"
-            if rules.time_budget_s is not None
-            else (f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another")
-        )
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
+        budget_s = rules.time_budget_s
+        spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
         rounds.give_up(f"stopped when {spent}")
         return spent, True
 
@@ -89,15 +87,6 @@ def _deadline(result: SearchRecord, began: float) -> float | None:
     if rules.strategy != "adaptive" or result.configuration.measure.mode == "epoch" or not epochs_s:
         return None
     return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
-
-
-def _with_reference(decision: Measure, result: SearchRecord) -> tuple[LoaderSettings, ...]:
-    """The reference is measured with the first candidates, to tell the gain over it wherever the search stops."""
-    reference = result.configuration.search.reference
-    known = {trial.num_workers for trial in result.trials} | {s.num_workers for s in decision.candidates}
-    if reference is None or reference in known:
-        return decision.candidates
-    return (*decision.candidates, with_workers(result.configuration.loader, reference))
 
 
 def _observations(rounds: Rounds) -> list[Observation]:
@@ -124,20 +113,4 @@ def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -
         batches=candidate.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
         open=candidate is not None and candidate.may_go_on,
-    )
-
-
-def _about_reference(result: SearchRecord) -> str:
-    """What the reference says about a strategy that stopped before it had come so far."""
-    rules = result.configuration.search
-    costs = {trial.num_workers: trial.objective_s for trial in result.trials if trial.objective_s is not None}
-    untried = [n for n in rules.candidates if n not in {trial.num_workers for trial in result.trials}]
-    reference_s = costs.pop(rules.reference, None) if rules.reference is not None else None
-    if rules.strategy != "patience" or reference_s is None or not costs:  # the others look for themselves
-        return ""
-    if reference_s >= min(costs.values()) or not any(n < (rules.reference or 0) for n in untried):
-        return ""
-    return (
-        f"; but the reference num_workers={rules.reference} was faster, and {len(untried)} other candidates were not "
-        "tried: more patience may find a better one"
     )

@@ -70,8 +70,7 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
     The modified z-score of the logarithms (Iglewicz and Hoaglin, 1993: 0.6745 x deviation from the median / median
     absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth.
 
-    Args:
-        values: All > 0. Fewer than five have no outliers: their spread cannot be told.
+    All values are > 0. Fewer than five have no outliers: their spread cannot be told.
     """
     if len(values) < _FEWEST_FOR_OUTLIERS or min(values) <= 0:
         return ()

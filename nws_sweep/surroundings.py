@@ -39,31 +39,24 @@ class TrialArm(Protocol):
 
     def burst(self, request: BurstRequest) -> Burst:
         """Takes a burst of batches."""
-        ...
 
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings issued so far."""
-        ...
 
     def files(self) -> tuple[str, ...]:
         """The files and folders that the dataset's attributes name."""
-        ...
 
     def logged(self) -> SamplesLogged:
         """Some of the samples that the workers have made, and the open files that they share."""
-        ...
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         """Loads samples without workers, of an iterable dataset its first ones."""
-        ...
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in workers of the same numbers, one at a time."""
-        ...
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
-        ...
 
     def allow(self, memory_bytes: int | None) -> None:
         """Sets what its processes may hold from now on; None for no limit."""
@@ -82,7 +75,6 @@ class TrialArm(Protocol):
 
     def usage(self) -> Usage:
         """What its processes have used so far."""
-        ...
 
 
 # Starts an arm for a configuration, which may hold so many bytes (None for no limit), and ends it.

@@ -68,13 +68,7 @@ class Conditions:
 
 
 def next_request(bursts: Sequence[Burst], conditions: Conditions, *, rested: bool = False) -> BurstRequest:
-    """The burst to take next, given those taken.
-
-    Args:
-        bursts: All bursts of the trial so far, in order.
-        conditions: What is measured.
-        rested: Whether the loader was paused after the last of them.
-    """
+    """The burst to take next, given all those taken; the loader may have ``rested`` after the last of them."""
     if whole_epochs(bursts, conditions):
         return BurstRequest(kind=BurstKind.EPOCH)
     # Of the very first epoch no more than its start is asked for at once, to see what a start alone takes.

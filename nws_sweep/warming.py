@@ -20,10 +20,6 @@ class PageCache:
 
     All candidates of a configuration draw the same order of samples, so what it reads is what they will read. It stops
     after one epoch: then everything was read once.
-
-    Args:
-        configuration: What is measured.
-        surroundings: Arms and clock.
     """
 
     def __init__(self, configuration: Configuration, surroundings: Surroundings) -> None:
@@ -38,12 +34,7 @@ class PageCache:
         self._reads_ahead = False
 
     def prepare(self, candidate: Candidate, memory_bytes: int | None) -> None:
-        """Makes ready for a candidate's next turn.
-
-        Args:
-            candidate: Whose turn is next.
-            memory_bytes: What processes that read ahead may hold; None for no limit.
-        """
+        """Makes ready for a candidate's next turn; processes that read ahead may hold so many bytes, None for any."""
         if self._files:
             self._surroundings.drop_files(self._files)
         missing = candidate.position - self._read_batches

@@ -75,3 +75,9 @@ def test_what_it_recommends_is_close_to_the_best(name: str, noise: float, median
     found = sorted(run(TRUTHS[name], noise, seed).regret(TRUTHS[name], CANDIDATES) for seed in SEEDS)
     assert statistics.median(found) <= (0.055 if name == STEEP else median)
     assert found[int(0.95 * len(found))] <= most
+
+
+def test_what_it_costs_has_not_grown() -> None:
+    """The geometric mean over all workloads, s; a change that is worth more of them says so here."""
+    spent_s = [run(truth, 0.03, seed).spent_s for truth in TRUTHS.values() for seed in range(10)]
+    assert statistics.geometric_mean(spent_s) <= 10.0

@@ -61,13 +61,6 @@ def test_intervals_narrow_with_rounds_and_with_what_other_candidates_know_of_the
     assert half_width(noisy) > half_width()
 
 
-def test_one_round_tells_two_candidates_apart_only_if_they_differ_a_lot() -> None:
-    near, far = seen(1, 1.2), seen(3, 2.0)
-    found = contest(near, far, seen(2, 1.0))
-    assert not found.is_out(near)
-    assert found.is_out(far)
-
-
 def test_the_cheapest_within_the_tolerance_is_recommended() -> None:
     found = contest(seen(1, 1.10), seen(2, 1.02), seen(8, 1.0), seen(16, 1.001))
     assert found.fastest.num_workers == 8
@@ -79,18 +72,25 @@ def test_of_equal_ones_the_fewest_workers_then_the_shorter_queue() -> None:
     assert found.fastest.num_workers == found.recommended.num_workers == 2
 
 
-def test_more_workers_are_out_when_they_cannot_be_faster_by_more_than_the_tolerance() -> None:
-    equal = seen(4, *[1.0] * 40)
-    assert contest(seen(2, *[1.0] * 40), equal).is_out(equal)
-    few = seen(4, 1.0, 1.0, 1.0)
-    assert not contest(seen(2, 1.0, 1.0, 1.0), few).is_out(few)
-
-
-def test_fewer_workers_are_out_only_when_slower_than_the_fastest_by_more_than_the_tolerance() -> None:
-    slower = seen(1, *[1.10] * 10)
-    assert contest(slower, seen(2, *[1.0] * 10)).is_out(slower)
-    within = seen(1, *[1.02] * 10)
-    assert not contest(within, seen(2, *[1.0] * 10)).is_out(within)
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        # More workers are out when they cannot be faster by more than the tolerance,
+        (seen(4, *[1.0] * 40), seen(2, *[1.0] * 40), True),
+        (seen(4, *[1.0] * 3), seen(2, *[1.0] * 3), False),
+        # fewer only when they are slower than the fastest by more than the tolerance.
+        (seen(1, *[1.10] * 10), seen(2, *[1.0] * 10), True),
+        (seen(1, *[1.02] * 10), seen(2, *[1.0] * 10), False),
+        # One round tells two apart only if they differ a lot.
+        (seen(1, 1.2), seen(2, 1.0), False),
+        (seen(1, 2.2), seen(2, 1.0), True),
+    ],
+)
+def test_whoever_is_certainly_not_the_one_to_recommend_is_out(
+    one: Observation, other: Observation, expected: bool
+) -> None:
+    assert contest(one, other).is_out(one) is expected
+    assert not contest(one, other).is_out(contest(one, other).recommended)
 
 
 def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_take() -> None:

@@ -35,21 +35,15 @@ def make(
         base: The DataLoader's settings beside num_workers.
         measure: How precisely to measure.
         cores: CPUs that a candidate may use.
-        guess: A value of num_workers that may be the best, from elsewhere; None for none.
-        start_method: How workers are started where ``base`` does not say: fork, spawn or forkserver.
+        guess: A value of num_workers that may be the best, from elsewhere.
+        start_method: How workers are started where ``base`` does not say.
     """
     workers: Strategy
     if rules.strategy == "adaptive":
         start_method = base.multiprocessing_context or start_method
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=start_method)
     else:
-        workers = Patience(
-            candidates=rules.candidates,
-            maximum_patience={"patience": rules.maximum_patience, "exhaustive": None}[rules.strategy],
-            base=base,
-            tolerance=rules.tolerance,
-            precision=measure.precision,
-        )
+        workers = Patience(rules=rules, base=base, measure=measure)
     return Also(workers=workers, rules=rules, base=base, measure=measure, cores=cores) if rules.also else workers
 
 

@@ -86,11 +86,9 @@ class Strategy(Protocol):
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next candidates to measure, or the reason to stop."""
-        ...
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """Which candidate is the best, as far as is known; None if none could be measured."""
-        ...
 
 
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:

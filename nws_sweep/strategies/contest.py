@@ -65,16 +65,6 @@ class Contest:
     tolerance: float
     precision: float
 
-    @property
-    def margin(self) -> float:
-        """The tolerance on the log scale."""
-        return math.log1p(self.tolerance)
-
-    @property
-    def worth_knowing(self) -> float:
-        """Gains up to this do not matter: the tolerance and the precision together, on the log scale."""
-        return self.margin + math.log1p(self.precision)
-
     @cached_property
     def fastest(self) -> Observation:
         """The one with the least cost; where others met the same rounds, these decide."""
@@ -84,7 +74,7 @@ class Contest:
     @cached_property
     def recommended(self) -> Observation:
         """The cheapest that is not slower than the fastest by more than the tolerance."""
-        good = [o for o in self.observations if _log_ratio(o, self.fastest) <= self.margin]
+        good = [o for o in self.observations if _log_ratio(o, self.fastest) <= math.log1p(self.tolerance)]
         return min(good, key=lambda o: cheapness(o.settings))
 
     def gap(self, one: Observation, other: Observation) -> Gap:
@@ -114,18 +104,17 @@ class Contest:
 
     def is_out(self, one: Observation) -> bool:
         """Whether it is certain that it is not the one to recommend."""
-        if one.settings == self.recommended.settings:
-            return False
-        return self.doubt(one).low > (self.margin if self._is_cheap(one) else -self.margin)
+        return one.settings != self.recommended.settings and self.doubt(one).low > self._edge(one, 0.0)
 
     def matters_little(self, one: Observation) -> bool:
         """Whether knowing more of it can gain next to nothing: less than precision beyond the tolerance.
 
         A cheaper one that seems too slow would only save workers.
         """
+        edge = self._edge(one, self.precision)
         if one.settings == self.recommended.settings:
-            return self.gap(one, self.fastest).high <= self.worth_knowing
-        return self._is_cheap(one) or self.doubt(one).low >= -self.worth_knowing
+            return self.doubt(one).high <= edge
+        return self._is_cheap(one) or self.doubt(one).low >= edge
 
     def rival(self, one: Observation) -> Observation:
         """Whom it must be compared with to tell whether it is the one to recommend."""
@@ -138,6 +127,11 @@ class Contest:
     def _is_cheap(self, one: Observation) -> bool:
         """Whether it is the recommended one, or cheaper."""
         return cheapness(one.settings) <= cheapness(self.recommended.settings)
+
+    def _edge(self, one: Observation, beyond: float) -> float:
+        """The gap to its rival from which on a cheap one is too slow, another one fast enough, on the log scale."""
+        edge = math.log1p(self.tolerance) + math.log1p(beyond)
+        return edge if self._is_cheap(one) else -edge
 
     def verdict(self) -> Verdict:
         """What is known now."""
@@ -155,7 +149,7 @@ class Contest:
     def _settle_s(self, one: Observation) -> float:
         """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
         gap = self.doubt(one)
-        distance = abs(gap.value - (self.worth_knowing if self._is_cheap(one) else -self.worth_knowing))
+        distance = abs(gap.value - self._edge(one, self.precision))
         rounds = max(1, gap.n)
         wanted = rounds * min(_MOST_LONGER, (gap.half_width / distance) ** 2 if distance else _MOST_LONGER)
         round_s = sum(o.spent_s / max(1, len(o.by_round)) for o in (one, self.recommended))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
-from nws_sweep.records import LoaderSettings, Verdict
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules, Verdict
 from nws_sweep.strategies.base import Decision, Measure, Observation, Stop, with_workers
 from nws_sweep.strategies.contest import verdict_of
 
@@ -24,30 +24,30 @@ class Patience:
     patience; these are asked for together. What is observed out of the order (a reference, say) counts when its turn
     has come.
 
+    The reference is asked for with the first candidates, to tell the gain over it wherever the search stops.
+
     Attributes:
-        candidates: Values of num_workers, ascending.
-        maximum_patience: Candidates without improvement to bear, at least 0; None to measure every candidate.
-        base: The settings beside it.
-        tolerance: A candidate this much slower than the fastest is as good, if it is cheaper.
-        precision: What may be gained beyond that by no more than this does not matter.
+        rules: Candidates, ascending, and how many of them without improvement to bear; all if exhaustive.
+        base: The settings beside num_workers.
+        measure: What is precise enough.
     """
 
-    candidates: tuple[int, ...]
-    maximum_patience: int | None
+    rules: SearchRules
     base: LoaderSettings
-    tolerance: float
-    precision: float
+    measure: MeasureRules
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next candidates, unless patience is exceeded or none is left."""
+        candidates, reference = self.rules.candidates, self.rules.reference
         costs = {observation.num_workers: observation.cost_s for observation in observations}
-        most = len(self.candidates) if self.maximum_patience is None else self.maximum_patience
+        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.maximum_patience
         best, best_s, without_improvement = None, math.inf, 0
-        for number, candidate in enumerate(self.candidates):
+        for number, candidate in enumerate(candidates):
             if candidate not in costs:
-                certain = self.candidates[number : number + most + 1 - without_improvement]
+                wanted = dict.fromkeys(candidates[number : number + most + 1 - without_improvement])
+                wanted |= {} if reference is None else {reference: None}
                 return Measure(
-                    candidates=tuple(with_workers(self.base, n) for n in certain if n not in costs),
+                    candidates=tuple(with_workers(self.base, n) for n in wanted if n not in costs),
                     beside=() if best is None else (with_workers(self.base, best),),
                 )
             cost_s = costs[candidate]
@@ -58,10 +58,23 @@ class Patience:
             if without_improvement > most:
                 count = units.counted(without_improvement, "candidate")
                 of_best = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
-                return Stop(reason=f"{count} {of_best} (patience {most})")
-        within = "" if self.maximum_patience is None else f" within patience {most}"
-        return Stop(reason=f"all {len(self.candidates)} candidates were measured{within}")
+                return Stop(reason=f"{count} {of_best} (patience {most}){self._about_reference(costs, best_s)}")
+        within = "" if self.rules.strategy == "exhaustive" else f" within patience {most}"
+        return Stop(reason=f"all {len(candidates)} candidates were measured{within}")
+
+    def _about_reference(self, costs: Mapping[int, float | None], best_s: float) -> str:
+        """What the reference says about a search that stopped before it had come so far."""
+        reference, untried = self.rules.reference, [n for n in self.rules.candidates if n not in costs]
+        reference_s = None if reference is None else costs.get(reference)
+        if reference is None or reference_s is None or math.isinf(best_s) or reference_s >= best_s:
+            return ""
+        if min(untried, default=reference) >= reference:
+            return ""
+        return (
+            f"; but the reference num_workers={reference} was faster, and {len(untried)} other candidates were not "
+            "tried: more patience may find a better one"
+        )
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on all that were measured."""
-        return verdict_of(observations, self.tolerance, self.precision)
+        return verdict_of(observations, self.rules.tolerance, self.measure.precision)
