@@ -47,7 +47,8 @@ class Nursery(contextlib.ExitStack):
         # What decides how a dataset comes out.
         dataset = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
         is_kept = self._kept == dataset and self._keeper is not None and self._keeper.alive
-        if not is_kept and dataset not in self._unfit:
+        unfit = dataset in self._unfit or sys.platform != "linux"  # elsewhere nothing tells what a fork leaves behind
+        if not is_kept and not unfit:
             self.close()
             with contextlib.ExitStack() as making:
                 arm = making.enter_context(arms.launch(spec, supervision))
@@ -59,7 +60,7 @@ class Nursery(contextlib.ExitStack):
                     return
                 self._keeper, self._kept = arm, dataset
                 self.push(making.pop_all())
-        with arms.start(spec, supervision, None if dataset in self._unfit else self._keeper) as arm:
+        with arms.start(spec, supervision, None if unfit else self._keeper) as arm:
             yield arm
 
     def factory(

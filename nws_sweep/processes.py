@@ -8,6 +8,7 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -125,7 +126,9 @@ def signal_group(pid: int, number: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Makes the kernel kill this process when its parent is gone, even while it stands still."""
+    """Makes the kernel kill this process when its parent is gone, even while it stands still. Linux only."""
+    if sys.platform != "linux":
+        return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent or _is_orphan():  # it went in between, or before
