@@ -10,7 +10,10 @@ from nws_sweep.records import Configuration, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text, in the order of a row; a dash where there is none. ``bursts`` are the interval's."""
+    """The figures of a trial as text, in the order of a row; a dash where there is none.
+
+    ``bursts`` is how many the interval rests on.
+    """
 
     candidate: str  # the number of workers, and what else it has otherwise than its configuration
     batch: str = units.NOTHING

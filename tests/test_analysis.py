@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,10 +78,8 @@ def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best(
     found = only(*trials, configuration=configuration(search=search_rules((0, 2, 8), reference=reference)))
     both = (found.gain_over_zero, found.gain_over_reference)
     assert [gain and gain.value for gain in both] == gains
-
-
-def test_trials_are_listed_by_num_workers_whatever_the_order_of_measuring() -> None:
-    assert [each.num_workers for each in only(trial(4, 1.0), failed_trial(0), trial(2, 1.0)).trials] == [0, 2, 4]
+    for gain in filter(None, both):  # both intervals are of 0.75 to 1.5
+        assert gain.uncertainty == pytest.approx(math.sqrt(2) * math.log(2) / 2)
 
 
 def test_each_failure_has_a_line_that_says_which_and_how_and_why() -> None:
@@ -98,14 +95,6 @@ def test_each_failure_has_a_line_that_says_which_and_how_and_why() -> None:
         "dataset=photos batch_size=64 num_workers=4: mismeasured: too fast to be true",
         "dataset=photos batch_size=256: OSError: gone",
     )
-
-
-def test_a_gain_is_shown_with_the_digits_that_both_intervals_support() -> None:
-    found = only(trial(0, 8.0), trial(2, 2.469))
-    assert found.gain_over_zero is not None
-    assert found.gain_over_zero.uncertainty == pytest.approx(math.sqrt(2) * math.log(2) / 2)  # of 0.75 to 1.5, twice
-    assert str(found.gain_over_zero) == "3.2x"
-    assert str(replace(found.gain_over_zero, uncertainty=0.01)) == "3.24x"
 
 
 def test_best_settings_are_the_keywords_of_the_recommended_trial() -> None:
@@ -130,12 +119,6 @@ def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart(
         "dataset=photos pin_memory=true",
         "dataset=photos pin_memory=false consumer.ms=5",
     ]
-
-
-def test_the_title_says_whether_it_is_a_run_or_a_grid_and_the_host_is_where_it_was_measured() -> None:
-    run, grid = summary_of_run(search_result(trial(0, 1.0))), summary_of_grid(search_result(trial(0, 1.0)))
-    assert (run.title, grid.title) == ("Run one", "Grid all")
-    assert run.hosts == (HOST,)
 
 
 def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:

@@ -59,7 +59,7 @@ def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("value", "half_width", "change"),
     [
-        (1.0, 0.02, Change.SAME), (1.02, 0.005, Change.SAME), (0.98, 0.005, Change.SAME),
+        (1.02, 0.005, Change.SAME), (0.98, 0.005, Change.SAME),
         (1.02, 0.02, Change.UNCLEAR), (0.98, 0.02, Change.UNCLEAR), (1.0, 0.05, Change.UNCLEAR),
         (1.05, 0.01, Change.SLOWER), (1.05, 0.03, Change.UNCLEAR),
         (0.95, 0.01, Change.FASTER), (0.95, 0.03, Change.UNCLEAR),
@@ -71,27 +71,27 @@ def test_the_whole_interval_decides(value: float, half_width: float | None, chan
     assert change_of(ratio(math.log(value), half_width), 0.03) is change
 
 
-def test_batches_of_one_size_are_compared_by_their_steady_time() -> None:
-    times = times_of(trial(2, 128.0), trial(4, 64.0))
+LARGER = trial(
+    2, 128.0, settings=loader_settings(2, batch_size=128), measurement=measurement(128.0, samples_per_s=128.0)
+)
+NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
+
+
+@pytest.mark.parametrize(
+    ("other", "quantity", "base", "ratio"),
+    [
+        (trial(4, 64.0), Quantity.BATCH, Estimate(value=1.0, low=0.75, high=1.5, n=5), 0.5),
+        (LARGER, Quantity.SAMPLE, Estimate(value=1 / 64, low=0.75 / 64, high=1.5 / 64, n=5), 0.5),
+        (NO_BATCHES, Quantity.EPOCH, Estimate(value=128.0, low=None, high=None, n=1), 2.0),
+    ],
+)
+def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epochs(
+    other: Trial, quantity: Quantity, base: Estimate, ratio: float
+) -> None:
+    times = times_of(trial(2, 128.0), other)
     assert times is not None
-    assert (times.quantity, times.base.value, times.other.value) == (Quantity.BATCH, 1.0, 0.5)
-
-
-def test_of_batches_that_differ_in_size_the_time_of_a_sample_is_compared() -> None:
-    double = measurement(128.0, samples_per_s=128.0)
-    times = times_of(trial(2, 128.0), trial(2, 128.0, settings=loader_settings(2, batch_size=128), measurement=double))
-    assert times is not None
-    assert times.quantity is Quantity.SAMPLE
-    assert times.base == Estimate(value=1 / 64, low=0.75 / 64, high=1.5 / 64, n=5)
-    assert times.ratio.value == pytest.approx(0.5)
-
-
-def test_epochs_are_compared_where_one_has_no_steady_batches_and_have_no_interval() -> None:
-    times = times_of(trial(2, 2.0), trial(2, 4.0, measurement=measurement(4.0, batch_s=None)))
-    assert times is not None
-    assert times.quantity is Quantity.EPOCH
-    assert times.ratio.value == pytest.approx(2.0)
-    assert times.ratio.half_width is None
+    assert (times.quantity, times.base) == (quantity, base)
+    assert times.ratio.value == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(

