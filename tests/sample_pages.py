@@ -17,6 +17,7 @@ from tests.factories import (
     failed_trial,
     loader_settings,
     measurement,
+    points,
     search_result,
     search_rules,
     store_grid,
@@ -74,19 +75,9 @@ def grid_of_4(parent: Path) -> Path:
 
 
 def grid_of_24(parent: Path) -> Path:
-    sizes, factors = (16, 32, 64, 128, 256, 512), (2, 4, 8, 16)
-    return page_of(
-        store_grid(
-            parent,
-            *(
-                searched(
-                    (0.02 + size / 400) * (1 + 0.1 * place), columns={"batch_size": size, "prefetch_factor": factor}
-                )
-                for size in sizes
-                for place, factor in enumerate(factors)
-            ),
-        )
-    )
+    of_each = points(batch_size=(16, 32, 64, 128, 256, 512), prefetch_factor=(2, 4, 8, 16))
+    found = (searched(0.02 + c["batch_size"] / 400 + c["prefetch_factor"] / 200, columns=c) for c in of_each)
+    return page_of(store_grid(parent, *found))
 
 
 def grid_of_200(parent: Path) -> Path:
@@ -99,16 +90,13 @@ def grid_of_200(parent: Path) -> Path:
 def comparison(parent: Path) -> Path:
     """Slower, faster, the same, failed in one, and some that are in one only; from hosts that differ."""
     other = replace(HOST, hostname="node2", cpu_model=EVIL, torch="2.5.0")
-    a = {16: 0.5, 32: 0.5, 64: 0.5, 128: 0.5}
-    b = {32: 0.75, 64: 0.25, 128: 0.5, 256: 0.5}
-    one = store_grid(
-        parent / "before", *(searched(s, columns={"batch_size": n, "dataset": EVIL}) for n, s in a.items())
-    )
-    two = store_grid(
-        parent / "after",
-        *(searched(s, columns={"batch_size": n, "dataset": EVIL}, host=other) for n, s in b.items()),
-        search_result(failed_trial(0), columns={"batch_size": 16, "dataset": EVIL}, host=other),
-    )
+    columns = [{"batch_size": size, "dataset": EVIL} for size in (16, 32, 64, 128, 256)]
+    one = store_grid(parent / "before", *(searched(0.5, columns=each) for each in columns[:4]))
+    after = [
+        search_result(failed_trial(0), columns=columns[0], host=other),
+        *(searched(s, columns=c, host=other) for s, c in zip((0.75, 0.25, 0.5, 0.5), columns[1:], strict=True)),
+    ]
+    two = store_grid(parent / "after", *after)
     found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
     disk.write_text(parent / "comparison.html", html.comparison(found))
     return parent / "comparison.html"
