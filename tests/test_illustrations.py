@@ -94,22 +94,13 @@ def test_each_says_what_it_shows_with_its_main_figures() -> None:
     )
     assert of_run["time_vs_num_workers"].endswith(" With the recommended 4 it is 6.91.")
     of_four = {each.name: each.alt for each in of_grid("4")}
-    assert of_four.pop("throughput_vs_num_workers").endswith(
-        " 3460 samples per second with num_workers=4 (256 · true)."
-    )
-    assert of_four == {
-        "best_per_configuration": "The best settings of 4 configurations, from 435 to 3460 samples per second; "
-        "the fastest has num_workers=4 (batch_size=256, pin_memory=true).",
-        "best_throughput": "A map of the best throughput over batch_size and pin_memory: 435 to 3460 samples per "
-        "second.",
-        "waiting_vs_num_workers": "The share of the time in which the consumer waits for the loader, against "
-        "num_workers. At the best settings 18 %.",
-        "time_vs_memory": "Seconds per 1000 samples against memory at the best setting of each configuration. The "
-        "leanest holds 4.03 GB and takes 289 ms; the quickest holds 4.03 GB and takes 289 ms.",
-        "batch_times": "Waiting and consumer of each batch, 3 candidates, in the order of arrival. A batch of the best "
-        "waits 13.3 ms and is consumed in 60.6 ms.",
-        "search_cost": "4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, measuring 50 %, other 6 %.",
-    }
+    assert of_four["throughput_vs_num_workers"].endswith(" 3460 samples per second with num_workers=4 (256 · true).")
+    assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
+    assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
+    assert of_four["waiting_vs_num_workers"].endswith("At the best settings 18 %.")
+    assert of_four["time_vs_memory"].endswith("the quickest holds 4.03 GB and takes 289 ms.")
+    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
+    assert of_four["search_cost"].startswith("4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, ")
 
 
 @pytest.mark.parametrize("name", [*GRIDS, "run"])

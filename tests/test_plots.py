@@ -80,12 +80,6 @@ def test_many_curves_are_shared_out(axes: dict[str, Sequence[Any]], across: tupl
     assert facets.facets(grid(**axes)).across == across
 
 
-def test_panels_are_in_the_order_of_values() -> None:
-    found = shape(grid(dataset=("b", "a"), seed=(10, 9, 8), batch_size=(1, 2, 3, 4)))
-    titles = [f"{name} · seed={seed}" for name in ("b", "a") for seed in (8, 9, 10)]
-    assert [title for title, _ in found] == titles
-
-
 def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
     found = facets.values(grid(prefetch_factor=(16, 2, None), batch_size=(256, 64)))
     assert found == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
@@ -201,7 +195,6 @@ def test_rates_of_very_different_size_are_on_a_logarithmic_axis() -> None:
         ({"a": 2, "b": 5, "c": 3}, ("b", "c", "")),
         ({"dataset": 2, "a": 5, "b": 4, "c": 3}, ("a", "b", "dataset")),
         ({"dataset": 6, "a": 9, "b": 8, "c": 2}, ("a", "dataset", "")),
-        ({"dataset": 2, "a": 2}, ("a", "dataset", "")),
     ],
 )
 def test_the_columns_with_the_most_values_are_the_axes(counts: dict[str, int], chosen: tuple[str, str, str]) -> None:
@@ -278,6 +271,17 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     assert bar_plots.bars(found) == Bars(columns=("batch_size",), bars=(first, second))
 
 
+def test_a_bar_has_the_parts_of_a_cost_and_its_sum_and_of_many_the_last_is_the_mean_of_the_others() -> None:
+    costs = tuple(Cost((str(n),), (30.0 * (100 - n), 0.0, 0.0, 0.0, 30.0)) for n in range(30))
+    figure = bar_plots.draw_costs(Costs(columns=("seed",), costs=costs), "Costs")
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*map(str, range(24)), "mean of 6 more"]
+    assert (axes.texts[0].get_text(), axes.texts[-1].get_text()) == ("50.5 min", "37.2 min")
+    assert axes.get_xlabel() == "time of the search, min"
+    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) == 50.5  # type: ignore[attr-defined]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bar_plots.PARTS)
+
+
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
     chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
     (axes,) = bar_plots.draw_bars(chart, "Best").axes
@@ -300,24 +304,6 @@ def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
     chart = bar_plots.costs(found)
     assert chart == Costs(columns=("seed",), costs=(dear, cheap))
     assert bar_plots.summed(chart.costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
-
-
-def test_of_many_costs_the_last_row_is_the_mean_of_the_others() -> None:
-    chart = Costs(columns=("seed",), costs=tuple(Cost((str(n),), (100.0 - n, 0.0, 0.0, 0.0, 1.0)) for n in range(30)))
-    (axes,) = bar_plots.draw_costs(chart, "Costs").axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [*map(str, range(24)), "mean of 6 more"]
-    assert axes.texts[-1].get_text() == "74.5 s"
-
-
-def test_a_bar_has_the_parts_of_a_cost_and_its_sum() -> None:
-    chart = Costs(columns=("seed",), costs=(Cost(("1",), (600.0, 0.0, 0.0, 0.0, 600.0)),))
-    figure = bar_plots.draw_costs(chart, "Costs")
-    (axes,) = figure.axes
-    assert axes.get_xlabel() == "time of the search, min"
-    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) == 20.0  # type: ignore[attr-defined]
-    assert [text.get_text() for text in axes.texts] == ["20.0 min"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bar_plots.PARTS)
 
 
 MB = 2**20
@@ -399,17 +385,14 @@ PRICES = Prices(
 def test_what_is_shown_says_what_it_is() -> None:
     figure = scaling_plots.draw(SCALING, PRICES, "photos")
     left, right = figure.axes
-    assert figure.get_suptitle() == "photos"
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {
         "measured, 95 %",
         "law of scaling, 95 %",
         "the CPUs allow no more",
     }
-    assert (left.get_ylabel(), left.get_ylim()) == ("samples per second", (0, 1.06 * 550))
-    assert right.get_title(loc="left") == "blue: at least 95 % of the best's speed,\nnamed by num_workers"
+    assert left.get_ylim() == (0, 1.06 * 550)
     assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
     assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, drawing.COLOURS[0]]
-    assert right.get_xlabel() == "memory of all processes, GB"
     (alone,) = scaling_plots.draw(replace(SCALING, law=(), ceiling=5000.0), None, "photos").axes
     assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
 

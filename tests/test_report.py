@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -83,17 +81,13 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
         "persistent_workers": True,
         "epoch_s": 4.0625,
         "batch_s_low": 0.75 * 4.0625 / 128,
-        "batch_s_high": 1.5 * 4.0625 / 128,
         "gain_over_cpu_count": pytest.approx(4.0 / 4.0625),
         "fastest_num_workers": 8,
-        "stop_reason": "all 4 candidates were measured",
         "dataset.sizes": "[500, 375]",
     }
     assert {name: first[name] for name in expected} == expected
-    assert pd.isna(first["gain_over_zero"])
     assert (second["batch_size"], second["error"]) == (64, "it, too")
-    empty = ("num_workers", "persistent_workers", "epoch_s", "stop_reason", "dataset.sizes")
-    assert all(pd.isna(second[name]) for name in empty)
+    assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
 
 
 EVIL = "</script><script>alert('&')</script>"
@@ -147,39 +141,24 @@ def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
     assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
 
 
-class Parsed(HTMLParser):
-    """The elements of a page with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-
 def test_names_from_outside_are_text_only() -> None:
     picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
     text = html.report(grid_page(), [picture])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
-    scripts = [attributes.get("type") for tag, attributes in Parsed(text).elements if tag == "script"]
-    assert scripts == ["application/json", "application/json", None]
+    data = '<script type="application/json">'
+    assert re.findall("<script.*?>", text) == [data, data, "<script>"]
 
 
 def test_the_page_asks_nobody_for_anything_and_its_references_lead_to_its_elements() -> None:
-    elements = Parsed(html.report(grid_page(), [])).elements
-    assert not {"link", "img", "iframe", "form"} & {tag for tag, _ in elements}
-    found = {
-        name: [attributes[name] for _, attributes in elements if name in attributes]
-        for name in ("id", "src", "href", "aria-labelledby", "for", "content")
-    }
-    assert any((content or "").startswith("default-src 'none'") for content in found["content"])
-    assert len(found["id"]) == len({*found["id"]})
-    assert {*found["href"]} <= {f"#{name}" for name in found["id"]}
-    assert {*found["aria-labelledby"], *found["for"]} <= {*found["id"]}
-    assert found["src"] == []
+    text = html.report(grid_page(), [])
+    assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
+    assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
+    ids = re.findall(r'<[^>]* id="([^"]*)"', text)
+    assert len(ids) == len({*ids})
+    references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
+    assert references
+    assert {*references} <= {*ids}
 
 
 @pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
@@ -389,16 +368,12 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failure
 
 def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
     assert grid_text
-    with (grid / "results.csv").open(newline="") as trials, (grid / "best.csv").open(newline="") as best:
-        states = [row["state"] for row in csv.DictReader(trials)]
-        numbers = [row["num_workers"] for row in csv.DictReader(best)]
-    assert (states, numbers) == (["ok", "failed", "ok", "ok", "timeout", "failed"], ["4", "0", ""])
-    first, second, third = yaml.safe_load((grid / "best.yaml").read_text())
-    assert first == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
-    assert second["loader"]["num_workers"] == 0
-    assert third == {"configuration": {**COLUMNS, "batch_size": 256}, "loader": None}
+    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
+    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
+    best = yaml.safe_load((grid / "best.yaml").read_text())
+    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
     own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
-    assert own == [first["loader"], second["loader"], None]
+    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
     option = (grid / "best" / "batch_size-64.yaml").read_text()
     assert yaml.safe_load(option) == BEST_OF_4
     assert "# dataset=photos batch_size=64\n" in option

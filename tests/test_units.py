@@ -27,9 +27,7 @@ def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text
         (Estimate(value=0.5, low=None, high=None, n=2), "500 ms"),
         (Estimate(value=1.0, low=0.97, high=1.035, n=5), "1.00 s ±3.2 %"),
         (Estimate(value=0.5, low=0.375, high=0.75, n=5), "500 ms ±38 %"),
-        (Estimate(value=6.234, low=5.923, high=6.545, n=5), "6.23 s ±5.0 %"),
         (Estimate(value=6.234, low=5.484, high=6.984, n=5), "6.2 s ±12 %"),
-        (Estimate(value=0.996, low=0.598, high=1.394, n=5), "1.0 s ±40 %"),
         (Estimate(value=0.0001, low=0.0000901, high=0.0001099, n=5), "100 µs ±9.9 %"),
     ],
 )
@@ -52,18 +50,11 @@ def test_numbers_have_the_digits_that_their_interval_supports(
     assert units.number(value, uncertainty) == text
 
 
-def test_gains_shares_and_counts_have_their_signs() -> None:
-    assert (units.ratio(1.944), units.share(0.754)) == ("1.94x", "75 %")
-    assert (units.ratio(None), units.share(None)) == ("-", "-")
-    assert [units.counted(n, "CPU") for n in (0, 1, 1.5)] == ["no CPUs", "1 CPU", "1.5 CPUs"]
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "-"), (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1.00 kB"), (1024, "1.02 kB"), (999_400, "999 kB"),
-        (999_900, "1.00 MB"), (12_345_678, "12.3 MB"), (999_999_999, "1.00 GB"), (16_000_000_000, "16.0 GB"),
-        (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
+        (None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.02 kB"), (999_400, "999 kB"), (999_900, "1.00 MB"),
+        (999_999_999, "1.00 GB"), (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
     ],
 )  # fmt: skip
 def test_memory_is_shown_in_the_unit_that_suits_it(value: float | None, text: str) -> None:
