@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,38 +53,25 @@ def searched(
     return search_result(*trials, *more, configuration=measured, **changes)
 
 
-def run(parent: Path) -> Path:
-    return page_of(store_run(parent, searched(0.5)))
+def grid_of_24() -> Iterator[SearchRecord]:
+    for c in points(batch_size=(16, 32, 64, 128, 256, 512), prefetch_factor=(2, 4, 8, 16)):
+        yield searched(0.02 + c["batch_size"] / 400 + c["prefetch_factor"] / 200, columns=c)
 
 
-def failed(parent: Path) -> Path:
-    return page_of(store_run(parent, search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))))
-
-
-def grid_of_4(parent: Path) -> Path:
-    """Names as nobody should choose them, a candidate and a configuration that failed."""
-    return page_of(
-        store_grid(
-            parent,
-            searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
-            searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
-            searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
-            search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
-        )
-    )
-
-
-def grid_of_24(parent: Path) -> Path:
-    of_each = points(batch_size=(16, 32, 64, 128, 256, 512), prefetch_factor=(2, 4, 8, 16))
-    found = (searched(0.02 + c["batch_size"] / 400 + c["prefetch_factor"] / 200, columns=c) for c in of_each)
-    return page_of(store_grid(parent, *found))
-
-
-def grid_of_200(parent: Path) -> Path:
+def grid_of_200() -> Iterator[SearchRecord]:
     """Batch sizes in an order that is neither that of numbers nor that of text."""
-    sizes = [(37 * n) % 200 + 1 for n in range(200)]
-    found = (searched(0.1 + 7 * n % 200 / 100, columns={"batch_size": n}, workers=(0, 4)) for n in sizes)
-    return page_of(store_grid(parent, *found))
+    for size in ((37 * n) % 200 + 1 for n in range(200)):
+        yield searched(0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4))
+
+
+# Names as nobody should choose them, a candidate and a configuration that failed.
+GRID_OF_4 = (
+    searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
+    searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
+    searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
+    search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
+)
+FAILED = search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))
 
 
 def comparison(parent: Path) -> Path:
@@ -108,5 +95,10 @@ def page_of(folder: Path) -> Path:
 
 
 PAGES: dict[str, Callable[[Path], Path]] = {
-    make.__name__: make for make in (run, failed, grid_of_4, grid_of_24, grid_of_200, comparison)
+    "run": lambda parent: page_of(store_run(parent, searched(0.5))),
+    "failed": lambda parent: page_of(store_run(parent, FAILED)),
+    "grid_of_4": lambda parent: page_of(store_grid(parent, *GRID_OF_4)),
+    "grid_of_24": lambda parent: page_of(store_grid(parent, *grid_of_24())),
+    "grid_of_200": lambda parent: page_of(store_grid(parent, *grid_of_200())),
+    "comparison": comparison,
 }

@@ -29,6 +29,7 @@ from tests.factories import (
     failed_trial,
     loader_settings,
     measurement,
+    points,
     search_result,
     store_grid,
     store_run,
@@ -118,7 +119,6 @@ def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epoch
     [
         failed_trial(2),
         trial(2, 2.0, state=TrialState.MISMEASURED),
-        trial(2, 2.0, measurement=measurement(2.0, batch_s=None, epoch_s=None)),
     ],
 )
 def test_what_has_no_time_is_not_compared(other: Trial) -> None:
@@ -130,7 +130,6 @@ def test_what_has_no_time_is_not_compared(other: Trial) -> None:
 @pytest.mark.parametrize(
     ("ratios", "log", "half_width"),
     [
-        ([ratio(0.5, 0.25)], 0.5, 0.25),
         ([ratio(0.5)], 0.5, None),
         ([ratio(0.5, 0.2)] * 4, 0.5, 0.1),  # equal ones narrow each other's interval
         # those that differ by more than their intervals widen the mean, by Student's t or by the normal quantile
@@ -249,18 +248,14 @@ def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_
 
 def test_what_all_of_a_have_and_all_of_b_is_told_and_does_not_keep_them_apart() -> None:
     a, b = (
-        summary_of_grid(*(found(1.0, {"batch_size": size, "pin_memory": pinned}) for size in (8, 16)))
-        for pinned in (False, True)
+        summary_of_grid(*(found(1.0, each) for each in points(batch_size=(8, 16), pin_memory=(pin,))))
+        for pin in (False, True)
     )
     comparison = compare(a, b, LIMIT)
     assert [pair.label for pair in comparison.pairs] == ["batch_size=8", "batch_size=16"]
     assert comparison.settings == (("pin_memory", "false", "true"),)
-    keeps_apart = compare(
-        summary_of_run(found(1.0, {"pin_memory": True})),
-        summary_of_grid(*(found(2.0, {"pin_memory": pinned}) for pinned in (False, True))),
-        LIMIT,
-    )
-    assert keeps_apart.only_b == ("pin_memory=false",)  # it varies in one of them
+    both = summary_of_grid(*(found(2.0, each) for each in points(pin_memory=(False, True))))
+    assert compare(summary_of_run(found(1.0, {"pin_memory": True})), both, LIMIT).only_b == ("pin_memory=false",)
 
 
 def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:

@@ -108,10 +108,6 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
             "CPU-bound: 2 CPUs are busy 100 % of the time, and a batch takes 16.0 ms of CPU time: cheaper transforms",
         ),
         (
-            Workload(loading_s=0.004, cpu_s=0.004, consume_s=0.005, moving_s=0.0001), [Limit.CONSUMER],
-            "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 1 worker keeps up with it",
-        ),
-        (
             Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003), [Limit.TRANSFER],
             "transfer-bound: a batch takes 1.00 ms to make, and 4.00 ms to get from 1 worker: load without",
         ),
@@ -141,8 +137,7 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
             Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, handover_s=0.0016),
             [Limit.CONSUMER, Limit.TRANSFER],
             "consumer-bound: of 9.60 ms a batch the consumer takes 8.00 ms; 1 worker keeps up with it (by itself the "
-            "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest; "
-            "besides, 17 % of the time goes into",
+            "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest",
         ),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
@@ -258,11 +253,9 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     assert unknown.starting_s(unknown.measured) is None
 
 
-@pytest.mark.parametrize(
-    ("method", "ends"), [("spawn", "the second epoch on; fork starts faster, too"), ("fork", "on")]
-)
-def test_of_workers_that_are_spawned_fork_is_told_to_be_faster(method: str, ends: str) -> None:
+def test_of_workers_that_are_spawned_fork_is_told_to_be_faster() -> None:
     found = SHORT.diagnosis
-    best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
-    told = sentence(replace(found, limits=(Limit.STARTUP,), evidence=replace(found.evidence, best=best)))
-    assert told.endswith(ends)
+    for method, is_told in (("spawn", True), ("fork", False)):
+        best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
+        told = sentence(replace(found, evidence=replace(found.evidence, best=best)))
+        assert ("fork starts faster, too" in told) == is_told
