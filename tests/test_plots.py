@@ -18,7 +18,6 @@ from nws_sweep import (
     facets,
     heat_plots,
     memory_plots,
-    scaling_plots,
     storage,
 )
 from nws_sweep.analysis import ConfigurationSummary, Summary
@@ -26,9 +25,8 @@ from nws_sweep.bar_plots import Bar, Bars, Cost, Costs
 from nws_sweep.batch_plots import Timeline
 from nws_sweep.curve_plots import Chart, Curve, Point
 from nws_sweep.heat_plots import Heat, HeatMap
-from nws_sweep.memory_plots import Field, Prices, Spot
+from nws_sweep.memory_plots import Field, Prices, Scaling, Spot
 from nws_sweep.records import BurstKind, Estimate, SearchCost, Trial
-from nws_sweep.scaling_plots import Scaling
 from nws_sweep.vector import MUTED
 from tests.factories import (
     burst,
@@ -309,7 +307,7 @@ def summary(*trials: Trial) -> ConfigurationSummary:
 
 
 def scaling(*trials: Trial) -> Scaling:
-    found = scaling_plots.scaling(summary(*trials))
+    found = memory_plots.scaling(summary(*trials))
     assert found is not None
     return found
 
@@ -339,7 +337,7 @@ def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceili
 
 def test_a_single_candidate_is_no_comparison() -> None:
     alone = summary(paced(0, 0.1), failed_trial(2))
-    assert scaling_plots.scaling(alone) is None
+    assert memory_plots.scaling(alone) is None
     assert memory_plots.prices(alone) is None
 
 
@@ -370,7 +368,7 @@ PRICES = Prices(
 
 
 def test_what_is_shown_says_what_it_is() -> None:
-    figure = scaling_plots.draw(SCALING, PRICES, "photos")
+    figure = memory_plots.draw_scaling(SCALING, PRICES, "photos")
     left, right = figure.axes
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {
         "measured, 95 %",
@@ -380,7 +378,7 @@ def test_what_is_shown_says_what_it_is() -> None:
     assert left.get_ylim() == (0, 1.06 * 550)
     assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
     assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, drawing.COLOURS[0]]
-    (alone,) = scaling_plots.draw(replace(SCALING, law=(), ceiling=5000.0), None, "photos").axes
+    (alone,) = memory_plots.draw_scaling(replace(SCALING, law=(), ceiling=5000.0), None, "photos").axes
     assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
 
 
