@@ -15,10 +15,10 @@ import pytest
 from nws_sweep import comparison_text
 from nws_sweep.analysis import Summary
 from nws_sweep.comparing import RunComparison, compare
-from nws_sweep.contrast import Change, Quantity, Ratio, Times, change_of, combined, time_of, times_of
+from nws_sweep.contrast import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.effects import Effect, effects
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import Estimate, SearchRecord, Trial, TrialState
+from nws_sweep.records import Estimate, SearchRecord, Trial
 from nws_sweep.stats import estimate_mean
 from tests.conftest import Command
 from tests.factories import (
@@ -112,19 +112,6 @@ def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epoch
     assert times is not None
     assert (times.quantity, times.base) == (quantity, base)
     assert times.ratio.value == pytest.approx(ratio)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        failed_trial(2),
-        trial(2, 2.0, state=TrialState.MISMEASURED),
-    ],
-)
-def test_what_has_no_time_is_not_compared(other: Trial) -> None:
-    assert times_of(trial(2, 2.0), other) is None
-    assert times_of(other, trial(2, 2.0)) is None
-    assert time_of(other, Quantity.SAMPLE) is None
 
 
 @pytest.mark.parametrize(

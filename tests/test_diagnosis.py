@@ -189,8 +189,7 @@ def test_the_rule_stands_beside_the_measurement() -> None:
         "rule t = max(m + n/x, y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the "
         "measured best is 4"
     )
-    one_point = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
-    assert rule(one_point.diagnosis) == ""
+    assert rule(replace(WAITING_FOR_A_CONSUMER, tried=(0, 2)).diagnosis) == ""
 
 
 def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:

@@ -70,7 +70,6 @@ WAITS = "each waits for the last one of a step, whoever that is, "
         # nobody is called slow for batches that others have in store
         (trial(AHEAD, 1), trial(ALIKE), f"none is slower than the others beyond noise; {WAITS}44 % of the time"),
         (trial(AHEAD, 1), None, f"{WAITS}44 % of the time"),
-        (trial(ALIKE), None, f"none is slower than the others beyond noise; {WAITS}25 % of the time"),
     ],
 )  # fmt: skip
 def test_who_is_slow_is_told_in_a_sentence(found: Trial, alone: Trial | None, said: str) -> None:
