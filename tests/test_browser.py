@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
@@ -51,14 +50,11 @@ BLACK = """[...document.querySelectorAll("figure svg *")]
 COPIED = 'document.addEventListener("copy", () => { window.copied = String(getSelection()); });'
 
 
-lacking = functools.partial(conftest.lacking, script="scripts/setup-browser")
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
-        lacking("chromium")
+        conftest.lacking("chromium", script="scripts/setup-browser")
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
@@ -133,7 +129,7 @@ def test_every_page_fits_a_phone_and_every_table_is_sorted_both_ways(opened: Ope
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing(opened: Opener, name: str) -> None:
     if not AXE.is_file():
-        lacking("axe-core")
+        conftest.lacking("axe-core", script="scripts/setup-browser")
     page = opened(name)
     page.evaluate(AXE.read_text("utf-8"))
     page.evaluate("for (const each of [...document.querySelectorAll('details')].slice(0, 2)) each.open = true")
