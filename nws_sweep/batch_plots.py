@@ -67,13 +67,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
 
 @drawing.styled
 def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
-    """Per-batch times, a panel per candidate: waiting below, consumer on top, warm-up shaded.
-
-    Args:
-        lines: All candidates; of many some are shown.
-        title: Of the figure.
-        best: The recommended candidate.
-    """
+    """Per-batch times, a panel per candidate (of many some): waiting below, consumer on top, warm-up shaded."""
     shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]
     left_out = f" ({len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
     figure, panels = drawing.panels(title + left_out, len(shown), 1, 1.05, sharey=True)

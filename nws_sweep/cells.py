@@ -10,10 +10,12 @@ from nws_sweep.records import Configuration, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text; a dash where there is none. ``bursts`` is how many the interval rests on."""
+    """The figures of a trial as text, in the order of a row; a dash where there is none.
+
+    ``bursts`` is how many the interval rests on.
+    """
 
     candidate: str  # the number of workers, and what else it has otherwise than its configuration
-    state: str  # how it ended, with the reason if that was no good end
     batch: str = units.NOTHING
     rate: str = units.NOTHING
     startup: str = units.NOTHING
@@ -21,6 +23,7 @@ class TrialCells:
     waiting: str = units.NOTHING
     memory: str = units.NOTHING
     bursts: str = units.NOTHING
+    state: str  # how it ended, with the reason if that was no good end
 
 
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:

@@ -129,13 +129,12 @@ def combined(ratios: Sequence[Ratio]) -> Ratio:
     """One ratio of several that show the same effect, such as that of an axis: their geometric mean.
 
     Its half-width is the larger of two. What their own intervals leave open, sqrt(sum of squares) / n, would be all if
-    the effect were the same in each pair. Their spread, t x standard deviation / sqrt(n), knows where it is not, for
-    it holds the noise of each as well. (So in the analysis of repeated comparisons with fixed or random effects:
-    DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177.) Two ratios have a spread, but too few for
+    the effect were the same in each pair. Their spread, t x standard deviation / sqrt(n), knows where it is not (see
+    DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). Two ratios have a spread, but too few for
     Student's t: it may widen their own interval, by the normal quantile, and makes none by itself.
 
     Args:
-        ratios: One per pair of configurations that differ in nothing else; at least one, from independent trials.
+        ratios: At least one, from independent trials.
 
     Returns:
         The mean; without an interval where neither half-width is known.

@@ -161,12 +161,7 @@ def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
 
 @drawing.styled
 def draw(chart: Chart | None, title: str) -> Figure:
-    """The panels, with the names of their curves below.
-
-    Args:
-        chart: What to draw; None for an empty figure.
-        title: Of the figure.
-    """
+    """The panels, with the names of their curves below; without a chart an empty figure."""
     if chart is None:
         return drawing.panels(title, 0, 1, 1.0)[0]
     count = len(chart.panels)

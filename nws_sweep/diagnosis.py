@@ -223,10 +223,7 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
 
 
 def _is_too_noisy(evidence: Evidence) -> bool:
-    """Whether the machine did so much else that the figures mean little.
-
-    Programs that compute beside it take a smaller share the more workers there are: one candidate shows them.
-    """
+    """Whether the machine did so much else that the figures mean little; one candidate shows other programs."""
     noise = evidence.best.noise or Noise()
     batch = evidence.measured.batch_s
     wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
@@ -259,12 +256,7 @@ def is_consumer_bound(evidence: Evidence) -> bool:
 
 
 def _is_transfer_bound(evidence: Evidence) -> bool:
-    """Whether getting batches from workers costs more than making them.
-
-    Under a consumer that workers are well ahead of: it waits for the hand-over all the same. Without workers at the
-    best setting: workers that should be faster are not. With workers: the CPUs are used up, to a large part by what
-    workers add to loading.
-    """
+    """Whether getting batches costs more than making them: in the hand-over, the time, or the CPUs that are used up."""
     if is_consumer_bound(evidence):
         return evidence.handover_s is not None and evidence.handover_s > _HARDLY_WAITS * evidence.batch_s
     if evidence.best.num_workers == 0:

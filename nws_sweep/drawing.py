@@ -99,15 +99,7 @@ class Picture(Figure):
 
 
 def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
-    """A figure with its title, and axes in rows.
-
-    Args:
-        title: Stands in the upper left corner.
-        count: How many axes.
-        columns: In a row.
-        row: Inches of its height.
-        how: For ``Figure.subplots``.
-    """
+    """A figure with its title, and so many axes, in rows of so many columns, each so many inches high."""
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
     figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)

@@ -11,17 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep import (
-    bar_plots,
-    batch_plots,
-    curve_plots,
-    drawing,
-    heat_plots,
-    memory_plots,
-    scaling_plots,
-    storage,
-    units,
-)
+from nws_sweep import bar_plots, batch_plots, curve_plots, drawing, heat_plots, memory_plots, storage, units
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.batch_table import BatchTime
 
@@ -66,7 +56,7 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 
 def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
-    scaled, paid = scaling_plots.scaling(c), memory_plots.prices(c)
+    scaled, paid = memory_plots.scaling(c), memory_plots.prices(c)
     alt = []
     if scaled:
         rates = {rate.num_workers: units.rate(rate.value, rate.low, rate.high) for rate in scaled.measured}
@@ -80,7 +70,9 @@ def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
         )
     if alt:
         title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
-        yield _illustration(storage.SCALING_PLOT, partial(scaling_plots.draw, scaled), paid, title, " ".join(alt))
+        yield _illustration(
+            storage.SCALING_PLOT, partial(memory_plots.draw_scaling, scaled), paid, title, " ".join(alt)
+        )
 
 
 def _times(summary: Summary) -> Iterator[Illustration]:
@@ -93,7 +85,7 @@ def _times(summary: Summary) -> Iterator[Illustration]:
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
     if lines := batch_plots.timelines(batches(c)):
-        alt = f"Waiting and consumer of each batch, {_count(len(lines), 'candidate')}, in the order of arrival."
+        alt = f"Waiting and consumer of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
         if c.best and (found := c.best.measurement) and found.wait_s is not None:
             waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
             alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
@@ -134,14 +126,16 @@ def _costs(summary: Summary) -> Iterator[Illustration]:
         total_s = sum(parts_s)
         shares = [units.share(part_s / total_s) for part_s in parts_s]
         parts = ", ".join(f"{part} {share}" for part, share in zip(bar_plots.PARTS, shares, strict=True))
-        alt = f"{_count(len(chart.costs), 'search', 'es')} took {units.seconds(total_s)}: {parts}."
+        alt = (
+            f"{len(chart.costs)} search{'' if len(chart.costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
+        )
         yield _illustration(storage.COST_PLOT, bar_plots.draw_costs, chart, "Where the time of the search went", alt)
 
 
 def _throughput(summary: Summary) -> Iterator[Illustration]:
     if chart := curve_plots.throughput(summary):
         curves = sum(map(len, chart.panels.values()))
-        alt = f"Samples per second against num_workers, {_count(curves, 'configuration')}."
+        alt = f"Samples per second against num_workers, {units.counted(curves, 'configuration')}."
         if chart.recommended:
             title, curve, best = max(chart.recommended, key=lambda found: found[2].value)
             rate = units.rate(best.value, best.low, best.high)
@@ -156,7 +150,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
         first, last = chart.bars[0], chart.bars[-1]
         settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
         alt = (
-            f"The best settings of {_count(len(chart.bars), 'configuration')}, from "
+            f"The best settings of {units.counted(len(chart.bars), 'configuration')}, from "
             f"{last.rate} to {first.rate} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
@@ -174,10 +168,6 @@ def _waiting(summary: Summary) -> Iterator[Illustration]:
 
 def _titled(text: str, c: ConfigurationSummary) -> str:
     return f"{text}: {c.label}" if c.label else text
-
-
-def _count(number: int, what: str, ending: str = "s") -> str:
-    return f"{number} {what}{'' if number == 1 else ending}"
 
 
 def _named(*names: str) -> str:

@@ -150,7 +150,7 @@ def _how_sure(best: Trial, other: Trial) -> str:
     times = contrast.times_of(best, other)
     if times is None or times.ratio.half_width is None:
         return "Probably (without an interval: too few bursts)"
-    return "Sure" if abs(times.ratio.log) > times.ratio.half_width else "Probably (the intervals overlap)"
+    return "Sure" if times.ratio.is_certain else "Probably (the intervals overlap)"
 
 
 def _trials(summary: Summary) -> Table:
@@ -183,9 +183,7 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "another host", f"{other.hostname}: {other.cpu_model}, {cpus}"
     yield from (("fastest on", line) for line in formats.fastest_lines(summary))
     if noises := [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]:
-        steal, throttled = (
-            units.share(max(getattr(noise, name) for noise in noises)) for name in ("steal", "throttled")
-        )
+        steal, throttled = (units.share(max(getattr(n, name) for n in noises)) for name in ("steal", "throttled"))
         yield (
             "noise",
             f"while a candidate was measured, other programs used up to {max(n.other_cpus for n in noises):.1f} CPUs, "

@@ -15,12 +15,7 @@ _TWO_COUNT = 3.5  # of a half-width's digits, up to here
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
-    """Two or three significant digits in µs, ms, s or min.
-
-    Args:
-        value: s.
-        uncertainty: Half the width of its interval as a share of it; None if it has none.
-    """
+    """Two or three significant digits in µs, ms, s or min; uncertainty is half the interval's width as a share."""
     if value is None:
         return NOTHING
     rounded = float(f"{value:.{_digits(value, uncertainty) - 1}e}")

@@ -32,13 +32,9 @@ _LEFT_OUT = re.compile(rf'<g id="{BACKGROUND}">.*?</g>|<style.*?</style>|<metada
 
 
 def inline(document: str, prefix: str, title: str, description: str) -> str:
-    """An element for an HTML page, which is as wide as it may be, and has the ink of the text around it.
+    """An element for an HTML page of matplotlib's SVG: as wide as it may be, with the ink of the text around it.
 
-    Args:
-        document: The SVG, as matplotlib writes it.
-        prefix: Of its identifiers.
-        title: For those who do not see it.
-        description: Likewise.
+    The prefix is that of its identifiers; title and description are for those who do not see it.
     """
     found = re.search(r'<svg[^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(.*)', document, re.S)
     if found is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.factories import (
     failed_trial,
     loader_settings,
     measurement,
+    points,
     search_result,
     search_rules,
     store_grid,
@@ -52,63 +53,37 @@ def searched(
     return search_result(*trials, *more, configuration=measured, **changes)
 
 
-def run(parent: Path) -> Path:
-    return page_of(store_run(parent, searched(0.5)))
+def grid_of_24() -> Iterator[SearchRecord]:
+    for c in points(batch_size=(16, 32, 64, 128, 256, 512), prefetch_factor=(2, 4, 8, 16)):
+        yield searched(0.02 + c["batch_size"] / 400 + c["prefetch_factor"] / 200, columns=c)
 
 
-def failed(parent: Path) -> Path:
-    return page_of(store_run(parent, search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))))
-
-
-def grid_of_4(parent: Path) -> Path:
-    """Names as nobody should choose them, a candidate and a configuration that failed."""
-    return page_of(
-        store_grid(
-            parent,
-            searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
-            searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
-            searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
-            search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
-        )
-    )
-
-
-def grid_of_24(parent: Path) -> Path:
-    sizes, factors = (16, 32, 64, 128, 256, 512), (2, 4, 8, 16)
-    return page_of(
-        store_grid(
-            parent,
-            *(
-                searched(
-                    (0.02 + size / 400) * (1 + 0.1 * place), columns={"batch_size": size, "prefetch_factor": factor}
-                )
-                for size in sizes
-                for place, factor in enumerate(factors)
-            ),
-        )
-    )
-
-
-def grid_of_200(parent: Path) -> Path:
+def grid_of_200() -> Iterator[SearchRecord]:
     """Batch sizes in an order that is neither that of numbers nor that of text."""
-    sizes = [(37 * n) % 200 + 1 for n in range(200)]
-    found = (searched(0.1 + 7 * n % 200 / 100, columns={"batch_size": n}, workers=(0, 4)) for n in sizes)
-    return page_of(store_grid(parent, *found))
+    for size in ((37 * n) % 200 + 1 for n in range(200)):
+        yield searched(0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4))
+
+
+# Names as nobody should choose them, a candidate and a configuration that failed.
+GRID_OF_4 = (
+    searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
+    searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
+    searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
+    search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
+)
+FAILED = search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))
 
 
 def comparison(parent: Path) -> Path:
     """Slower, faster, the same, failed in one, and some that are in one only; from hosts that differ."""
     other = replace(HOST, hostname="node2", cpu_model=EVIL, torch="2.5.0")
-    a = {16: 0.5, 32: 0.5, 64: 0.5, 128: 0.5}
-    b = {32: 0.75, 64: 0.25, 128: 0.5, 256: 0.5}
-    one = store_grid(
-        parent / "before", *(searched(s, columns={"batch_size": n, "dataset": EVIL}) for n, s in a.items())
-    )
-    two = store_grid(
-        parent / "after",
-        *(searched(s, columns={"batch_size": n, "dataset": EVIL}, host=other) for n, s in b.items()),
-        search_result(failed_trial(0), columns={"batch_size": 16, "dataset": EVIL}, host=other),
-    )
+    columns = [{"batch_size": size, "dataset": EVIL} for size in (16, 32, 64, 128, 256)]
+    one = store_grid(parent / "before", *(searched(0.5, columns=each) for each in columns[:4]))
+    after = [
+        search_result(failed_trial(0), columns=columns[0], host=other),
+        *(searched(s, columns=c, host=other) for s, c in zip((0.75, 0.25, 0.5, 0.5), columns[1:], strict=True)),
+    ]
+    two = store_grid(parent / "after", *after)
     found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
     disk.write_text(parent / "comparison.html", html.comparison(found))
     return parent / "comparison.html"
@@ -120,5 +95,10 @@ def page_of(folder: Path) -> Path:
 
 
 PAGES: dict[str, Callable[[Path], Path]] = {
-    make.__name__: make for make in (run, failed, grid_of_4, grid_of_24, grid_of_200, comparison)
+    "run": lambda parent: page_of(store_run(parent, searched(0.5))),
+    "failed": lambda parent: page_of(store_run(parent, FAILED)),
+    "grid_of_4": lambda parent: page_of(store_grid(parent, *GRID_OF_4)),
+    "grid_of_24": lambda parent: page_of(store_grid(parent, *grid_of_24())),
+    "grid_of_200": lambda parent: page_of(store_grid(parent, *grid_of_200())),
+    "comparison": comparison,
 }

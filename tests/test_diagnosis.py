@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,21 @@ from nws_sweep.advice import further, rule, sentence
 from nws_sweep.analysis import recommend
 from nws_sweep.diagnosis import Diagnosis, Limit, diagnose
 from nws_sweep.records import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
-from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules
+from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules, trial
 from tests.factories import search_result as result_of
+
+
+def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None, **known: Any) -> Trial:
+    """A run of another program, if no more is known: neither CPU time nor loading alone."""
+    known = {"startup_s": 0.046, **known}
+    measured = Measurement(
+        batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
+        consume_s=consume_s,
+        wait_s=batch_s - consume_s,
+        epoch_s=epoch_s or 0.046 + 99 * batch_s,
+        **known,
+    )
+    return trial(n, 1.0, measurement=measured, noise=Noise())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,57 +57,37 @@ class Workload:
         apart_s = max(loading_s, cpu_s / self.cores, self.consume_s + self.handover_s)
         batch_s = apart_s if n else self.loading_s + self.consume_s
         startup_s = batch_s if n == 0 else self.loading_s + self.start_s + n * self.worker_start_s
-        return Trial(
-            settings=LoaderSettings(batch_size=64, num_workers=n),
-            state=TrialState.OK,
-            measurement=Measurement(
-                startup_s=startup_s,
-                batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
-                epoch_s=startup_s + (self.batches - 1) * batch_s,
-                consume_s=self.consume_s,
-                wait_s=batch_s - self.consume_s,
-                loading_s=(loading_s if n else self.loading_s) if self.consume_s else None,
-                cpu_s=cpu_s,
-            ),
-            noise=Noise(),
-        )
+        alone_s = (loading_s if n else self.loading_s) if self.consume_s else None
+        epoch_s = startup_s + (self.batches - 1) * batch_s
+        return timed(n, batch_s, self.consume_s, epoch_s, startup_s=startup_s, loading_s=alone_s, cpu_s=cpu_s)
 
     @property
     def result(self) -> SearchRecord:
-        trials = [self.trial(n) for n in self.tried]
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
         return result_of(
-            *trials,
+            *map(self.trial, self.tried),
             *refused,
-            configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules(self.tried)),
+            configuration=configuration(search=search_rules(self.tried)),
             facts=replace(FACTS, samples=64 * self.batches),
             host=replace(HOST, usable_cpus=self.cores),
         )
 
     @property
     def diagnosis(self) -> Diagnosis:
-        best, _ = recommend(self.result.trials, 0.03)
-        found = diagnose(self.result, best)
-        assert found is not None
-        return found
+        return diagnosed(self.result)
+
+
+def diagnosed(result: SearchRecord) -> Diagnosis:
+    best, _ = recommend(result.trials, 0.03)
+    found = diagnose(result, best)
+    assert found is not None
+    return found
 
 
 LATENCY = Workload(loading_s=0.032, cpu_s=0.0002)
 CPU = Workload(loading_s=0.016, cpu_s=0.016)
-CONSUMER = Workload(loading_s=0.004, cpu_s=0.004, consume_s=0.005, moving_s=0.0001)
-IN_MEMORY = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003)
-HEAVY = Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009)
 SHORT = Workload(loading_s=0.032, cpu_s=0.016, batches=12)
-VERY_SHORT = Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3)
-NO_ROOM = Workload(loading_s=0.032, cpu_s=0.016, cores=16, tried=(0, 1, 2, 4), refused=(8, 16))
-ONE_CORE = Workload(loading_s=0.016, cpu_s=0.016, cores=1)
-WAITING_AND_COMPUTING = Workload(loading_s=0.020, cpu_s=0.008)
-TRAINING_ON_THE_CPU = Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007)
 WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005)
-SHORT_AND_WAITING = Workload(loading_s=0.032, cpu_s=0.0002, batches=12)
-WAITING_WITHOUT_ROOM = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0, 1, 2, 4), refused=(8, 16))
-HANDED_OVER = Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, handover_s=0.0016)
-TOO_FEW_CANDIDATES = Workload(loading_s=0.016, cpu_s=0.016, cores=8, tried=(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -103,49 +97,47 @@ TOO_FEW_CANDIDATES = Workload(loading_s=0.016, cpu_s=0.016, cores=8, tried=(0, 2
             LATENCY, [Limit.LATENCY],
             "latency-bound: 99 % of the 32.0 ms that loading takes is waiting, which 16 workers share",
         ),
+        # without a look at loading without workers waiting shows in the fewest
+        (replace(LATENCY, tried=(4, 8)), [Limit.LATENCY], "latency-bound: 99 % of loading is waiting, "),
+        (
+            replace(LATENCY, tried=(0,)), [Limit.LATENCY],
+            "latency-bound: 99 % of the 32.0 ms that loading takes is waiting; no candidate with workers was measured",
+        ),
         (
             CPU, [Limit.CPU],
             "CPU-bound: 2 CPUs are busy 100 % of the time, and a batch takes 16.0 ms of CPU time: cheaper transforms",
         ),
         (
-            CONSUMER, [Limit.CONSUMER],
-            "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 1 worker keeps up with it",
-        ),
-        (
-            IN_MEMORY, [Limit.TRANSFER],
+            Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003), [Limit.TRANSFER],
             "transfer-bound: a batch takes 1.00 ms to make, and 4.00 ms to get from 1 worker: load without",
         ),
         (
-            HEAVY, [Limit.TRANSFER, Limit.CPU, Limit.LATENCY],
+            Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009), [Limit.TRANSFER, Limit.CPU, Limit.LATENCY],
             "transfer-bound: a batch takes 12.0 ms of CPU time with workers and 3.00 ms without, and the",
         ),
         (SHORT, [Limit.STARTUP, Limit.CPU, Limit.LATENCY], "start-up-bound: "),
         (
-            VERY_SHORT, [Limit.STARTUP],
+            Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3), [Limit.STARTUP],
             "start-up-bound: 2 workers load a batch in 8.00 ms instead of 16.0 ms, but starting them makes an",
         ),
         (
-            NO_ROOM, [Limit.MEMORY, Limit.LATENCY],
+            Workload(loading_s=0.032, cpu_s=0.016, cores=16, tried=(0, 1, 2, 4), refused=(8, 16)),
+            [Limit.MEMORY, Limit.LATENCY],
             "memory-bound: 8 workers had no room (it needs 9 GB, 4 GB are free); 4 workers fit; besides, 50 %",
         ),
-        (ONE_CORE, [Limit.CPU], "CPU-bound: 1 CPU is busy 100 % of the time"),
         (
-            TOO_FEW_CANDIDATES, [],
+            Workload(loading_s=0.016, cpu_s=0.016, cores=8, tried=(0, 2)), [],
             "nothing is used to its limit: the CPUs are busy 25 % of the time; no candidate above 2 workers was",
         ),
-        (WAITING_AND_COMPUTING, [Limit.CPU, Limit.LATENCY], "CPU-bound: "),
         (
-            TRAINING_ON_THE_CPU, [Limit.CONSUMER, Limit.CPU],
+            Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007), [Limit.CONSUMER, Limit.CPU],
             "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 2 workers keep up with it",
         ),
-        (WAITING_FOR_A_CONSUMER, [Limit.CONSUMER, Limit.LATENCY], "consumer-bound: "),
-        (SHORT_AND_WAITING, [Limit.STARTUP, Limit.LATENCY], "start-up-bound: "),
-        (WAITING_WITHOUT_ROOM, [Limit.MEMORY, Limit.LATENCY], "memory-bound: "),
         (
-            HANDED_OVER, [Limit.CONSUMER, Limit.TRANSFER],
+            Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, handover_s=0.0016),
+            [Limit.CONSUMER, Limit.TRANSFER],
             "consumer-bound: of 9.60 ms a batch the consumer takes 8.00 ms; 1 worker keeps up with it (by itself the "
-            "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest; "
-            "besides, 17 % of the time goes into",
+            "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest",
         ),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
@@ -169,10 +161,6 @@ def test_noise_that_only_another_candidate_met_counts_too() -> None:
     assert sentence(found).startswith(
         "too much noise to say what limits: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
     )
-
-
-def test_nothing_measured_has_no_diagnosis() -> None:
-    assert diagnose(result_of(failed_trial(0)), None) is None
 
 
 def test_what_a_loader_that_takes_no_time_would_give_and_more_workers_by_the_curve() -> None:
@@ -201,8 +189,7 @@ def test_the_rule_stands_beside_the_measurement() -> None:
         "rule t = max(m + n/x, y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the "
         "measured best is 4"
     )
-    one_point = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 2))
-    assert rule(one_point.diagnosis) == ""
+    assert rule(replace(WAITING_FOR_A_CONSUMER, tried=(0, 2)).diagnosis) == ""
 
 
 def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
@@ -224,62 +211,30 @@ def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     )
 
 
-def test_without_a_look_at_loading_without_workers_waiting_shows_in_the_fewest() -> None:
-    assert sentence(replace(LATENCY, tried=(4, 8)).diagnosis).startswith("latency-bound: 99 % of loading is waiting, ")
-
-
-def of_program(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None) -> Trial:
-    """A run of another program: neither CPU time nor loading alone is known."""
-    return Trial(
-        settings=LoaderSettings(batch_size=64, num_workers=n),
-        state=TrialState.OK,
-        measurement=Measurement(
-            startup_s=0.046,
-            batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
-            consume_s=consume_s,
-            wait_s=batch_s - consume_s,
-            epoch_s=epoch_s or 0.046 + 99 * batch_s,
-        ),
-    )
-
-
 @pytest.mark.parametrize(
     ("trials", "words"),
     [
         (
-            [of_program(0, 0.098, 0.082), of_program(1, 0.123, 0.121)],
-            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and "
-            "121 ms with 1 worker; cheaper transforms,",
+            [timed(0, 0.098, 0.082), timed(1, 0.123, 0.121)],
+            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and 12",
         ),
         (
-            [of_program(0, 0.100, 0.080), of_program(1, 0.104, 0.103)],  # may be an accelerator's work
+            [timed(0, 0.100, 0.080), timed(1, 0.104, 0.103)],  # may be an accelerator's work
             "nothing is seen at its limit, without a look at the CPUs; workers were not faster",
         ),
         (
-            [of_program(0, 0.100, 0.060), of_program(2, 0.099, 0.060)],
+            [timed(0, 0.100, 0.060), timed(2, 0.099, 0.060)],
             "transfer-bound: the training step waits 40.0 ms for a batch without workers and 39.0 ms with 2 workers: ",
         ),
         (
-            [of_program(0, 0.100, 0.002), of_program(2, 0.020, 0.002, epoch_s=5.9)],
+            [timed(0, 0.100, 0.002), timed(2, 0.020, 0.002, epoch_s=5.9)],
             "nothing is seen at its limit",  # 3.9 s of the epoch are slow steps, not the start
-        ),
-        (
-            [of_program(0, 0.043, 0.002), of_program(2, 0.020, 0.002, epoch_s=8.0)],
-            "nothing is seen at its limit",
         ),
     ],
 )
 def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: str) -> None:
-    result = result_of(
-        *trials,
-        configuration=configuration(loader=LoaderSettings(batch_size=64), search=search_rules((0, 1, 2))),
-        facts=replace(FACTS, samples=64 * 100),
-        host=replace(HOST, usable_cpus=2),
-    )
-    best, _ = recommend(result.trials, 0.03)
-    found = diagnose(result, best)
-    assert found is not None
-    assert sentence(found).startswith(words)
+    program = replace(LATENCY, batches=100, tried=()).result
+    assert sentence(diagnosed(replace(program, trials=tuple(trials)))).startswith(words)
 
 
 def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_and_the_start_all_before_the_first() -> (
@@ -297,16 +252,9 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     assert unknown.starting_s(unknown.measured) is None
 
 
-@pytest.mark.parametrize(
-    ("method", "ends"), [("spawn", "the second epoch on; fork starts faster, too"), ("fork", "on")]
-)
-def test_of_workers_that_are_spawned_fork_is_told_to_be_faster(method: str, ends: str) -> None:
-    found = SHORT_AND_WAITING.diagnosis
-    best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
-    told = sentence(replace(found, limits=(Limit.STARTUP,), evidence=replace(found.evidence, best=best)))
-    assert told.endswith(ends)
-
-
-def test_no_workers_are_not_counted() -> None:
-    alone = Workload(loading_s=0.032, cpu_s=0.0002, tried=(0,))
-    assert sentence(alone.diagnosis).endswith("is waiting; no candidate with workers was measured: some may be faster")
+def test_of_workers_that_are_spawned_fork_is_told_to_be_faster() -> None:
+    found = SHORT.diagnosis
+    for method, is_told in (("spawn", True), ("fork", False)):
+        best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
+        told = sentence(replace(found, evidence=replace(found.evidence, best=best)))
+        assert ("fork starts faster, too" in told) == is_told

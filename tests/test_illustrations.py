@@ -1,3 +1,5 @@
+"""The pictures of a report, and how figures become files and parts of pages."""
+
 from __future__ import annotations
 
 import random
@@ -10,9 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image, ImageChops
 
-from nws_sweep import illustrations, storage, vector
+from nws_sweep import drawing, illustrations, storage, vector
 from nws_sweep.analysis import ConfigurationSummary, Summary
 from nws_sweep.batch_table import BatchTime
+from nws_sweep.drawing import Picture
 from nws_sweep.illustrations import Illustration
 from nws_sweep.records import SearchCost, SearchRecord
 from tests import sample_pages
@@ -48,10 +51,6 @@ def of_grid(name: str) -> tuple[Illustration, ...]:
     return illustrations.of(grid(GRIDS[name]), batches)
 
 
-def no_batches(_: ConfigurationSummary) -> list[BatchTime]:
-    return []
-
-
 RUN = ["scaling", "time_vs_num_workers", "waiting_vs_num_workers", "batch_times", "search_cost"]
 GRID = [
     "throughput_vs_num_workers", "best_per_configuration", "best_throughput", "waiting_vs_num_workers",
@@ -65,34 +64,26 @@ def test_the_most_important_pictures_come_first_and_have_the_names_of_the_storag
     assert {getattr(storage, name) for name in dir(storage) if name.endswith("_PLOT")} == {*RUN, *GRID}
 
 
+def test_there_are_as_many_as_there_is_to_see() -> None:
+    first = grid(FOUR).configurations[0]
+    assert [each.name for each in illustrations.of_configuration(first, batches)] == ["scaling", "batch_times"]
+    single = illustrations.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
+    assert [each.name for each in single] == ["time_vs_num_workers", "waiting_vs_num_workers"]
+    nothing = search_result(failed_trial(0))
+    assert illustrations.of(summary_of_run(nothing), lambda _: []) == ()
+    assert illustrations.of(summary_of_grid(nothing, search_result(error="no such folder")), lambda _: []) == ()
+
+
 def test_the_batches_are_those_of_the_fastest_configuration() -> None:
-    asked: list[str] = []
+    asked: list[ConfigurationSummary] = []
     slow, fast = searched({"seed": 1}, 2.0), searched({"seed": 2}, 1.0)
 
     def batches_of(configuration: ConfigurationSummary) -> list[BatchTime]:
-        asked.append(configuration.label)
+        asked.append(configuration)
         return []
 
     illustrations.of(summary_of_grid(slow, fast), batches_of)
-    assert asked == ["dataset=photos seed=2"]
-
-
-def test_a_configuration_of_a_grid_has_those_that_are_only_of_it() -> None:
-    first = grid(FOUR).configurations[0]
-    assert [each.name for each in illustrations.of_configuration(first, batches)] == ["scaling", "batch_times"]
-    assert [each.name for each in illustrations.of_configuration(first, no_batches)] == ["scaling"]
-
-
-def test_where_nothing_was_measured_there_is_nothing_to_see() -> None:
-    nothing = search_result(failed_trial(0))
-    assert illustrations.of(summary_of_run(nothing), no_batches) == ()
-    assert illustrations.of(summary_of_grid(nothing, nothing), no_batches) == ()
-    assert illustrations.of(summary_of_grid(search_result(error="no such folder")), no_batches) == ()
-
-
-def test_a_single_trial_is_shown_as_far_as_it_goes() -> None:
-    names = [each.name for each in illustrations.of(summary_of_run(search_result(trial(0, 8.0))), no_batches)]
-    assert names == ["time_vs_num_workers", "waiting_vs_num_workers"]
+    assert [one.label for one in asked] == ["dataset=photos seed=2"]
 
 
 def test_each_says_what_it_shows_with_its_main_figures() -> None:
@@ -102,21 +93,14 @@ def test_each_says_what_it_shows_with_its_main_figures() -> None:
         "Seconds per epoch against memory: the recommended candidate holds 4.03 GB."
     )
     assert of_run["time_vs_num_workers"].endswith(" With the recommended 4 it is 6.91.")
-    assert {each.name: each.alt for each in of_grid("4")} == {
-        "throughput_vs_num_workers": "Samples per second against num_workers, 4 configurations. The best: 3460 samples "
-        "per second with num_workers=4 (256 · true).",
-        "best_per_configuration": "The best settings of 4 configurations, from 435 to 3460 samples per second; "
-        "the fastest has num_workers=4 (batch_size=256, pin_memory=true).",
-        "best_throughput": "A map of the best throughput over batch_size and pin_memory: 435 to 3460 samples per "
-        "second.",
-        "waiting_vs_num_workers": "The share of the time in which the consumer waits for the loader, against "
-        "num_workers. At the best settings 18 %.",
-        "time_vs_memory": "Seconds per 1000 samples against memory at the best setting of each configuration. The "
-        "leanest holds 4.03 GB and takes 289 ms; the quickest holds 4.03 GB and takes 289 ms.",
-        "batch_times": "Waiting and consumer of each batch, 3 candidates, in the order of arrival. A batch of the best "
-        "waits 13.3 ms and is consumed in 60.6 ms.",
-        "search_cost": "4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, measuring 50 %, other 6 %.",
-    }
+    of_four = {each.name: each.alt for each in of_grid("4")}
+    assert of_four["throughput_vs_num_workers"].endswith(" 3460 samples per second with num_workers=4 (256 · true).")
+    assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
+    assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
+    assert of_four["waiting_vs_num_workers"].endswith("At the best settings 18 %.")
+    assert of_four["time_vs_memory"].endswith("the quickest holds 4.03 GB and takes 289 ms.")
+    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
+    assert of_four["search_cost"].startswith("4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, ")
 
 
 @pytest.mark.parametrize("name", [*GRIDS, "run"])
@@ -149,3 +133,77 @@ def _is_cut(png: Path) -> bool:
         ink = ImageChops.invert(image.convert("L"))
         left, upper, right, lower = ink.getbbox() or (0, 0, 0, 0)
         return bool(min(left, upper, image.width - right, image.height - lower) < 3)
+
+
+@drawing.styled
+def figure() -> Picture:
+    made, (axes,) = drawing.panels("What <script>alert(1)</script> $took$", 1, 1, 1.0)
+    drawing.legend(made, axes.plot([0, 1], [1.0, 1 / 3], "o-", label="数"), "key")
+    return made
+
+
+def test_a_long_name_keeps_its_ends() -> None:
+    assert drawing.shortened("abcdefghij", 10) == "abcdefghij"
+    assert drawing.shortened("abcdefghijk", 7) == "abc…ijk"
+    assert drawing.fitting("a\n$x$\tb" + 80 * "c", 7 * drawing.LETTER) == "a $…ccc"
+
+
+def test_a_figure_is_saved_as_png_and_svg_beside_each_other(tmp_path: Path) -> None:
+    paths = drawing.save(figure(), tmp_path / "scaling")
+    assert [path.name for path in paths] == ["scaling.png", "scaling.svg"]
+    assert [path.read_bytes()[:5] for path in paths] == [b"\x89PNG\r", b"<?xml"]
+    assert figure()._repr_png_() == paths[0].read_bytes()
+
+
+def test_a_document_has_text_as_text_without_dates_and_is_the_same_again() -> None:
+    text = drawing.rendered(figure(), "svg").decode()
+    assert "What &lt;script&gt;alert(1)&lt;/script&gt; $took$" in text
+    assert "'DejaVu Sans', 'Verdana', sans-serif" in text
+    assert not re.search(r"<dc:date>|Matplotlib v|<metadata", text)
+    assert text == drawing.rendered(figure(), "svg").decode()
+
+
+DOCUMENT = """<?xml version="1.0"?>
+<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
+<svg xmlns:xlink="http://www.w3.org/1999/xlink" width="30pt" height="15pt" viewBox="0 0 30 15"
+ xmlns="http://www.w3.org/2000/svg" version="1.1">
+ <defs><style type="text/css">*{stroke-linejoin: round}</style></defs>
+ <g id="background"><path d="M 0 0" style="fill: #ffffff"/></g>
+ <defs><path id="m1" d="M 1 1"/></defs>
+ <g id="axes_1" clip-path="url(#c1)"><use xlink:href="#m1" x="1" style="fill: #0072b2; stroke: #1f2328"/></g>
+ <text style="fill: #1f2328">a &lt; b #1f2328</text>
+ <clipPath id="c1"><rect style="stroke: #dddddd"/></clipPath>
+</svg>"""
+
+
+def test_a_document_becomes_a_part_of_a_page() -> None:
+    text = vector.inline(DOCUMENT, "first", "A <title>", "It & that")
+    assert text.startswith("<svg ")
+    assert not re.search(r"<\?xml|<!DOCTYPE|<style|<metadata|background", text)  # what would reach the whole page
+    root = ElementTree.fromstring(text)
+    assert (root.get("role"), root.get("aria-labelledby")) == ("img", "first-title first-desc")
+    assert [child.text for child in list(root)[:2]] == ["A <title>", "It & that"]
+    assert root.get("viewBox") == "0 0 30 15"
+    assert root.get("style") == "--wide:40px;width:100%;max-width:var(--wide);height:auto"
+    assert (root.get("width"), root.get("height")) == (None, None)
+    found = re.findall(r'\bid="([^"]+)"', text)
+    assert found == ["first-title", "first-desc", "first-m1", "first-axes_1", "first-c1"]
+    assert 'href="#first-m1"' in text
+    assert 'clip-path="url(#first-c1)"' in text
+    # Colours follow the page.
+    assert "fill: var(--series-1, #0072b2); stroke: currentColor" in text
+    assert "stroke: var(--grid, #ddd)" in text
+    assert "a &lt; b #1f2328<" in text
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#14161a"])
+@pytest.mark.parametrize("colour", [*vector.SERIES[:-1], vector.MUTED])
+def test_data_can_be_seen_on_white_and_on_dark_paper(colour: str, paper: str) -> None:
+    dark, light = sorted((luminance(colour), luminance(paper)))
+    assert (light + 0.05) / (dark + 0.05) >= 3

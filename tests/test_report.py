@@ -1,26 +1,207 @@
+"""What the reports say, and that whatever they say is safe in a page."""
+
 from __future__ import annotations
 
-import csv
+import io
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
-from nws_sweep import report, storage
+from nws_sweep import cells, formats, html, page, report, storage, tables
 from nws_sweep.analysis import Summary
 from nws_sweep.errors import NotARunError
-from nws_sweep.records import TrialState
+from nws_sweep.page import Page, Table
+from nws_sweep.records import SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.tables import Rows
 from tests.factories import (
     COLUMNS,
+    configuration,
+    endless_trial,
+    estimate,
     failed_trial,
+    loader_settings,
+    measurement,
     search_result,
+    search_rules,
     store_grid,
     store_run,
     summary_of_grid,
     summary_of_run,
     trial,
 )
+
+
+def two_configurations() -> Summary:
+    """One configuration with a failed trial, one that has nothing, and a column that only the first one has."""
+    settings = loader_settings(2, persistent_workers=True)
+    columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
+    searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
+    trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
+    first = search_result(*trials, configuration=searched)
+    return summary_of_grid(first, search_result(columns={"batch_size": 64}, error="it, too", stop_reason=""))
+
+
+def text_of(table: Rows) -> str:
+    return storage.csv_text(table.columns, table.rows)
+
+
+def read_back(table: Rows) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text_of(table)))
+
+
+def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
+    found = summary_of_grid(
+        search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256}),
+        search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64}),
+    )
+    table = tables.trials(found)
+    assert table.columns == (*COLUMNS, *storage.TIMING_COLUMNS)
+    frame = read_back(table)
+    rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
+    assert rows == [[256, 8, "ok"], [256, 0, "failed"], [64, 1, "ok"]]
+    assert frame["epoch_s"].isna().tolist() == [False, True, True]
+    assert (frame["epoch_s"][0], frame["batch_s"][2]) == (4.0, 1 / 3)
+    # Integers stay integers beside empty cells.
+    mixed = summary_of_grid(*(search_result(trial(0, 8.0), columns={"prefetch_factor": n}) for n in (None, 4)))
+    assert tables.trials(mixed).frame()["prefetch_factor"].dtype == "Int64"
+    rows = [line.split(",")[1:6] for line in text_of(tables.trials(mixed)).splitlines()[1:]]
+    assert rows == [["64", "False", "", "3", "0"], ["64", "False", "4", "3", "0"]]
+
+
+def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
+    first, second = read_back(tables.best(two_configurations())).to_dict("records")
+    assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
+    expected = {
+        "num_workers": 2,
+        "persistent_workers": True,
+        "epoch_s": 4.0625,
+        "batch_s_low": 0.75 * 4.0625 / 128,
+        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625),
+        "fastest_num_workers": 8,
+        "dataset.sizes": "[500, 375]",
+    }
+    assert {name: first[name] for name in expected} == expected
+    assert (second["batch_size"], second["error"]) == (64, "it, too")
+    assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
+
+
+EVIL = "</script><script>alert('&')</script>"
+
+
+def grid_page() -> Page:
+    return page.page(
+        summary_of_grid(
+            search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
+            search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
+            search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
+        )
+    )
+
+
+def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> None:
+    found = grid_page()
+    assert found.answer is not None
+    assert found.answer.setting == "num_workers=2"
+    assert found.answer.pace == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
+    assert found.answer.gains[0] == "2.0x as fast as without workers"
+    assert [one.setting for one in found.answers] == ["num_workers=2", "num_workers=2", ""]
+    assert found.answers[2].error == "no candidate could be measured"
+    assert found.configurations == 3
+    nothing = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
+    assert nothing.answer is None
+    assert re.search("Nothing could be measured(?s:.)*it broke", html.report(nothing, ()))
+
+
+def test_the_figures_are_those_of_the_other_reports() -> None:
+    summary = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0)))
+    found = page.page(summary)
+    (configuration,) = summary.configurations
+    assert found.best == Table(formats.best_header(summary), [formats.best_cells(summary, configuration)])
+    shown = [cells.of_trial(each, configuration.configuration) for each in configuration.trials]
+    assert [(row[0], row[1], row[4]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
+    assert found.answer is not None
+    assert [text for _, text in found.answer.snippets] == [
+        formats.render(summary, "kwargs").text.strip(),
+        formats.render(summary, "overrides").text.strip(),
+    ]
+
+
+def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
+    results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
+    found = page.page(summary_of_grid(*results))
+    assert len(found.answers) == page.MOST_ANSWERS
+    assert found.answers[0].label.endswith("batch_size=1")
+    assert len(found.best.rows) == found.configurations == 60
+    assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
+
+
+def test_names_from_outside_are_text_only() -> None:
+    picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
+    text = html.report(grid_page(), [picture])
+    assert EVIL not in text
+    assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
+    data = '<script type="application/json">'
+    assert re.findall("<script.*?>", text) == [data, data, "<script>"]
+
+
+def test_the_page_asks_nobody_for_anything_and_its_references_lead_to_its_elements() -> None:
+    text = html.report(grid_page(), [])
+    assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
+    assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
+    ids = re.findall(r'<[^>]* id="([^"]*)"', text)
+    assert len(ids) == len({*ids})
+    references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
+    assert references
+    assert {*references} <= {*ids}
+
+
+@pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
+def test_a_table_is_data_that_ends_no_script(text: str) -> None:
+    found = replace(grid_page(), trials=Table(("a",), [[text]]))
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', html.report(found, ()))[1:]
+    assert not {"<", ">", "&"} & set(data)
+    assert json.loads(data) == [[text]]
+
+
+def sure(record: SearchRecord) -> str:
+    (configuration,) = summary_of_run(record).configurations
+    return page.certainty(configuration)
+
+
+def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Trial:
+    batch_s = epoch_s / 65
+    batch = share and replace(estimate(batch_s), low=batch_s / (1 + share), high=batch_s * (1 + share))
+    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, batch_s=batch))
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
+        ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
+        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few bursts): the"),
+        ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
+        ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
+    ],
+)
+def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
+    assert sure(search_result(*trials)).startswith(expected)
+
+
+def test_what_makes_an_answer_unsure_comes_first() -> None:
+    trials = (precise(0, 4.0), precise(2, 2.0))
+    verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
+    provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
+    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, settle_s=3.0)))
+    assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
+    assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
+
 
 BEST_OF_4 = {"batch_size": 64, "num_workers": 4}
 
@@ -33,10 +214,6 @@ def write(folder: Path) -> str:
     text = paths[1].read_text()
     assert [name for name in pictures_of(text) if not (folder / name).is_file()] == []
     return text
-
-
-def text_of(summary: Summary) -> str:
-    return report.markdown(summary, [])
 
 
 def pictures_of(text: str) -> list[str]:
@@ -101,14 +278,11 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
 
 def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
     slow = failed_trial(2, "no | for 60 s", TrialState.TIMEOUT)
-    text = text_of(summary_of_run(search_result(trial(4, 8.0), slow)))
+    text = report.markdown(summary_of_run(search_result(trial(4, 8.0), slow)), [])
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     first, *further = why.splitlines()
     assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
-    assert further == [
-        "- with a loader that takes no time training would be 4.00x as fast",
-        "- 8 workers would give at most 100 % more, by the curve through the points",
-    ]
+    assert len(further) == 2
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
@@ -119,14 +293,8 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     ]
 
 
-def test_the_fitted_rule_stands_beside_the_measurement() -> None:
-    summary = summary_of_run(search_result(*(trial(n, 32.0 / n) for n in (1, 2, 4))))
-    assert "\n\nThe rule t = max(m + n/x, y): n = 250 ms, " in text_of(summary)
-    assert not [line for line in summary.explanations if "rule" in line]
-
-
 def test_the_report_says_where_and_with_which_versions_it_was_measured_and_has_no_empty_sections() -> None:
-    text = text_of(summary_of_run(search_result(trial(0, 8.0))))
+    text = report.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
     body = section(text, "Host and method")
     assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
@@ -147,17 +315,11 @@ def test_a_run_that_could_not_measure_anything_has_a_report_that_says_why(tmp_pa
 
 def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
     own = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
-    names = [
-        f"batch_size={size},dataset=photos,patience=3,pin_memory=false,prefetch_factor=none" for size in (64, 128, 256)
-    ]
-    assert files_in(grid) == sorted(
-        [
-            *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html"),
-            *("report.md", "results.csv"),
-            *(f"{name}/{file}" for name in names for file in own),
-            *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
-        ]
-    )
+    assert {*files_in(grid)} == {
+        *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
+        *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
+        *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
+    }
     assert pictures_of(grid_text) == [f"plots/{picture}.png" for picture in PICTURES]
 
 
@@ -174,7 +336,12 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_pa
     assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
 
 
-def test_pictures_that_cannot_be_drawn_are_told_and_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
+        report.write(tmp_path)
+    assert files_in(tmp_path) == []
     report.try_pictures(tmp_path)
     assert "could not be drawn" in caplog.text
     assert "NotARunError" in caplog.text
@@ -200,28 +367,16 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failure
 
 def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
     assert grid_text
-    with (grid / "results.csv").open(newline="") as trials, (grid / "best.csv").open(newline="") as best:
-        states = [row["state"] for row in csv.DictReader(trials)]
-        numbers = [row["num_workers"] for row in csv.DictReader(best)]
-    assert (states, numbers) == (["ok", "failed", "ok", "ok", "timeout", "failed"], ["4", "0", ""])
-    first, second, third = yaml.safe_load((grid / "best.yaml").read_text())
-    assert first == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
-    assert second["loader"]["num_workers"] == 0
-    assert third == {"configuration": {**COLUMNS, "batch_size": 256}, "loader": None}
+    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
+    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
+    best = yaml.safe_load((grid / "best.yaml").read_text())
+    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
     own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
-    assert own == [first["loader"], second["loader"], None]
+    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
     option = (grid / "best" / "batch_size-64.yaml").read_text()
     assert yaml.safe_load(option) == BEST_OF_4
     assert "# dataset=photos batch_size=64\n" in option
     assert "@package" not in option
-
-
-def test_a_report_is_rebuilt_from_the_same_files_to_the_same_text_and_files(grid: Path, grid_text: str) -> None:
-    before = files_in(grid)
-    tables = [(grid / name).read_bytes() for name in ("results.csv", "best.csv", "best.yaml")]
-    assert write(grid) == grid_text
-    assert files_in(grid) == before
-    assert [(grid / name).read_bytes() for name in ("results.csv", "best.csv", "best.yaml")] == tables
 
 
 def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
@@ -242,20 +397,13 @@ def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_r
 
 
 def test_what_people_called_their_data_is_no_markup() -> None:
-    text = text_of(
-        summary_of_grid(
-            search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
-            search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
-        )
+    summary = summary_of_grid(
+        search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
+        search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
     )
+    text = report.markdown(summary, [])
     assert re.findall(r"<[a-z/]+>", text) == []
     assert "## dataset=&lt;script>" in text
     assert "| &lt;script> | 0  " in text
     assert "| a\\|b        | failed " in text
     assert "- dataset=&lt;script>: a &lt;b>" in text
-
-
-def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
-        report.write(tmp_path)
-    assert files_in(tmp_path) == []

@@ -21,26 +21,13 @@ def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"), (0.0, "0.00"), (0.00512, "0.00512"), (0.5, "0.500"), (1.234, "1.23"), (9.999, "10.0"),
-        (99.96, "100"), (12345.6, "12346"),
-    ],
-)  # fmt: skip
-def test_numbers_are_shown_with_three_digits_that_count_and_without_an_exponent(value: float | None, text: str) -> None:
-    assert units.number(value) == text
-
-
-@pytest.mark.parametrize(
     ("estimate", "text"),
     [
         (None, "-"),
         (Estimate(value=0.5, low=None, high=None, n=2), "500 ms"),
         (Estimate(value=1.0, low=0.97, high=1.035, n=5), "1.00 s ±3.2 %"),
         (Estimate(value=0.5, low=0.375, high=0.75, n=5), "500 ms ±38 %"),
-        (Estimate(value=6.234, low=5.923, high=6.545, n=5), "6.23 s ±5.0 %"),
         (Estimate(value=6.234, low=5.484, high=6.984, n=5), "6.2 s ±12 %"),
-        (Estimate(value=0.996, low=0.598, high=1.394, n=5), "1.0 s ±40 %"),
         (Estimate(value=0.0001, low=0.0000901, high=0.0001099, n=5), "100 µs ±9.9 %"),
     ],
 )
@@ -53,31 +40,21 @@ def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate 
     [
         (12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"),
         (1.94, 0.1, "1.94"), (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00"),
+        # three without one
+        (None, None, "-"), (0.00512, None, "0.00512"), (9.999, None, "10.0"), (12345.6, None, "12346"),
     ],
 )  # fmt: skip
-def test_numbers_have_the_digits_that_their_interval_supports(value: float, uncertainty: float, text: str) -> None:
+def test_numbers_have_the_digits_that_their_interval_supports(
+    value: float | None, uncertainty: float | None, text: str
+) -> None:
     assert units.number(value, uncertainty) == text
-    assert units.ratio(value, uncertainty) == f"{text}x"
-    assert units.rate(value, value * (1 - uncertainty), value * (1 + uncertainty)) == text
-
-
-def test_gains_shares_and_counts_have_their_signs() -> None:
-    assert (units.ratio(1.944), units.share(0.754)) == ("1.94x", "75 %")
-    assert (units.ratio(None), units.share(None)) == ("-", "-")
-    assert [units.counted(n, "worker") for n in (0, 1, 1.5, 2)] == [
-        "no workers",
-        "1 worker",
-        "1.5 workers",
-        "2 workers",
-    ]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "-"), (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1.00 kB"), (1024, "1.02 kB"), (999_400, "999 kB"),
-        (999_900, "1.00 MB"), (12_345_678, "12.3 MB"), (999_999_999, "1.00 GB"), (16_000_000_000, "16.0 GB"),
-        (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
+        (None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.02 kB"), (999_400, "999 kB"), (999_900, "1.00 MB"),
+        (999_999_999, "1.00 GB"), (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
     ],
 )  # fmt: skip
 def test_memory_is_shown_in_the_unit_that_suits_it(value: float | None, text: str) -> None:
