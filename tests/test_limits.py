@@ -80,13 +80,6 @@ def test_without_limits_and_as_long_as_nothing_is_known_of_the_load_everything_f
     assert shortage(SETTINGS, Load(), Room(shm_bytes=0, memory_bytes=0, open_files=1024, threads=1000)) == ""
 
 
-def test_the_first_thing_that_lacks_is_the_reason() -> None:
-    nothing = Room(shm_bytes=0, memory_bytes=0, open_files=0, threads=0)
-    rooms = (nothing, replace(nothing, shm_bytes=None), Room(open_files=0, threads=0), Room(threads=0))
-    found = ("shared memory", "of memory", "open files", "threads")
-    assert all(what in shortage(SETTINGS, LOAD, room) for what, room in zip(found, rooms, strict=True))
-
-
 @pytest.mark.parametrize(
     ("bursts", "memory_bytes", "load"),
     [

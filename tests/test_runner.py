@@ -82,6 +82,7 @@ def raising(machine: FakeMachine, error: BaseException, when: Callable[[Burst], 
 
 def test_every_candidate_is_measured_and_told() -> None:
     machine = machine_of()
+    machine.other_cpu_s = 0.125
     result, recorder = run_search(configuration(reference=2), machine)
     assert sorted(recorder.done) == sorted(by_workers(result)) == [0, 1, 2, 4]
     assert sorted(settings.num_workers for settings in machine.opened) == [0, 1, 2, 4]
@@ -92,6 +93,9 @@ def test_every_candidate_is_measured_and_told() -> None:
     assert sorted(by_workers(first)) == [0, 1, 2, 4]
     assert not first.complete
     assert all(trial.bursts and trial.objective_s and not trial.finished for trial in first.trials)
+    noise = by_workers(result)[4].noise
+    assert noise is not None
+    assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
 
 
 def test_times_are_the_simulated_truth_though_candidates_are_paused_for_others() -> None:
@@ -148,18 +152,12 @@ def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_th
     assert len({tuple(each) for each in rounds}) > 2
 
 
-def test_with_interleave_of_one_candidates_are_measured_one_after_the_other() -> None:
-    machine = machine_of()
-    run_search(configuration(interleave=1), machine)
-    assert machine.turns == sorted(machine.turns)
-    assert machine.most_alive == 1
-
-
-def test_no_more_candidates_than_asked_for_are_alive_at_once() -> None:
-    machine = machine_of()
+def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_after_the_other() -> None:
+    machine, alone = machine_of(), machine_of()
     assert sorted(measured(configuration(candidates=tuple(range(10)), interleave=3), machine)) == list(range(10))
-    assert machine.most_alive == 3
-    assert len(machine.opened) == 10
+    assert (machine.most_alive, len(machine.opened)) == (3, 10)
+    run_search(configuration(interleave=1), alone)
+    assert (alone.most_alive, alone.turns) == (1, sorted(alone.turns))
 
 
 def test_drift_of_the_machine_does_not_look_like_an_effect_of_the_workers() -> None:
@@ -222,15 +220,6 @@ def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_t
     )
 
 
-def test_finished_trials_that_the_start_has_are_not_measured_again() -> None:
-    whole, _ = run_search(configuration(), machine_of())
-    kept = tuple(trial if trial.num_workers < 2 else replace(trial, finished=False) for trial in whole.trials)
-    machine = machine_of()
-    rest = search(replace(whole, trials=kept, stop_reason=""), machine.surroundings(), Recorder())
-    assert [settings.num_workers for settings in machine.opened] == [2, 4]
-    assert by_workers(rest)[4].objective_s == pytest.approx(by_workers(whole)[4].objective_s, rel=0.01)
-
-
 # What goes wrong.
 
 
@@ -250,13 +239,6 @@ def test_a_failing_candidate_becomes_a_row_and_the_search_goes_on(error: TrialEr
     assert states.pop(1) == (state, str(error))
     assert states == dict.fromkeys((0, 2, 4), (TrialState.OK, ""))
     assert recorder.done.count(1) == 1
-
-
-def test_what_was_measured_before_a_failure_is_kept() -> None:
-    machine = machine_of()
-    trial = only_trial(raising(machine, TrialError("killed"), lambda burst: len(machine.requests) == 8))
-    assert (trial.state, trial.reason, trial.measurement) == (TrialState.FAILED, "killed", None)
-    assert len(trial.bursts) == 7
 
 
 def test_without_workers_the_settings_are_canonical_and_the_row_says_so() -> None:
@@ -300,14 +282,6 @@ def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are
     assert trial.state is TrialState.OK
     assert trial.notes[0].startswith("measured again, since 250 ms a batch cannot be")
     assert (count(trial), len(trial.bursts) > 2 * 4) == (4, True)
-
-
-def test_what_disturbed_a_trial_is_recorded() -> None:
-    machine = machine_of()
-    machine.cpu_s, machine.other_cpu_s = 0.1, 0.125
-    trial = only_trial(machine)
-    assert trial.noise is not None
-    assert trial.noise.other_cpus == pytest.approx(0.5, rel=0.2)  # 0.125 s in each batch of 0.25 s
 
 
 def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:

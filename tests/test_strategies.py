@@ -64,18 +64,6 @@ def test_patience_stops_when_one_more_than_its_number_has_not_improved_and_exhau
     assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
 
 
-@pytest.mark.parametrize("name", ["patience", "exhaustive"])
-def test_a_new_strategy_that_is_shown_what_was_observed_goes_on_where_the_search_was(name: str) -> None:
-    costs: Costs = {0: 9.0, 1: 5.0, 2: None, 3: 6.0, 4: 1.0}
-    rules = search_rules(tuple(costs), strategy=name, maximum_patience=1)
-    order, reason = search(made(rules), costs)
-    for count in range(len(order)):
-        decision = made(rules).decide([seen(candidate, costs[candidate]) for candidate in order[:count]])
-        assert isinstance(decision, Measure)
-        assert decision.candidates[0].num_workers == order[count]
-    assert made(rules).decide([seen(n, costs[n]) for n in order]) == Stop(reason=reason)
-
-
 def sequential(maximum_patience: int, costs: Costs) -> list[int]:
     """The rule as it is written: one candidate after the other."""
     best, without_improvement, tried = float("inf"), 0, []

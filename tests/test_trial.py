@@ -101,12 +101,6 @@ def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> No
     assert thrown_away >= 16
 
 
-def test_the_first_warm_up_is_as_long_as_a_window_for_processes_are_slower_at_first() -> None:
-    bursts, _ = simulate(2)
-    warm_up = bursts[: kinds(bursts).index("steady")]
-    assert sum(burst.elapsed_s for burst in warm_up) == pytest.approx(10.0, abs=1.0)
-
-
 @pytest.mark.parametrize(
     ("batches", "starts_before_a_window", "startup_s"), [(20, 2, 0.1), (60, 1, 0.1), (10_000, 1, 0.3)]
 )
@@ -180,18 +174,13 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
     assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the restart is no batch
 
 
-def test_the_windows_asked_for_are_taken_and_have_the_length_asked_for() -> None:
-    bursts, found = simulate(1)
-    steady = [burst for burst in bursts if burst.kind is BurstKind.STEADY]
-    assert [burst.elapsed_s for burst in steady] == pytest.approx([10.0] * 4)  # the precision must hold for two
-    assert found.batch_s is not None
-    assert found.batch_s.n == 4
-
-
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
-        ({"window_s": 10.0, "max_seconds": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up, then 20 and 30 s
+        (
+            {"window_s": 10.0, "max_seconds": 25.0},
+            [1, 9, 10, 10],
+        ),  # 10 s of warm-up, since processes are slower at first, ...
         ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
         ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1, 1]),  # one window is always taken
     ],
