@@ -57,11 +57,6 @@ def test_the_departure_from_the_model_is_learnt_hopefully(seen: dict[int, float]
     assert {n: found.cost_s(n) for n in costs_s} == pytest.approx(costs_s)
 
 
-def test_a_flat_dataset_is_not_hoped_to_be_faster_with_more_workers() -> None:
-    flat = forecast({0: at(8.0), 4: at(8.0)}, cpu_s=0.0)
-    assert [flat.cost_s(n) for n in (8, 16, 64)] == pytest.approx([8.0, 8.0, 8.0])
-
-
 def test_an_epoch_is_its_start_and_the_batches_after_the_first() -> None:
     found = forecast({0: at(8.0, startup_s=8.0), 4: at(2.0, startup_s=9.0)}, batches=11)
     # 1 s of 9 went into starting 4 workers, the rest into the first batch
@@ -115,14 +110,10 @@ def test_one_point_has_one_term_and_none_is_negative(times_s: dict[int, float], 
     assert (found.n_s, found.m_s, found.points) == pytest.approx((n_s, m_s, len(times_s)))
 
 
-def test_a_floor_that_cannot_be_reached_needs_no_number_of_workers() -> None:
-    assert law(m_s=0.3, floor_s=0.25).enough is None
-    assert law().enough is None
-
-
-def test_what_only_shows_the_floor_shows_no_law() -> None:
+def test_what_only_shows_the_floor_shows_no_law_and_one_that_cannot_be_reached_needs_no_number_of_workers() -> None:
     assert law_of(measured(law(floor_s=0.6), 2, 4, 8), 0.6) is None
     assert law_of({}) is None
+    assert (law(m_s=0.3, floor_s=0.25).enough, law().enough) == (None, None)
 
 
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nws_sweep.limits import Load, load_of, shortage
@@ -44,14 +42,6 @@ def burst(batch_bytes: int | None = None, batch_tensors: int | None = None) -> B
             LoaderSettings(batch_size=32), 1,
             "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
             "1 batches of 100 MB), and 1.10 GB are left",
-        ),
-        (  # the DataLoader's own prefetch_factor is two
-            Room(shm_bytes=899 * MB), Room(shm_bytes=900 * MB), replace(SETTINGS, prefetch_factor=None), 1,
-            "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
-        ),
-        (
-            Room(shm_bytes=900 * MB), Room(shm_bytes=1700 * MB), replace(SETTINGS, prefetch_factor=4), 1,
-            "1.70 GB of shared memory (17 batches of 100 MB on their way), and 900 MB are free in /dev/shm",
         ),
         (  # ranks need as much each, and files are counted by process
             Room(shm_bytes=2699 * MB), Room(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,

@@ -21,7 +21,8 @@ from nws_sweep.records import (
     Usage,
 )
 from nws_sweep.trial import Conditions
-from tests.test_trial import simulate
+from tests import factories
+from tests.test_trial import pace, simulate
 
 
 def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -> Conditions:
@@ -31,15 +32,9 @@ def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -
 
 def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 8, batch_s: float = 0.25, **changes: Any) -> Burst:
     """Each batch of 8 samples waits 0.25 s and is consumed in 0.25 s."""
-    defaults: dict[str, Any] = {
-        "kind": kind,
-        "startup_s": None,
-        "wait_s": (batch_s,) * batches,
-        "consume_s": (0.25,) * batches,
-        "samples": 8 * batches,
-        "produced": 8 * batches,
-    }
-    return Burst(**{**defaults, **changes})
+    samples = 8 * batches
+    defaults = {"wait_s": (batch_s,) * batches, "consume_s": (0.25,) * batches, "samples": samples, "produced": samples}
+    return factories.burst(kind, batches, **{**defaults, **changes})
 
 
 START = Turn(bursts=(burst(BurstKind.WARM_UP, startup_s=1.0),))
@@ -56,11 +51,6 @@ def waiting(*means_s: float, **changes: Any) -> list[Turn]:
 
 def measured(*bursts: Burst, num_workers: int = 4) -> Measurement:
     return summarise(turns(*bursts), conditions(num_workers))
-
-
-def pace(found: Measurement) -> float:
-    assert found.batch_s is not None
-    return found.batch_s.value
 
 
 @pytest.mark.parametrize(
@@ -304,21 +294,16 @@ def test_whole_epochs_are_enough_when_their_lengths_agree(lengths_s: tuple[float
 def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, spread: float, per_window: int) -> Any:
     """A trial that stops by its own rule, on batches of mean 1 that depend on each other and are slow now and then."""
     serial = Conditions(settings=LoaderSettings(batch_size=1), rules=MeasureRules(), batches_per_epoch=None)
-    taken: list[Turn] = [Turn(bursts=(_window((1.0,), BurstKind.WARM_UP, startup_s=1.0),))]
-    state = rng.gauss(0.0, 1.0)
+    taken, state = [Turn(bursts=(factories.burst(BurstKind.WARM_UP, 1, startup_s=0.01),))], rng.gauss(0.0, 1.0)
     while len(taken) < 40 and not settled(taken, serial):
         waits = []
         for _ in range(per_window):
             state = correlation * state + math.sqrt(1 - correlation**2) * rng.gauss(0.0, 1.0)
             slow = 5.0 if rng.random() < outlier_share else 1.0
-            waits.append(slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
-        taken.append(Turn(bursts=(_window(tuple(waits), BurstKind.STEADY),)))
+            waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
+        window = factories.burst(wait_s=tuple(waits), consume_s=(0.0,) * per_window, samples=per_window)
+        taken.append(Turn(bursts=(window,)))
     return summarise(taken, serial).batch_s
-
-
-def _window(waits: tuple[float, ...], kind: BurstKind, startup_s: float | None = None) -> Burst:
-    scaled = tuple(wait / 100 for wait in waits)  # far from max_seconds
-    return Burst(kind=kind, startup_s=startup_s, wait_s=scaled, consume_s=(0.0,) * len(waits), samples=len(waits))
 
 
 @pytest.mark.parametrize(

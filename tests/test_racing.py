@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.runner import search
 from tests import factories
-from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FakeMachine, SimulatedLoader
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
@@ -188,32 +187,6 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
     assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
-
-
-# Other settings.
-
-
-def quicker(better: Callable[[LoaderSettings], bool]) -> FakeMachine:
-    """A machine on which candidates with a certain setting load faster; four workers are the knee."""
-    clock = FakeClock()
-
-    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
-        loading_s = 0.16 * (0.7 if settings.num_workers and better(settings) else 1.0)
-        return SimulatedLoader(clock, 2000, loading_s, settings.num_workers, start_s=0.01, batch_size=8)
-
-    machine = FakeMachine(make_loader, 2000, clock, 0.0)
-    machine.cores = 4.0
-    return machine
-
-
-def test_settings_are_searched_one_after_the_other_each_beside_the_best_so_far() -> None:
-    machine = quicker(lambda settings: settings.pin_memory or settings.prefetch_factor == 4)
-    result, _ = run_search(configuration(also=("pin_memory", "prefetch_factor")), machine)
-    tried = [trial.settings for trial in result.trials]
-    assert recommended(result).pin_memory  # faster beyond noise
-    assert "pin_memory=true takes " in result.stop_reason
-    assert {settings.prefetch_factor for settings in tried} >= {1, 2, 4, 8}
-    assert all(settings.pin_memory for settings in tried if settings.prefetch_factor == 4)
 
 
 # Whether samples are right.

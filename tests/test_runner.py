@@ -160,26 +160,6 @@ def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_a
     assert (alone.most_alive, alone.turns) == (1, sorted(alone.turns))
 
 
-def test_drift_of_the_machine_does_not_look_like_an_effect_of_the_workers() -> None:
-    """Six equally fast candidates on a machine that becomes slower: paired they stay together, one by one not."""
-
-    def spread(interleave: int) -> float:
-        machine = machine_of(lambda workers: float(max(1, workers)))
-
-        def distort(burst: Burst) -> Burst:
-            waits = tuple(wait * (1 + 0.002 * machine.clock.now) for wait in burst.wait_s)
-            machine.clock.advance(sum(waits) - sum(burst.wait_s))
-            return replace(burst, wait_s=waits)
-
-        machine.distort = distort
-        chosen = configuration(candidates=(1, 2, 3, 4, 5, 6), interleave=interleave, precision=0.9, bursts=6)
-        paces = [found(trial).batch_s.value for trial in measured(chosen, machine).values()]  # type: ignore[union-attr]
-        return max(paces) / min(paces) - 1
-
-    assert spread(interleave=8) < 0.15
-    assert spread(interleave=1) > 3 * spread(interleave=8)
-
-
 def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() -> None:
     rng = random.Random(7)
     machine = machine_of()
@@ -374,20 +354,19 @@ def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with
 
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
-def test_candidates_that_do_not_fit_beside_each_other_are_measured_one_after_the_other(measure: Any) -> None:
+def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_does_not_alone_is_skipped(
+    measure: Any,
+) -> None:
     machine = machine_of(batches=20 if measure else 1000)
     machine.budget_bytes = 250  # an arm holds 100 to 140
     trials = measured(configuration(**measure), machine)
     assert [trials[n].state for n in (0, 1, 2, 4)] == [TrialState.OK] * 4
     assert machine.most_alive == 2
-
-
-def test_a_candidate_that_does_not_fit_even_alone_is_skipped() -> None:
     machine = machine_of()
     machine.budget_bytes = 130
-    trials = measured(configuration(), machine)
-    assert (trials[2].state, trials[4].state) == (TrialState.OK, TrialState.SKIPPED)
-    assert trials[4].reason == (
+    alone = measured(configuration(), machine)
+    assert (alone[2].state, alone[4].state) == (TrialState.OK, TrialState.SKIPPED)
+    assert alone[4].reason == (
         "it needs 140 B of memory (100 B for the dataset, 4 workers of 10 B, 9 batches of 0 B), and 130 B are left"
     )
 
@@ -451,17 +430,13 @@ def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_e
     assert all(count(trial) >= 4 for trial in trials.values())
 
 
-def test_data_that_no_cache_holds_are_measured_as_they_are() -> None:
+def test_data_that_no_cache_holds_are_measured_as_they_are_and_as_is_neither_discards_nor_reads_ahead() -> None:
     for trial in measured(configuration(candidates=(0, 2)), cold(machine_of())).values():
         assert trial.state is TrialState.OK
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
-
-
-def test_as_is_neither_discards_nor_reads_ahead() -> None:
     machine = cold(machine_of())
     trials = measured(configuration(candidates=(0, 2), cache="as_is"), machine)
-    assert len(machine.opened) == 2
-    assert [count(trial) for trial in trials.values()] == [4, 4]
+    assert (len(machine.opened), [count(trial) for trial in trials.values()]) == (2, [4, 4])
 
 
 def test_cold_drops_the_datasets_files_before_each_turn_and_refuses_those_without(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -62,29 +61,6 @@ def test_patience_stops_when_one_more_than_its_number_has_not_improved_and_exhau
     rules = search_rules(tuple(range(len(costs))), maximum_patience=maximum_patience or 0)
     strategy = made(replace(rules, strategy="exhaustive" if maximum_patience is None else "patience"))
     assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
-
-
-def sequential(maximum_patience: int, costs: Costs) -> list[int]:
-    """The rule as it is written: one candidate after the other."""
-    best, without_improvement, tried = float("inf"), 0, []
-    for candidate, cost in costs.items():
-        tried.append(candidate)
-        if cost is not None and cost < best:
-            best, without_improvement = cost, 0
-        else:
-            without_improvement += 1
-        if without_improvement > maximum_patience:
-            break
-    return tried
-
-
-def test_asking_for_several_candidates_at_once_tries_none_that_one_after_the_other_would_not() -> None:
-    for seed in range(200):
-        rng = random.Random(seed)
-        costs = {n: rng.choice([None, *range(1, 12)]) for n in range(rng.randint(1, 15))}
-        maximum_patience = rng.randint(0, 4)
-        found = search(patient(tuple(costs), maximum_patience), costs)[0]
-        assert found == sequential(maximum_patience, costs), seed
 
 
 def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best() -> None:

@@ -19,25 +19,19 @@ class Simulation:
         self,
         num_workers: int,
         *,
-        make_s: Any = 1.0,
-        consume_s: float = 0.0,
         batches: int = 10_000,
         says: int | None = -1,
+        consume_s: float = 0.0,
         rules: MeasureRules | None = None,
-        prefetch_factor: int = 2,
-        start_s: float = 0.0,
-        end_s: float = 0.0,
-        batch_size: int = 1,
+        **loader: Any,
     ) -> None:
-        self.clock = FakeClock()
-        settings = LoaderSettings(batch_size=batch_size, num_workers=num_workers, prefetch_factor=prefetch_factor)
-        loader = SimulatedLoader(self.clock, batches, make_s, num_workers, prefetch_factor, start_s, end_s, batch_size)
-        length = batches if says == -1 else says
-        self.arm = FakeArm(FakeMachine(lambda _: loader, length, self.clock, consume_s))
-        self.arm.open(settings.canonical())
-        self.conditions = Conditions(
-            settings=settings.canonical(), rules=rules or MeasureRules(**RULES), batches_per_epoch=length
-        )
+        self.clock, length = FakeClock(), batches if says == -1 else says
+        sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
+        settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
+        simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
+        self.arm = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.arm.open(settings)
+        self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
         self.turns: list[Turn] = []
 
     def take_turn(self) -> None:
