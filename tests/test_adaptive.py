@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
@@ -127,19 +128,7 @@ def peaked(best: int) -> Truth:
     return Truth(batch_s=lambda n: 0.2 / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best)), cpu_s=0.01)
 
 
-def two_humps() -> Truth:
-    """Better and better up to 4, worse at 8, best at 16."""
-    places = {0: 1.0, 1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
-
-    def batch_s(n: int) -> float:
-        below = max(place for place in places if place <= n)
-        above = min((place for place in places if place >= n), default=16)
-        share = (n - below) / (above - below) if above > below else 0.0
-        return 0.1 * (places[below] * (1 - share) + places[above] * share)
-
-    return Truth(batch_s=batch_s, cpu_s=0.004)
-
-
+HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
 TRUTHS: dict[str, Truth] = {
     "knee at 1": waiting(1),
     "knee at 2": waiting(2),
@@ -152,7 +141,8 @@ TRUTHS: dict[str, Truth] = {
     "flat": Truth(batch_s=lambda n: 0.05, cpu_s=0.005),
     "peak at 6": peaked(6),
     "peak at 20": peaked(20),
-    "two humps": two_humps(),
+    # better and better up to 4, worse at 8, best at 16
+    "two humps": Truth(batch_s=lambda n: 0.1 * float(np.interp(n, list(HUMPS), list(HUMPS.values()))), cpu_s=0.004),
     "consumer": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, consume_s=0.1),
     "crash": replace(waiting(8), crashes=(8,)),
     "crashes above": replace(waiting(16), crashes=range(10, 65)),

@@ -102,7 +102,6 @@ def test_the_rule_of_the_sleeping_dataset() -> None:
 @pytest.mark.parametrize(
     ("times_s", "n_s", "m_s"),
     [({2: 1.0}, 2.0, 0.0), ({1: 1.5, 4: 0.75}, 1.0, 0.5), ({1: 1.0, 2: 0.25}, 0.6, 0.0), ({1: 1.0, 2: 2.0}, 0.0, 1.2)],
-    ids=["one point", "two points", "more than their share", "more workers are slower"],
 )
 def test_one_point_has_one_term_and_none_is_negative(times_s: dict[int, float], n_s: float, m_s: float) -> None:
     found = law_of({n: Estimate(value=time_s, low=None, high=None, n=1) for n, time_s in times_s.items()})

@@ -35,13 +35,10 @@ def test_drift_that_meets_both_is_no_difference() -> None:
     assert gap.half_width == pytest.approx(contest(*steady).gap(*steady).half_width)
 
 
-def test_only_rounds_that_both_took_part_in_are_compared() -> None:
+def test_only_common_rounds_are_compared_without_any_the_means_are_compared_and_the_interval_is_wider() -> None:
     early, late = seen(2, 1.0, 1.0, 8.0, 8.0), seen(4, 4.0, 4.0, first_round=2)
     assert contest(early, late).gap(early, late).value == pytest.approx(math.log(2))
     assert contest(early, late).fastest is late  # though its mean is longer
-
-
-def test_without_a_common_round_the_means_are_compared_and_the_interval_is_wider() -> None:
     one, other = seen(2, 2.0, 2.0), seen(4, 1.0, 1.0, first_round=2)
     apart = contest(one, other).gap(one, other)
     together = seen(4, 1.0, 1.0)

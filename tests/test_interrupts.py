@@ -37,7 +37,6 @@ def test_while_nothing_is_measured_it_ends_at_once(number: int, status: int) -> 
 @pytest.mark.parametrize(
     ("numbers", "went_on", "status"),
     [((signal.SIGINT,), 1, 130), ((signal.SIGINT, signal.SIGTERM), 1, 143)],
-    ids=["waits for the end of the burst", "a second one ends it now"],
 )
 def test_what_is_being_measured_is_finished_first(
     numbers: Sequence[int], went_on: int, status: int, capfd: pytest.CaptureFixture[str]

@@ -25,18 +25,15 @@ def found(chosen: Configuration, best: int = 4, workers: tuple[int, ...] = (0, 4
     )
 
 
-def test_the_guess_is_the_best_of_the_most_similar_configuration_of_the_same_dataset() -> None:
+def test_the_guess_is_the_best_of_the_most_similar_configuration_of_the_same_dataset_and_consumer() -> None:
     earlier = [
         found(configuration(batch_size=32, prefetch_factor=4), best=3),
         found(configuration(batch_size=64, prefetch_factor=4), best=5),
         found(configuration(dataset={"_target_": "other.Data"}), best=9),
+        found(configuration(consumer={"_target_": "other.Step"}), best=9),
     ]
+    assert first_guess(configuration(), earlier[2:]) is None
     assert first_guess(configuration(batch_size=64, prefetch_factor=2), earlier) == 5
-
-
-@pytest.mark.parametrize("changes", [{"dataset": {"_target_": "other.Data"}}, {"consumer": {"_target_": "other.Step"}}])
-def test_another_dataset_or_consumer_teaches_nothing(changes: dict[str, Any]) -> None:
-    assert first_guess(configuration(**changes), [found(configuration())]) is None
 
 
 def test_num_workers_0_is_the_same_under_every_prefetch_factor() -> None:

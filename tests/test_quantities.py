@@ -82,11 +82,6 @@ def test_waits_and_consumer_add_up_to_the_pace_and_samples_are_those_that_the_ba
     assert measured(burst(produced=None), num_workers=0).bias_bound == 0.0
 
 
-def test_without_any_batch_there_is_nothing_to_summarise() -> None:
-    with pytest.raises(ValueError, match="no batch"):
-        summarise([], conditions())
-
-
 @pytest.mark.parametrize("num_workers", [0, 1, 3, 8])
 @pytest.mark.parametrize("consume_s", [0.0, 0.05, 0.3, 2.0])
 @pytest.mark.parametrize("batches", [96, 397])
@@ -254,11 +249,10 @@ def test_what_others_used_is_what_was_busy_and_not_the_trials_own(busy_s: tuple[
     assert noise_of([], 2.0) is None
 
 
-@pytest.mark.parametrize(("first_burst", "outlier"), [(0, 7), (4, 11)])
-def test_windows_far_from_the_others_are_named_by_their_number_in_the_trial(first_burst: int, outlier: int) -> None:
-    noise = noise_of([disturbed(each) for each in (0.5, 0.51, 0.5, 0.9, 0.49, 0.5)], 2.0, first_burst)
+def test_windows_far_from_the_others_are_named_by_their_number_in_the_trial() -> None:
+    noise = noise_of([disturbed(each) for each in (0.5, 0.51, 0.5, 0.9, 0.49, 0.5)], 2.0, 4)
     assert noise is not None
-    assert noise.outliers == (outlier,)  # warm-ups are numbered too
+    assert noise.outliers == (11,)  # warm-ups are numbered too
 
 
 # When it is enough.
