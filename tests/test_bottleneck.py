@@ -80,15 +80,6 @@ def measured(truth: Law, *workers: int, error: float = 0.0, seed: int = 0) -> di
     return found
 
 
-@pytest.mark.parametrize("truth", [law(), law(m_s=0.1), law(floor_s=0.3), law(m_s=0.2, floor_s=0.25)])
-def test_a_known_law_is_found_again(truth: Law) -> None:
-    found = law_of(measured(truth, 1, 2, 3, 4, 8, 16), truth.floor_s)
-    assert found is not None
-    assert [found.batch_s(n) for n in (1, 3, 6, 12)] == pytest.approx(
-        [truth.batch_s(n) for n in (1, 3, 6, 12)], rel=0.02
-    )
-
-
 def test_the_rule_of_the_sleeping_dataset() -> None:
     """1 s a sample, 0.25 s of work a batch: 1.25 s without workers, then 1, 0.5, 0.33; four suffice, three do not."""
     sleeping = profile(loading_s=1.0, cpu_s=0.0, consume_s=0.25)

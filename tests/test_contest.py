@@ -90,19 +90,14 @@ def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_t
     clear = verdict_of([seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)], 0.03, 0.05)
     assert clear is not None
     assert (clear.recommended.num_workers, clear.tied, clear.settle_s) == (2, (), None)
+    equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
+    assert (equal.matters_little(equal.observations[1]), equal.verdict().tied) == (True, ())
     close = verdict_of([seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)], 0.03, 0.05)
     assert close is not None
     assert close.recommended.num_workers == 2
     assert [settings.num_workers for settings in close.tied] == [4]
     assert close.settle_s is not None
     assert close.settle_s >= 2.0  # a round of both
-
-
-def test_what_can_be_gained_beyond_the_tolerance_by_less_than_the_precision_is_no_tie() -> None:
-    equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))
-    other = equal.observations[1]
-    assert equal.matters_little(other)
-    assert equal.verdict().tied == ()
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])

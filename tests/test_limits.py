@@ -65,11 +65,6 @@ def test_what_lacks_is_told_with_its_figures(
     assert shortage(settings, LOAD, enough, ranks) == ""
 
 
-def test_without_limits_and_as_long_as_nothing_is_known_of_the_load_everything_fits() -> None:
-    assert shortage(SETTINGS, LOAD, Room()) == ""
-    assert shortage(SETTINGS, Load(), Room(shm_bytes=0, memory_bytes=0, open_files=1024, threads=1000)) == ""
-
-
 @pytest.mark.parametrize(
     ("bursts", "memory_bytes", "load"),
     [
