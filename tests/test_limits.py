@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nws_sweep.limits import Load, load_of, shortage
 from nws_sweep.records import Burst, LoaderSettings
-from nws_sweep.room import Room
+from nws_sweep.room import Load, Room, load_of, shortage
 from tests import factories
 
 MB, GB = 10**6, 10**9
