@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import reduce
-from types import TracebackType
 from typing import Protocol, TypeVar
 
 from nws_sweep import pagecache
@@ -130,8 +129,8 @@ class PageCache:
             self._stack.close()
 
 
-class Rounds:
-    """The candidates of one configuration; leaving the context ends all their arms.
+class Rounds(ExitStack):
+    """The candidates of one configuration; leaving the context ends all their arms, even if it is interrupted.
 
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
@@ -142,6 +141,7 @@ class Rounds:
     """
 
     def __init__(self, start: SearchRecord, surroundings: Surroundings, observer: Observer) -> None:
+        super().__init__()
         self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
         self.began = surroundings.clock()
         self.deadline: float | None = None
@@ -153,8 +153,8 @@ class Rounds:
         self._observer = observer
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
         self._page_cache = PageCache(start.configuration, surroundings)
+        self.callback(self._page_cache.close)
         self._wrong_length = ""
-        self._arms = ExitStack()
         self._round = 0
         self._locks = False
         self._going_on: list[Candidate] = []
@@ -163,15 +163,6 @@ class Rounds:
         self._handles_reported = False
         self._profile: SearchCost | None = None
         self._samples_s = 0.0
-
-    def __enter__(self) -> Rounds:
-        self._arms.callback(self._page_cache.close)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._arms.close()  # all of them, even if it is interrupted
 
     @property
     def facts(self) -> DatasetFacts | None:
@@ -255,10 +246,7 @@ class Rounds:
             was_done = candidate.done
             end(candidate)
             if candidate.done and not was_done:
-                self._tell_finished(candidate)
-
-    def _tell_finished(self, candidate: Candidate) -> None:
-        self._observer.trial_finished(self.record, candidate.trial)
+                self._observer.trial_finished(self.record, candidate.trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         return Candidate(settings, self._configuration, self._surroundings, self._is_late, self._let_others_go_on)
@@ -267,10 +255,7 @@ class Rounds:
         return self.deadline is not None and self._surroundings.clock() >= self.deadline
 
     def _let_others_go_on(self, stalled: Candidate) -> None:
-        """One does not come forward: it may wait for a lock that another held when it was stopped.
-
-        The others fill their queues and are idle then, and hold nothing. From now on nobody is stopped before that.
-        """
+        """One may wait for a lock that another held when it was stopped; from now on nobody is before it is idle."""
         self._locks = True
         self._going_on = [other for other in self.candidates if other.alive and other is not stalled]
         for candidate in self.candidates:
@@ -298,9 +283,9 @@ class Rounds:
     def _begin(self, candidate: Candidate, window_s: float | None = None) -> None:
         candidate.settles = self._locks
         self.candidates.append(candidate)
-        self._arms.callback(candidate.close)
+        self.callback(candidate.close)
         if candidate.done:  # it was skipped
-            self._tell_finished(candidate)
+            self._observer.trial_finished(self.record, candidate.trial)
         else:
             self._take_turn(candidate, window_s)
 
@@ -320,7 +305,7 @@ class Rounds:
         self._check_samples(candidate)
         self._learn(candidate)
         if candidate.done and not was_done:
-            self._tell_finished(candidate)
+            self._observer.trial_finished(self.record, candidate.trial)
 
     def _learn(self, candidate: Candidate) -> None:
         """Takes from a candidate what concerns all: handles, files, where they came from, a length that is wrong."""

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nws_sweep.strategies import Observation, with_workers
-from nws_sweep.strategies.contest import Contest, verdict_of
+from nws_sweep.strategies.contest import Contest
 from tests.factories import loader_settings
 
 BASE = loader_settings(prefetch_factor=2)
@@ -87,13 +87,11 @@ def test_whoever_is_certainly_not_the_one_to_recommend_is_out(
 
 
 def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_take() -> None:
-    clear = verdict_of([seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)], 0.03, 0.05)
-    assert clear is not None
+    clear = contest(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
     assert (clear.recommended.num_workers, clear.tied, clear.settle_s) == (2, (), None)
     equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
     assert (equal.matters_little(equal.observations[1]), equal.verdict().tied) == (True, ())
-    close = verdict_of([seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)], 0.03, 0.05)
-    assert close is not None
+    close = contest(seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)).verdict()
     assert close.recommended.num_workers == 2
     assert [settings.num_workers for settings in close.tied] == [4]
     assert close.settle_s is not None

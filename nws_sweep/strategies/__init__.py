@@ -14,16 +14,7 @@ from nws_sweep import units
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.strategies.adaptive import Adaptive
 from nws_sweep.strategies.also import ALSO, Also
-from nws_sweep.strategies.contest import (
-    Decision,
-    Measure,
-    Observation,
-    OfWorkers,
-    Race,
-    Stop,
-    Strategy,
-    with_workers,
-)
+from nws_sweep.strategies.contest import Decision, Measure, Observation, OfWorkers, Race, Stop, Strategy, with_workers
 
 __all__ = [
     "ALSO", "STRATEGIES", "Measure", "Observation", "Race", "Stop", "Strategy", "make", "most_candidates",

@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.bottleneck import Forecast, Profile, Seen
 from nws_sweep.records import LoaderSettings, SearchRules
-from nws_sweep.strategies.contest import (
-    Contest,
-    Decision,
-    Observation,
-    OfWorkers,
-    Race,
-    Stop,
-    contest_of,
-    cost_of,
-    with_workers,
-)
+from nws_sweep.strategies.contest import Contest, Decision, Observation, OfWorkers, Race, Stop, cost_of, with_workers
 
 # The first windows are short: most candidates lose by more than those can miss.
 _SHORT_WINDOW_S = 0.2
@@ -72,7 +62,7 @@ class Adaptive(OfWorkers):
             return self._race([with_workers(self.base, profiled)])
         if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
             return self._race(unknown)
-        contest = contest_of(observations, self.rules.tolerance, self.measure.precision)
+        contest = self.contest(observations)
         if contest is None:
             return self._after_failures(observations)
         forecast = self._forecast(contest)
@@ -187,10 +177,7 @@ class Adaptive(OfWorkers):
         return min(hopeful, default=None)
 
     def _beyond(self, observations: Sequence[Observation], contest: Contest, forecast: Forecast) -> int | None:
-        """The next one beyond the best, twice as many workers, four times, ..., unless enough of them were tried.
-
-        How many are borne though they do not improve on the best depends on what the CPUs and the consumer leave.
-        """
+        """The next one beyond the best, twice as many workers, four times, ..., as far as there is room."""
         best, most, room = contest.recommended.num_workers, self.rules.candidates[-1], _room(contest, forecast)
         borne = self.rules.maximum_patience
         if not math.isinf(room):

@@ -263,18 +263,6 @@ def cost_of(observation: Observation) -> float:
     return math.inf if observation.cost_s is None else observation.cost_s
 
 
-def verdict_of(observations: Sequence[Observation], tolerance: float, precision: float) -> Verdict | None:
-    """The verdict on those that could be measured; None if none could."""
-    contest = contest_of(observations, tolerance, precision)
-    return contest.verdict() if contest else None
-
-
-def contest_of(observations: Sequence[Observation], tolerance: float, precision: float) -> Contest | None:
-    """The contest of those that could be measured; None if none could."""
-    measured = tuple(o for o in observations if o.cost_s is not None)
-    return Contest(measured, tolerance, precision) if measured else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfWorkers:
     """What every search of num_workers is given.
@@ -289,6 +277,12 @@ class OfWorkers:
     base: LoaderSettings
     measure: MeasureRules
 
+    def contest(self, observations: Sequence[Observation]) -> Contest | None:
+        """The contest of those that could be measured; None if none could."""
+        measured = tuple(o for o in observations if o.cost_s is not None)
+        return Contest(measured, self.rules.tolerance, self.measure.precision) if measured else None
+
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on all that were measured."""
-        return verdict_of(observations, self.rules.tolerance, self.measure.precision)
+        contest = self.contest(observations)
+        return contest.verdict() if contest else None
