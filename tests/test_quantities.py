@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.quantities import came_from_disk, noise_of, settled, summarise, violation
-from nws_sweep.records import (
-    Burst,
-    BurstKind,
-    LoaderSettings,
-    MachineTime,
-    Measurement,
-    MeasureRules,
-    Turn,
-    Usage,
-)
+from nws_sweep.records import Burst, BurstKind, LoaderSettings, MachineTime, Measurement, MeasureRules, Turn, Usage
 from nws_sweep.trial import Conditions
 from tests import factories
 from tests.test_trial import pace, simulate

@@ -87,14 +87,10 @@ def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(bu
     assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
     bursts = [burst.elapsed_s for trial in result.trials for burst in trial.bursts]
     assert budget_s <= machine.clock.now <= budget_s + max(bursts) + 0.5
+    nothing, _ = run_search(configuration(time_budget_s=1e-6, strategy=strategy), sleeping())
+    assert (nothing.verdict, nothing.complete) == (None, True)
     assert result.complete
     assert all(trial.state is TrialState.OK for trial in result.trials)
-
-
-def test_a_budget_that_ends_before_anything_was_measured_gives_no_answer() -> None:
-    result, _ = run_search(configuration(time_budget_s=1e-6), sleeping())
-    assert (result.verdict, [trial.objective_s for trial in result.trials]) == (None, [None])
-    assert result.complete
 
 
 @pytest.mark.parametrize(
@@ -182,7 +178,7 @@ def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
     return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
 
 
-def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended() -> None:
+def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended_unless_nobody_wants_to_know() -> None:
     machine = sleeping()
     right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
     machine.without_workers = right
@@ -196,13 +192,8 @@ def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended
     trial = max(result.trials, key=lambda trial: trial.num_workers)
     assert (trial.measurement, trial.objective_s) == (None, None)
     assert trial.reason.startswith("8 of 8 compared samples differ")
-
-
-def test_samples_are_not_compared_where_nobody_wants_it() -> None:
-    machine = sleeping()
-    machine.logged = {n: SamplesLogged(moved_files=("data.bin",)) for n in range(1, 33)}
-    result, _ = run_search(replace(configuration(), check_samples=False), machine)
-    assert {trial.state for trial in result.trials} == {TrialState.OK}
+    unchecked, _ = run_search(replace(configuration(), check_samples=False), machine)
+    assert {trial.state for trial in unchecked.trials} == {TrialState.OK}
 
 
 def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers() -> None:
