@@ -129,9 +129,7 @@ def peaked(best: int) -> Truth:
 HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
 TRUTHS: dict[str, Truth] = {
     "knee at 1": waiting(1),
-    "knee at 4": waiting(4),
     "knee at 16": waiting(16),
-    "knee at 48": waiting(48),
     "CPUs 2": computing(2),
     "CPUs 16": computing(16),
     "in memory": Truth(batch_s=lambda n: 0.002 if n == 0 else 0.004, cpu_s=0.002),

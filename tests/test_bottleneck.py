@@ -28,7 +28,6 @@ def at(batch_s: float, startup_s: float = 0.0) -> Seen:
         ({}, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0, 16: 1.0}, 1.0),  # workers share the loading until the CPUs are busy
         ({"consume_s": 3.0}, {0: 11.0, 1: 8.0, 2: 4.0, 4: 3.0}, 3.0),  # without workers both add up
         ({"cpu_s": 6.0, "consume_s": 1.0}, {4: 3.0}, 3.0),
-        ({"cpu_s": 6.0, "consume_s": 4.0}, {4: 4.0}, 4.0),
     ],
 )
 def test_what_the_model_predicts(changes: dict[str, float], times_s: dict[int, float], floor_s: float) -> None:
@@ -47,7 +46,6 @@ def test_what_the_model_predicts(changes: dict[str, float], times_s: dict[int, f
         ({0: 8.0, 1: 12.0}, {2: 4.0 * 1.5, 8: 1.0 * 1.5}),
         # between two, two thirds of the way to the smaller departure; a single worker has none
         ({0: 8.0, 4: 3.0}, {2: 4.0 * 1.5 ** (1 / 6)}),
-        ({0: 8.0, 4: 1.0}, {2: 4.0 * 0.5 ** (5 / 6)}),
         ({0: 8.0, 2: 8.0, 8: 1.5}, {4: 2.0 * 2.0 ** (1 / 6) * 1.5 ** (5 / 6)}),
         ({0: 8.0}, {0: 8.0, 1: 8.0, 4: 2.0}),
     ],

@@ -54,10 +54,8 @@ FAILED = replace(RESULT.trials[0], state=TrialState.FAILED)
         ({"search": factories.search_rules((0, 1))}, [RESULT], [0]),
         ({}, [replace(RESULT, trials=(FAILED, replace(RESULT.trials[1], finished=False)))], []),
         ({"dataset": {"_target_": "other.Data"}}, [RESULT], []),
-        ({"batch_size": 32}, [RESULT], []),
         ({"measure": replace(RESULT.configuration.measure, precision=0.01)}, [RESULT], []),
         ({"seed": 1}, [RESULT], []),
-        ({}, [], []),
     ],
 )
 def test_all_trials_of_the_same_settings_are_known_whatever_the_search_but_nothing_else(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import collections
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -105,7 +104,6 @@ SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), ch
         (np.zeros((8, 3, 2)), 8),
         ([np.zeros((8, 3)), np.zeros(8)], 8),
         ({"image": np.zeros((7, 3)), "label": np.zeros(7)}, 7),
-        (collections.OrderedDict(a=[np.zeros((6, 1))]), 6),
         (np.float32(1.0), 64),
         ([], 64),
         (None, 64),

@@ -65,7 +65,6 @@ def limit_to(
         ("0::/a/b\n", v2("/a/b", "max", GB) | v2("/a", 6 * GB, 4 * GB), 2 * GB),
         ("0::/\n", v2("", 4 * GB, 5 * GB), 1),
         ("0::/\n", {"sys/fs/cgroup/memory.max": "4000000000\n"}, AVAILABLE),
-        ("0::/\n", {"sys/fs/cgroup/memory.current": "4000000000\n"}, AVAILABLE),
         # where the machine does not say
         ("0::/\n", {"proc/meminfo": "MemTotal: 5 kB\n", **v2("", 4 * GB, GB)}, 3 * GB),
         ("4:memory:/\n", v1("", 4 * GB, 3 * GB), GB),

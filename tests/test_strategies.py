@@ -43,11 +43,9 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     ("maximum_patience", "costs", "tried", "reason"),
     [
         (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
-        (0, [9, 5, 6, 1], 3, "1 candidate after num_workers=1 did not improve on it (patience 0)"),
         # An improvement, however small, starts the count anew; being better than the one before is none.
         (1, [9, 9.5, 8.999, 9.5, 9.5, 1], 5, "2 candidates after num_workers=2 did not improve on it (patience 1)"),
         (1, [4, None, None, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
-        (1, [None, 4, None, 2], 4, "all 4 candidates were measured within patience 1"),
         (1, [None, None, None, None], 2, "2 candidates could not be measured (patience 1)"),
         (0, [2], 1, "all 1 candidates were measured within patience 0"),
         (None, [1, 5, None, 9, 9, 9], 6, "all 6 candidates were measured"),
@@ -122,7 +120,6 @@ def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> Non
         ("persistent_workers", 2, (True,)),
         ("multiprocessing_context", 2, ("spawn", "forkserver")),
         ("threads_per_worker", 2, (2, 4)),
-        ("threads_per_worker", 8, (2,)),
     ],
 )
 def test_the_values_of_a_setting_that_are_tried(name: str, workers: int, values: tuple[object, ...]) -> None:
