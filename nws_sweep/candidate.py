@@ -360,10 +360,7 @@ class Candidate:
             )
 
     def _judge(self) -> None:
-        """Decides whether the latest turn counts, and whether there is enough.
-
-        One that read from storage begins anew where the page cache should be warm, a few times.
-        """
+        """Decides whether the latest turn counts, or came from a cold cache, and whether there is enough."""
         self.came_from_disk = quantities.came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
         # Whoever has read an epoch has read everything once.
         most = 1 if trial.whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
@@ -397,11 +394,7 @@ class Candidate:
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
 
     def _look_once_more(self, found: Measurement) -> None:
-        """Takes a window without the consumer, if there is one; of whole epochs the beginning of another.
-
-        Else nobody would see the memory of workers that end with their epoch. Without workers there is nothing to see.
-        What goes wrong costs the trial nothing else.
-        """
+        """A window without the consumer; of whole epochs the beginning of another, to see the memory of workers."""
         consumes = found.batch_s and (found.consume_s or 0.0) >= quantities.LEAST_CONSUMER * found.batch_s.value
         unseen = trial.whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
         if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self.is_late():

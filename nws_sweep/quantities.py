@@ -185,10 +185,7 @@ def _workers_decide(windows: Sequence[Burst], conditions: Conditions) -> bool:
 
 
 def _loading_s(bursts: Sequence[Burst], conditions: Conditions) -> float | None:
-    """Seconds per batch of the latest window without the consumer; None if there is none, or its epoch ended in it.
-
-    Nobody makes the workers wait for room then, so it is their pace wherever they are counted.
-    """
+    """Seconds per batch of the latest window without the consumer; None if there is none, or its epoch ended in it."""
     windows = [b for b in bursts if b.kind is BurstKind.LOADING and b.batches and b.startup_s is None]
     return _paced_s(windows[-1:], conditions, True) if windows and not windows[-1].ended_epoch else None
 
@@ -222,13 +219,7 @@ def _after_first_clump(burst: Burst, clump: int) -> Burst:
 
 
 def _epoch_s(bursts: Sequence[Burst], steady: _Steady | None, conditions: Conditions) -> float | None:
-    """Seconds for an epoch: as measured where whole ones were, else projected; None if its length is unknown.
-
-    Candidates must be ranked by the same quantity, and not all of a loader of unknown length may be seen to the end.
-    Of an epoch of which only the beginning and windows were measured, what the beginning took (start-up, and the
-    batches until the queue was in balance: the first of each worker come together, and a slow consumer finds the others
-    ready) is taken as it was; the steady pace brings the rest.
-    """
+    """Seconds for an epoch, as measured, else its beginning and the steady pace; None if its length is unknown."""
     batches, begun = conditions.batches_per_epoch, beginnings(bursts, conditions)
     if batches is None:
         return None
@@ -304,11 +295,8 @@ def _growth_bytes(turns: Sequence[Turn]) -> float | None:
         if loaded and turn.after.memory_bytes is not None:
             held[taken] = turn.after.memory_bytes
     batches, memory = list(held)[1:], list(held.values())[1:]
-    return (
-        1000 * statistics.linear_regression(batches, memory).slope
-        if len(batches) >= _FEWEST_POINTS_FOR_GROWTH
-        else None
-    )
+    enough = len(batches) >= _FEWEST_POINTS_FOR_GROWTH
+    return 1000 * statistics.linear_regression(batches, memory).slope if enough else None
 
 
 def came_from_disk(turn: Turn, *, at_first: bool = False) -> bool:
@@ -391,11 +379,7 @@ def violation(turns: Sequence[Turn], conditions: Conditions) -> str:
 
 
 def _least_cpu_s(turns: Sequence[Turn], conditions: Conditions) -> float | None:
-    """CPU seconds that a batch takes for certain: less what all usable CPUs can have done beside the bursts.
-
-    Between two bursts the arm talks with its parent, which is felt where bursts are very short. Where a window began or
-    ended an epoch nothing is certain: starting and ending the workers takes CPU time too.
-    """
+    """CPU seconds that a batch takes for certain, starts, ends and what happens between the bursts left out."""
     running = _running(turns)
     for burst in all_bursts(running):
         if (burst.startup_s is not None or burst.ended_epoch) and burst.kind is not BurstKind.EPOCH:

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import reduce
-from types import TracebackType
 from typing import Protocol, TypeVar
 
+from nws_sweep import pagecache
 from nws_sweep.candidate import Candidate
-from nws_sweep.errors import TimeBudgetSpent, TrialError, TrialSkipped, WrongSamples
-from nws_sweep.limits import load_of, shortage
-from nws_sweep.records import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
+from nws_sweep.errors import ConfigurationError, TimeBudgetSpent, TrialError, TrialSkipped, WrongSamples
+from nws_sweep.records import (
+    BurstKind,
+    BurstRequest,
+    Configuration,
+    DatasetFacts,
+    LoaderSettings,
+    SearchCost,
+    SearchRecord,
+    Trial,
+)
+from nws_sweep.room import load_of, shortage
 from nws_sweep.sample_check import SampleWatch, about_handles
 from nws_sweep.surroundings import Surroundings, TrialArm
-from nws_sweep.warming import PageCache
 
 Answer = TypeVar("Answer")
+_NO_CONSUMER = {"_target_": "nws_sweep.consumers.Nothing"}
 
 
 class Observer(Protocol):
@@ -47,8 +56,81 @@ class Observer(Protocol):
         """The search came to its own end."""
 
 
-class Rounds:
-    """The candidates of one configuration; leaving the context ends all their arms.
+class PageCache:
+    """Makes the state of the page cache that ``measure.cache`` asks for, before each turn that is timed.
+
+    Drops the dataset's files, or reads ahead with an arm of its own as soon as a candidate read from storage.
+
+    All candidates of a configuration draw the same order of samples, so what it reads is what they will read. It stops
+    after one epoch: then everything was read once.
+    """
+
+    def __init__(self, configuration: Configuration, surroundings: Surroundings) -> None:
+        self._configuration = replace(configuration, consumer=_NO_CONSUMER)
+        self._surroundings = surroundings
+        self._state = configuration.measure.cache
+        named = configuration.measure.cache_files if self._state == "cold" else None
+        self._files = None if named is None else pagecache.files_below(named)
+        self._stack = ExitStack()
+        self._arm: TrialArm | None = None
+        self._read_batches = 0
+        self._reads_ahead = False
+
+    def prepare(self, candidate: Candidate, memory_bytes: int | None) -> None:
+        """Makes ready for a candidate's next turn; processes that read ahead may hold so many bytes, None for any."""
+        if self._files:
+            self._surroundings.drop_files(self._files)
+        missing = candidate.position - self._read_batches
+        if not self._reads_ahead or self._state != "warm" or missing <= 0:
+            return
+        try:
+            arm = self._arm or self._open(memory_bytes)
+            arm.resume()
+            burst = arm.burst(BurstRequest(kind=BurstKind.WARM_UP, min_batches=missing))
+            arm.pause()
+        except TrialError:  # the candidates meet the same fault, and say so
+            self.close()
+            return
+        self._read_batches += burst.batches
+        if burst.ended_epoch:
+            self.close()
+
+    def notice(self, candidate: Candidate) -> None:
+        """Looks at a candidate's latest turn, and for the files as soon as a dataset can be asked for them.
+
+        Raises:
+            ConfigurationError: If files are to be dropped, and none are known.
+        """
+        self._reads_ahead = self._reads_ahead or candidate.came_from_disk
+        if any(burst.ended_epoch for burst in candidate.bursts):
+            self.close()
+        if self._state == "cold" and self._files is None and candidate.alive:
+            named = candidate.ask(lambda arm: arm.files())
+            if named is None:
+                return
+            self._files = pagecache.files_below(named)
+            if not self._files:
+                raise ConfigurationError(
+                    "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
+                    "measure.cache_files=[...]"
+                )
+            candidate.begin_anew()  # its beginning was not cold
+
+    def _open(self, memory_bytes: int | None) -> TrialArm:
+        self._arm = self._stack.enter_context(self._surroundings.open_arm(self._configuration, memory_bytes))
+        workers = max(1, int(self._surroundings.cores_of_each(self._configuration.ranks)))
+        self._arm.open(replace(self._configuration.loader, num_workers=workers))
+        return self._arm
+
+    def close(self) -> None:
+        """Ends the reading ahead for good."""
+        self._state = "as_is" if self._state == "warm" else self._state
+        with suppress(TrialError):
+            self._stack.close()
+
+
+class Rounds(ExitStack):
+    """The candidates of one configuration; leaving the context ends all their arms, even if it is interrupted.
 
     Attributes:
         deadline: Moment on the surroundings' clock after which nothing new begins; None for none.
@@ -59,6 +141,7 @@ class Rounds:
     """
 
     def __init__(self, start: SearchRecord, surroundings: Surroundings, observer: Observer) -> None:
+        super().__init__()
         self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
         self.began = surroundings.clock()
         self.deadline: float | None = None
@@ -70,8 +153,8 @@ class Rounds:
         self._observer = observer
         self._budget_bytes = surroundings.memory_budget(self._rules.memory_budget_bytes)
         self._page_cache = PageCache(start.configuration, surroundings)
+        self.callback(self._page_cache.close)
         self._wrong_length = ""
-        self._arms = ExitStack()
         self._round = 0
         self._locks = False
         self._going_on: list[Candidate] = []
@@ -80,15 +163,6 @@ class Rounds:
         self._handles_reported = False
         self._profile: SearchCost | None = None
         self._samples_s = 0.0
-
-    def __enter__(self) -> Rounds:
-        self._arms.callback(self._page_cache.close)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._arms.close()  # all of them, even if it is interrupted
 
     @property
     def facts(self) -> DatasetFacts | None:
@@ -172,10 +246,7 @@ class Rounds:
             was_done = candidate.done
             end(candidate)
             if candidate.done and not was_done:
-                self._tell_finished(candidate)
-
-    def _tell_finished(self, candidate: Candidate) -> None:
-        self._observer.trial_finished(self.record, candidate.trial)
+                self._observer.trial_finished(self.record, candidate.trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         return Candidate(settings, self._configuration, self._surroundings, self._is_late, self._let_others_go_on)
@@ -184,10 +255,7 @@ class Rounds:
         return self.deadline is not None and self._surroundings.clock() >= self.deadline
 
     def _let_others_go_on(self, stalled: Candidate) -> None:
-        """One does not come forward: it may wait for a lock that another held when it was stopped.
-
-        The others fill their queues and are idle then, and hold nothing. From now on nobody is stopped before that.
-        """
+        """One may wait for a lock that another held when it was stopped; from now on nobody is before it is idle."""
         self._locks = True
         self._going_on = [other for other in self.candidates if other.alive and other is not stalled]
         for candidate in self.candidates:
@@ -215,9 +283,9 @@ class Rounds:
     def _begin(self, candidate: Candidate, window_s: float | None = None) -> None:
         candidate.settles = self._locks
         self.candidates.append(candidate)
-        self._arms.callback(candidate.close)
+        self.callback(candidate.close)
         if candidate.done:  # it was skipped
-            self._tell_finished(candidate)
+            self._observer.trial_finished(self.record, candidate.trial)
         else:
             self._take_turn(candidate, window_s)
 
@@ -237,7 +305,7 @@ class Rounds:
         self._check_samples(candidate)
         self._learn(candidate)
         if candidate.done and not was_done:
-            self._tell_finished(candidate)
+            self._observer.trial_finished(self.record, candidate.trial)
 
     def _learn(self, candidate: Candidate) -> None:
         """Takes from a candidate what concerns all: handles, files, where they came from, a length that is wrong."""

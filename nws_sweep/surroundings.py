@@ -25,8 +25,6 @@ from nws_sweep.records import (
 )
 from nws_sweep.room import Room
 
-Clock = Callable[[], float]
-
 
 class TrialArm(Protocol):
     """Where a trial is measured: an arm in a process of its own, or a simulated one."""
@@ -99,7 +97,7 @@ class Surroundings:
     """
 
     open_arm: ArmFactory
-    clock: Clock = time.perf_counter
+    clock: Callable[[], float] = time.perf_counter
     machine_time: Callable[[], MachineTime] = usage.of_machine
     memory_budget: Callable[[int | None], int | None] = room.memory_budget
     room: Callable[[int | None], Room] = room.now

@@ -122,11 +122,7 @@ def _missing_warm_up_s(bursts: Sequence[Burst], conditions: Conditions) -> float
 
 
 def _starts_again(bursts: Sequence[Burst], conditions: Conditions, rested: bool) -> bool:
-    """Whether the loader, started once so far, is to be started once more for a start that counts.
-
-    A process does many things for the first time then, which later epochs are spared. Workers that persist are started
-    only once; and where epochs have no length a start does not count.
-    """
+    """Whether the loader is to be started once more: a process does many things for the first time at its first."""
     first, *more = (burst for burst in bursts if burst.startup_s is not None)
     if more or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
         return False
@@ -141,11 +137,7 @@ def _starts_again(bursts: Sequence[Burst], conditions: Conditions, rested: bool)
 
 
 def _resume_batches(bursts: Iterable[Burst], conditions: Conditions) -> int:
-    """What is thrown away after a pause, beside all that is known to lie ready.
-
-    The request that each worker waited for was answered during the pause, so its first sample came for nothing: one
-    clump. Where the workers' samples are not counted the whole queue may have been full.
-    """
+    """What is thrown away after a pause: a clump whose requests were answered meanwhile, uncounted the whole queue."""
     return conditions.clump if counted(bursts) else conditions.queue
 
 

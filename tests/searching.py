@@ -48,14 +48,7 @@ def machine_of(
     consume_s: float = 0.0,
     start_s: float = 1.0,
 ) -> FakeMachine:
-    """A dataset that sleeps: n workers are n times as fast up to 4, above that start-up eats the gain.
-
-    Args:
-        make_s: Seconds that a batch takes in a worker, by num_workers.
-        batches: Length of an epoch; None if the loader does not know it.
-        consume_s: Seconds of the consumer.
-        start_s: Seconds to start a worker.
-    """
+    """A dataset that sleeps: n workers are n times as fast up to 4, above that start-up eats the gain."""
     clock = FakeClock()
 
     def make_loader(settings: LoaderSettings) -> SimulatedLoader:

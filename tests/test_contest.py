@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nws_sweep.strategies import Observation, with_workers
-from nws_sweep.strategies.contest import Contest, verdict_of
+from nws_sweep.strategies.contest import Contest
 from tests.factories import loader_settings
 
 BASE = loader_settings(prefetch_factor=2)
@@ -35,13 +35,10 @@ def test_drift_that_meets_both_is_no_difference() -> None:
     assert gap.half_width == pytest.approx(contest(*steady).gap(*steady).half_width)
 
 
-def test_only_rounds_that_both_took_part_in_are_compared() -> None:
+def test_only_common_rounds_are_compared_without_any_the_means_are_compared_and_the_interval_is_wider() -> None:
     early, late = seen(2, 1.0, 1.0, 8.0, 8.0), seen(4, 4.0, 4.0, first_round=2)
     assert contest(early, late).gap(early, late).value == pytest.approx(math.log(2))
     assert contest(early, late).fastest is late  # though its mean is longer
-
-
-def test_without_a_common_round_the_means_are_compared_and_the_interval_is_wider() -> None:
     one, other = seen(2, 2.0, 2.0), seen(4, 1.0, 1.0, first_round=2)
     apart = contest(one, other).gap(one, other)
     together = seen(4, 1.0, 1.0)
@@ -63,13 +60,9 @@ def test_intervals_narrow_with_rounds_and_with_what_other_candidates_know_of_the
 
 def test_the_cheapest_within_the_tolerance_is_recommended() -> None:
     found = contest(seen(1, 1.10), seen(2, 1.02), seen(8, 1.0), seen(16, 1.001))
-    assert found.fastest.num_workers == 8
-    assert found.recommended.num_workers == 2
-
-
-def test_of_equal_ones_the_fewest_workers_then_the_shorter_queue() -> None:
-    found = contest(seen(4, 1.0), seen(2, 1.0))
-    assert found.fastest.num_workers == found.recommended.num_workers == 2
+    assert (found.fastest.num_workers, found.recommended.num_workers) == (8, 2)
+    equal = contest(seen(4, 1.0), seen(2, 1.0))
+    assert equal.fastest.num_workers == equal.recommended.num_workers == 2
 
 
 @pytest.mark.parametrize(
@@ -94,27 +87,15 @@ def test_whoever_is_certainly_not_the_one_to_recommend_is_out(
 
 
 def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_take() -> None:
-    clear = verdict_of([seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)], 0.03, 0.05)
-    assert clear is not None
+    clear = contest(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
     assert (clear.recommended.num_workers, clear.tied, clear.settle_s) == (2, (), None)
-    close = verdict_of([seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)], 0.03, 0.05)
-    assert close is not None
+    equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
+    assert (equal.matters_little(equal.observations[1]), equal.verdict().tied) == (True, ())
+    close = contest(seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)).verdict()
     assert close.recommended.num_workers == 2
     assert [settings.num_workers for settings in close.tied] == [4]
     assert close.settle_s is not None
     assert close.settle_s >= 2.0  # a round of both
-
-
-def test_what_can_be_gained_beyond_the_tolerance_by_less_than_the_precision_is_no_tie() -> None:
-    equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))
-    other = equal.observations[1]
-    assert equal.matters_little(other)
-    assert equal.verdict().tied == ()
-
-
-def test_nothing_measured_has_no_verdict() -> None:
-    assert verdict_of([], 0.03, 0.05) is None
-    assert verdict_of([Observation(settings=BASE)], 0.03, 0.05) is None
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import nullcontext, suppress
 from types import FunctionType
 
 import pytest
 
 from nws_sweep import processes
 from nws_sweep.interrupts import Interrupted, Interrupts
-from nws_sweep.records import SearchRecord
-from nws_sweep.runner import search
-from tests import factories
-from tests.searching import Recorder, machine_of
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +37,6 @@ def test_while_nothing_is_measured_it_ends_at_once(number: int, status: int) -> 
 @pytest.mark.parametrize(
     ("numbers", "went_on", "status"),
     [((signal.SIGINT,), 1, 130), ((signal.SIGINT, signal.SIGTERM), 1, 143)],
-    ids=["waits for the end of the burst", "a second one ends it now"],
 )
 def test_what_is_being_measured_is_finished_first(
     numbers: Sequence[int], went_on: int, status: int, capfd: pytest.CaptureFixture[str]
@@ -67,7 +61,7 @@ def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with Interrupts() as interrupts:
-        with contextlib.suppress(ZeroDivisionError), interrupts.waiting():
+        with suppress(ZeroDivisionError), interrupts.waiting():
             send(signal.SIGINT)
             raise ZeroDivisionError
         with pytest.raises(Interrupted):
@@ -83,16 +77,17 @@ def test_what_nohup_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def hold_back(done: list[str], number: int = signal.SIGINT) -> None:
+def hold_back(done: list[str], number: int) -> None:
     with processes.uninterrupted():
         send(number)
         done.append("whole")
 
 
+@pytest.mark.parametrize("is_measuring", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int) -> None:
+def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int, is_measuring: bool) -> None:
     done: list[str] = []
-    with Interrupts(), pytest.raises(Interrupted):
+    with Interrupts() as asked, pytest.raises(Interrupted), asked.waiting() if is_measuring else nullcontext():
         hold_back(done, number)
     assert done == ["whole"]
 
@@ -113,28 +108,3 @@ def test_one_that_comes_while_handlers_are_put_back_makes_nobody_deaf(monkeypatc
         with pytest.raises(Interrupted) as heard:
             send(signal.SIGTERM)
     assert heard.value.status == 143
-
-
-def test_one_that_was_held_back_inside_is_not_lost_if_nothing_more_is_measured(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    done: list[str] = []
-    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.waiting():
-        hold_back(done)
-    assert done == ["whole"]
-
-
-def test_a_search_asks_between_turns_and_keeps_what_it_has() -> None:
-    machine, recorder, turns = machine_of(), Recorder(), iter(range(100))
-
-    def check() -> None:
-        if next(turns) == 4:
-            raise KeyboardInterrupt
-
-    rules = factories.search_rules(strategy="exhaustive", candidates=(0, 1))
-    start = SearchRecord(configuration=factories.configuration(search=rules), host=factories.HOST)
-    with pytest.raises(KeyboardInterrupt):
-        search(start, replace(machine.surroundings(), check_interrupts=check), recorder)
-    assert recorder.events[-1] == "interrupted"
-    assert sum(len(trial.bursts) for trial in recorder.results[-1].trials) > 0
-    assert not machine.alive

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import collections
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -39,12 +38,7 @@ def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> No
 def test_the_first_batch_of_an_epoch_is_the_startup_and_later_bursts_have_none() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0))
-    assert measured.burst(request()).startup_s == 6.0
-    assert measured.burst(request()).startup_s is None
-
-
-def test_making_the_iterator_counts_as_startup() -> None:
-    clock = FakeClock()
+    assert [measured.burst(request()).startup_s for _ in range(2)] == [6.0, None]
 
     class SlowIterable:
         def __iter__(self) -> Any:
@@ -54,21 +48,11 @@ def test_making_the_iterator_counts_as_startup() -> None:
     assert session(clock, SlowIterable()).burst(request()).startup_s == 7.0
 
 
-def test_a_burst_goes_on_where_the_last_one_stopped() -> None:
-    clock = FakeClock()
-    seen: list[int] = []
-    measured = LoaderSession(SimulatedLoader(clock, 10, make_s=1.0), seen.append, clock=clock)
-    measured.burst(request(min_batches=3))
-    measured.burst(request(min_batches=2))
-    assert seen == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
         ({"min_batches": 4, "multiple_of": 3}, 6),
         ({"min_seconds": 7.5, "multiple_of": 4}, 8),
-        ({"min_batches": 2, "min_seconds": 5.0}, 5),
         ({"min_seconds": 7.5, "max_batches": 3}, 3),
     ],
 )
@@ -101,25 +85,6 @@ def test_an_epoch_burst_begins_a_fresh_epoch_and_takes_all_of_it() -> None:
     assert (empty.batches, empty.startup_s, empty.ended_epoch) == (0, None, True)
 
 
-@pytest.mark.parametrize(
-    ("num_workers", "expected"),
-    [
-        (0, [1.25] * 8),
-        (1, [1.0] * 8),
-        (2, [0.75, 0.25] * 4),
-        (3, [0.5, 0.25, 0.25] * 2 + [0.5, 0.25]),
-        (4, [0.25] * 8),
-    ],
-)
-def test_the_simulated_loader_shows_the_pattern_of_the_batch_timeline(num_workers: int, expected: list[float]) -> None:
-    """1 s a sample and 0.25 s of work a batch: the per-batch times that experiment=batch_timeline reproduces."""
-    clock = FakeClock()
-    measured = session(clock, SimulatedLoader(clock, 40, make_s=1.0, num_workers=num_workers), consume_s=0.25)
-    measured.burst(request(min_batches=12))
-    burst = measured.burst(request(min_batches=8))
-    assert [sum(each) for each in zip(burst.wait_s, burst.consume_s, strict=True)] == pytest.approx(expected)
-
-
 def test_samples_are_counted_by_what_the_batches_hold_and_the_first_one_is_weighed() -> None:
     burst = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).burst(EPOCH)
     assert (burst.samples, burst.batch_bytes, burst.batch_tensors) == (11, 64, 1)
@@ -138,13 +103,9 @@ SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), ch
     [
         (np.zeros((8, 3, 2)), 8),
         ([np.zeros((8, 3)), np.zeros(8)], 8),
-        ((np.zeros((5, 3)),), 5),
         ({"image": np.zeros((7, 3)), "label": np.zeros(7)}, 7),
-        (collections.OrderedDict(a=[np.zeros((6, 1))]), 6),
         (np.float32(1.0), 64),
-        ("text", 64),
         ([], 64),
-        ({}, 64),
         (None, 64),
     ],
 )
@@ -156,10 +117,8 @@ def test_the_length_of_a_batch_is_found_in_what_collate_functions_build(batch: A
     ("batch", "weight"),
     [
         (np.zeros((8, 3), dtype=np.float32), (96, 1)),
-        ([np.zeros((8, 3)), np.zeros(8)], (256, 2)),
         ({"image": torch.zeros(4, 2), "target": {"box": torch.zeros(4, 4), "label": torch.zeros(4)}}, (112, 3)),
         ([torch.zeros(2), ["a.jpg", "b.jpg"], 7, None, b"bytes"], (8, 1)),
-        (torch.zeros(0, 3), (0, 1)),
         (default_collate([(torch.zeros(3), 1), (torch.zeros(3), 2)]), (40, 2)),
         (Pair(torch.zeros(1), torch.zeros(2)), (12, 2)),
         ([SPARSE, torch.zeros(2)], (8, 1)),  # sparse tensors do not say

