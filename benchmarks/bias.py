@@ -107,7 +107,7 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    epochs = child.call(bare.loop, bare.recipe_of(workload, workers, least_s))
+    epochs = child.call(bare.loop, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
     counted = pace.counting(epochs)
     return Figure(
         workload=workload.name,

@@ -108,7 +108,8 @@ class _Contest:
 
     def _stretch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
         limit_s = self._options.limit_s  # ten times that, and some: then a run is taken to hang
-        return child.call(bare.stretch, bare.recipe_of(workload, workers, least_s, limit_s), 60.0 + 10 * limit_s)
+        recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s, limit_s=limit_s)
+        return child.call(bare.stretch, recipe, 60.0 + 10 * limit_s)
 
     def _play(self, method: str, workload: Workload, repeat: int) -> None:
         label = self._label(workload, repeat)

@@ -120,7 +120,7 @@ def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> dict[st
     if turn.method in HEURISTICS:
         return {"pick": HEURISTICS[turn.method](machine.cpus, machine.gpus)}
     if turn.method in PEERS:
-        script = (turn.method, bare.recipe_of(turn.workload), task_of(turn.workload, machine.cpus))
+        script = (turn.method, bare.Recipe(workload=turn.workload), task_of(turn.workload, machine.cpus))
         pick, probes = child.call(bare.play, script, _PATIENCE_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
     configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)

@@ -178,10 +178,8 @@ def test_a_job_that_calls_sys_exit_is_a_failed_row(shared_nws: Command, tmp_path
         import sys, pathlib
         class Service:
             def __enter__(self):
-                file = pathlib.Path("entered")
-                count = len(file.read_text()) if file.exists() else 0
-                file.write_text("x" * (count + 1))
-                if count == 1: sys.exit(3)
+                with open("entered", "a") as file: file.write("x")
+                if pathlib.Path("entered").read_text() == "xx": sys.exit(3)
             def __exit__(self, *_): pass
     """
     (tmp_path / "beside.py").write_text(textwrap.dedent(service))

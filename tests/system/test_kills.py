@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conftest import Command, rounds
@@ -41,8 +42,8 @@ def test_kills_at_random_moments_lose_nothing(program: Program) -> None:
     began = time.monotonic()
     assert program.run(*GRID)[0] == 0
     lasts_s = time.monotonic() - began
-    out, whole = program.folder / "out", program.folder / "whole"
-    out.rename(whole)
+    out = program.folder / "out"
+    whole = asked_and_decided(out.rename(program.folder / "whole"))
     print(f"{KILLS} kills within {lasts_s:.0f} s of start, seed {SEED}")
     rng = random.Random(SEED)
     for _ in range(KILLS):
@@ -52,10 +53,10 @@ def test_kills_at_random_moments_lose_nothing(program: Program) -> None:
         assert {key: after.get(key) for key in known} == known, "a finished trial was lost or measured again"
         if has_ended:
             program.check_nothing_left()  # of those before that were killed, too
-            assert asked_and_decided(out) == asked_and_decided(whole)
+            assert asked_and_decided(out) == whole
             shutil.rmtree(out)
     assert program.run(*GRID)[0] == 0
-    assert asked_and_decided(out) == asked_and_decided(whole)
+    assert asked_and_decided(out) == whole
     assert not [path for path in out.rglob(".*-*") if path.is_file()], "something half-written is left"
 
 
@@ -89,12 +90,11 @@ def test_a_signal_finishes_writes_and_reports(
     grid, out = (*GRID, "dataset.length=4000", "measure.max_seconds=2"), program.folder / "out"
     process = program.start(*grid)
     wait_until(lambda: finished_trials(out))
-    if whom == "all":
-        for one in program.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one.pid, number)
-    else:
-        (os.kill if whom == "it" else os.killpg)(process.pid, number)
+    if whom == "group":
+        os.killpg(process.pid, number)
+    for one in program.processes() if whom == "all" else [process] if whom == "it" else []:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.send_signal(number)
     status, printed = program.end_of(process)
     assert status == 128 + number, printed
     assert whom != "it" or "finishing what is being measured" in printed
