@@ -57,17 +57,17 @@ def run(options: Options) -> None:
         "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
     }  # fmt: skip
     journal = Journal(options.journal, made_with, resume=options.resume)
-    journal.rewrite(complete(journal.figures, options.workers))
+    journal.rewrite(complete(journal.of(Figure), options.workers))
     stage.start_fork_server()
     workloads = chosen(WORKLOADS, options.only)
     if options.quick:
         workloads = [workload.shortened() for workload in workloads]
     for number in range(1, options.rounds + 1):
         for workload in workloads:
-            if not any((f.workload, f.round) == (workload.name, number) for f in journal.figures):
+            if not any((f.workload, f.round) == (workload.name, number) for f in journal.of(Figure)):
                 _measure(workload, number, options, journal)
     names = {workload.name for workload in workloads}
-    rows = rows_of([f for f in journal.figures if f.workload in names and f.round <= options.rounds])
+    rows = rows_of([f for f in journal.of(Figure) if f.workload in names and f.round <= options.rounds])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     origin = stage.origin(options.command, options.rounds, "round")
     options.output.write_text(page(rows, workloads, origin), "utf-8")

@@ -219,7 +219,6 @@ class FakeArm:
         return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        self._machine.loaded += keys
         return tuple(made for made in self._machine.without_workers if made.key in keys)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
@@ -267,7 +266,6 @@ class FakeMachine:
     logged: dict[int, SamplesLogged] = field(default_factory=dict)
     without_workers: tuple[SampleMade, ...] = ()
     one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
-    loaded: list[Any] = field(default_factory=list)
     epochs: dict[int, SamplesSeen] = field(default_factory=dict)
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)

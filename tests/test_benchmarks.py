@@ -15,7 +15,7 @@ from benchmarks import pace
 from benchmarks.__main__ import main
 from benchmarks.bias import complete, half_width
 from benchmarks.catalogue import WORKLOADS
-from benchmarks.comparison import Ratios, Row, rows_of, table, verdicts
+from benchmarks.comparison import Ratios, Row, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal, Outcome, Run
 from nws_sweep.records import Estimate
 from tests.conftest import ROOT
@@ -94,17 +94,6 @@ def test_what_misses_a_target_is_named(rows: list[Row], told: list[str]) -> None
     assert [verdict.split(": ", 2)[2] for verdict in verdicts(rows)] == told
 
 
-def test_the_page_shows_medians_and_ranges() -> None:
-    rows = [row(0, 1.0), row(2, None)]
-    lines = table(rows).splitlines()
-    whole = "1.000 (0.750 to 1.250)"
-    assert lines[2:5] == [
-        f"| w | 0 | 12.50 | {whole} | ± 3.0 % | {whole} | {whole} |",
-        f"| w | 2 | 12.50 |  | ± 3.0 % | {whole} | {whole} |",
-        "| **w** | median | | **1.000** | | **1.000** | |",
-    ]
-
-
 def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     path, made_with = tmp_path / "new" / "all.jsonl", {"least_s": 4.0}
     journal = Journal(path, made_with, resume=True)
@@ -116,12 +105,12 @@ def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
         file.write('{"run": {"workload": "w", "detail": {}')  # interrupted in the middle of a line
     for _ in range(2):
         again = Journal(path, made_with, resume=True)
-        assert (again.outcomes, again.runs, again.figures) == ([outcome], [run], figures)
-    assert complete(again.figures, [2]) == figures[:3]
+        assert (again.of(Outcome), again.of(Run), again.of(Figure)) == ([outcome], [run], figures)
+    assert complete(again.of(Figure), [2]) == figures[:3]
     with pytest.raises(ValueError, match="made with other settings or on another machine: leave out --resume"):
         Journal(path, {**made_with, "least_s": 1.0}, resume=True)
     kept = path.read_text()
-    assert Journal(path, made_with, resume=False).figures == []
+    assert Journal(path, made_with, resume=False).of(Figure) == []
     assert path.with_name("all.previous.jsonl").read_text() == kept
 
 
@@ -130,15 +119,11 @@ def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     [
         ("bias --rounds 0", "'0': allowed is a whole number from 1"),
         ("bias --workers 1,x", "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
-        ("search --methods none", "invalid choice: 'none'"),
     ],
 )
-def test_a_wrong_command_line_is_refused_in_words(
-    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_a_wrong_command_line_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
         main(arguments.split())
-    assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
 
@@ -161,11 +146,11 @@ def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     text, journal = measured(tmp_path, "bias --only consumer --rounds 1 --workers 2")
     (line,) = [line for line in text.splitlines() if line.startswith("| consumer | 2 |")]
     assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # the tests that run beside this one disturb it
-    assert [figure.kind for figure in journal.figures] == [BARE_BEFORE, OURS, BARE_AFTER]
+    assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, OURS, BARE_AFTER]
     text, journal = measured(tmp_path, "search --only short --methods zero seed --candidates 0,2 --passes 1")
-    seed = next(outcome for outcome in journal.outcomes if outcome.method == "seed")
+    seed = next(outcome for outcome in journal.of(Outcome) if outcome.method == "seed")
     assert seed.tried[:2] == (0, 1)
     assert seed.cost_s > sum(elapsed_s for _, _, elapsed_s in seed.detail["probes"]) > 0.4
     assert not seed.left_behind
-    assert {0, 2} <= {run.workers for run in journal.runs if run.epoch_s}
+    assert {0, 2} <= {run.workers for run in journal.of(Run) if run.epoch_s}
     assert "| short | seed |" in text

@@ -16,10 +16,9 @@ from benchmarks import child, contest, pace, peers, stage
 from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
-from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, Turn, answer_of, is_projected, played
+from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, Turn, answer_of, played
 from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, wanted
 from benchmarks.peers import Task, binary_share
-from benchmarks.search_page import oracle_table, table
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.records import TrialState, Verdict
@@ -52,7 +51,7 @@ def test_what_peers_pick(
     assert spent_s is None or timer.spent_s == pytest.approx(spent_s)
 
 
-def test_binary_finds_the_only_minimum_in_a_share_of_an_epoch_and_paddle_takes_500_batches_at_most() -> None:
+def test_binary_and_paddle_take_a_part_of_an_epoch() -> None:
     for best in (1, 7, 16):
         timer = Projection({n: 10.0 + abs(n - best) for n in range(1, 17)}.__getitem__, 100)
         assert peers.binary(timer, Task(cpus=16, batches=100, batch_size=2)) == best
@@ -66,10 +65,7 @@ def test_binary_finds_the_only_minimum_in_a_share_of_an_epoch_and_paddle_takes_5
     assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
 
 
-# What an epoch takes.
-
-
-def test_an_epoch_is_broken_off_after_whole_clumps_beyond_the_queue_and_goes_on_at_the_steady_pace() -> None:
+def test_an_epoch_is_broken_off_after_whole_clumps_and_projected() -> None:
     moments = [4.0] * 12
     assert [n for n in range(1, 13) if pace.may_stop(moments[:n], workers=2, limit_s=3.5)] == [8, 10, 12]
     assert not pace.may_stop(moments[:8], workers=2, limit_s=4.5)
@@ -96,7 +92,7 @@ def truth(*passes: Mapping[int, float | None], floor: float | None = None) -> Tr
     return replace(found, noise_floor=floor)
 
 
-def test_the_truth_is_the_least_median_of_passes_on_a_machine_that_was_as_fast_in_each() -> None:
+def test_the_truth_is_the_least_median() -> None:
     steady = {2: 2.0, 8: 5.0}  # most numbers say that the machine was as fast in each pass
     found = truth({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady})
     assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
@@ -174,9 +170,6 @@ def test_processes_left_behind_are_counted_and_ended(monkeypatch: pytest.MonkeyP
     assert stage.ended(before, grace_s=10.0) == ()
 
 
-# What is made of it.
-
-
 def standing(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.0, **changes: Any) -> Standing:
     defaults: dict[str, Any] = {
         "workload": "cifar", "method": method, "picks": (2,), "regrets": (regret,), "costs_s": (cost_s,), "best_s": 2.0,
@@ -184,7 +177,7 @@ def standing(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float =
     return Standing(**{**defaults, **changes})
 
 
-CIFAR, FIFTY, MILLION = (w for w in SEARCH_WORKLOADS if w.name in ("cifar", "fifty", "million"))
+CIFAR, MILLION = (w for w in SEARCH_WORKLOADS if w.name in ("cifar", "million"))
 
 
 def test_a_standing_is_over_all_repeats() -> None:
@@ -214,7 +207,6 @@ def test_whole_epochs_that_take_too_long_are_projected() -> None:
     assert [(s.method, s.projected) for s in found] == [(ADAPTIVE, False), ("seed", True)]
     assert (found[1].picks, found[1].regret, found[1].trials) == ((2,), 0.0, (3,))
     assert found[1].cost_s == pytest.approx(104.0)
-    assert [is_projected("seed", workload) for workload in (MILLION, FIFTY)] == [True, False]
 
 
 AT_THE_LIMITS = [
@@ -281,18 +273,6 @@ def test_it_is_said_where_others_are_better() -> None:
     ]
 
 
-def test_the_page_shows_what_was_found() -> None:
-    rows = [
-        standing(picks=(2, 2), regrets=(0.0, 0.04), costs_s=(1.0, 3.0), trials=(4, 5), ambiguous=1, crashes=("x",)),
-        standing("seed", workload="million", trials=(3,), projected=True),
-    ]
-    lines = table(rows).splitlines()
-    assert lines[2] == "| cifar | adaptive | 2 x2 | 2.0 % (4.0 %) | 1.00 | 2.0 | 4 to 5 | 1 | 1 |"
-    assert lines[3] == "| million | seed (p) | 2 | 0.0 % (0.0 %) | 1.00 | 2.0 | 3 |  |  |"
-    assert lines[7] == "- adaptive on cifar, x"
-    assert "| cifar | 2 | 2 | 1 | 1.5 % | 0: 4, 2: 2 |" in oracle_table({"cifar": truth({0: 4.0, 2: 2.0}, floor=0.015)})
-
-
 # In which order it is measured, with methods and a machine that are made up.
 
 EPOCHS_S = {0: 3.0, 1: 1.9, 2: 1.0, 4: 1.2}
@@ -324,7 +304,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     return done, (folder / "page.md").read_text("utf-8")
 
 
-def test_methods_come_first_then_the_oracle_without_losers_and_it_goes_on_with_what_is_missing(
+def test_methods_come_before_the_oracle_and_what_is_missing_is_added(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero")
