@@ -14,8 +14,8 @@ from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.comparison import page, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
 from benchmarks.stage import say
-from nws_sweep import host, hostlock
-from nws_sweep.records import Estimate, SearchRules, Trial
+from nws_sweep import host, hostlock, stats
+from nws_sweep.records import SearchRules, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
         kind=OURS,
         batch_s=batch.value if batch else None,
         epoch_s=believed.epoch_s if believed else None,
-        half_width=half_width(batch) if batch else None,
+        half_width=stats.half_width(batch) if batch and batch.low else None,
         detail={
             "state": trial.state.value,
             "reason": trial.reason,
@@ -147,10 +147,3 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
             "cost_s": trial.cost_s,
         },
     )
-
-
-def half_width(estimate: Estimate) -> float | None:
-    """Half the width of an interval as a share of the value; None without an interval."""
-    if estimate.low is None or estimate.high is None:
-        return None
-    return (estimate.high - estimate.low) / (2 * estimate.value)

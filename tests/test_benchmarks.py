@@ -13,11 +13,10 @@ import pytest
 
 from benchmarks import pace
 from benchmarks.__main__ import main
-from benchmarks.bias import complete, half_width
+from benchmarks.bias import complete
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.comparison import Ratios, Row, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal, Outcome, Run
-from nws_sweep.records import Estimate
 from tests.conftest import ROOT
 
 
@@ -61,8 +60,6 @@ def test_a_ratio_is_ours_to_the_mean_of_the_bares_of_its_round() -> None:
     assert row.batch_s == row.epoch_s == Ratios(1.0, 0.5, 2.0)
     assert row.drift == Ratios(1.0, 1.0, 2.0)
     assert row.bare_batch_s == 1.5
-    interval = Estimate(value=4.0, low=3.0, high=5.0, n=5)
-    assert (half_width(interval), half_width(Estimate(value=4.0, low=None, high=None, n=2))) == (0.25, None)
     (row,) = rows_of(a_round(1.0, None, 1.0, detail={"state": "failed", "reason": "it broke"}))
     assert (row.batch_s, row.epoch_s, row.faults) == (None, None, ("failed: it broke",))
 
