@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import bias, contest, oracle, samples, why
-from benchmarks.catalogue import NAMES, QUICK_SEARCH_NAMES, SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
+from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
 
@@ -66,12 +66,13 @@ def _parser() -> argparse.ArgumentParser:
 
     one = add("bias", "compare nws_sweep's figures with those of a plain loop", _epilog("workloads", WORKLOADS))
     _add(one, "--rounds", "default 3, with --quick 1", type=_positive)
-    _add_names(one, "--only", NAMES, "all")
+    _add_names(one, "--only", [workload.name for workload in WORKLOADS], "all")
     _add(one, "--workers", "default 0,1,2,4,8, with --quick 0,2,4", type=_numbers)
 
     one = add("search", "compare ways to find num_workers", _epilog("workloads", SEARCH_WORKLOADS))
     _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
-    _add_names(one, "--only", SEARCH_NAMES, f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}")
+    about = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
+    _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], about)
     _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
     about = f"numbers of workers that the oracle measures besides all picks (default {usual})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,35 +26,16 @@ class Recipe:
     """What a bare run loads, and for how long.
 
     Attributes:
-        dataset: The dataset as Hydra instantiates it.
-        consumer: The consumer, likewise.
-        batch_size: Samples per batch.
-        batches: Batches in an epoch.
+        workload: The dataset, its batches and its consumer.
         num_workers: Worker processes.
         least_s: Epochs are repeated until those that count have taken so long together, s.
         limit_s: An epoch that takes the oracle longer is broken off, s.
     """
 
-    dataset: Mapping[str, Any]
-    consumer: Mapping[str, Any]
-    batch_size: int
-    batches: int
-    num_workers: int
-    least_s: float
-    limit_s: float
-
-
-def recipe_of(workload: Workload, workers: int = 0, least_s: float = 0.0, limit_s: float = math.inf) -> Recipe:
-    """A bare run of a workload."""
-    return Recipe(
-        dataset=workload.dataset,
-        consumer=workload.consumer,
-        batch_size=workload.batch_size,
-        batches=workload.batches,
-        num_workers=workers,
-        least_s=least_s,
-        limit_s=limit_s,
-    )
+    workload: Workload
+    num_workers: int = 0
+    least_s: float = 0.0
+    limit_s: float = math.inf
 
 
 def loop(recipe: Recipe) -> list[Moments]:
@@ -79,11 +60,11 @@ def stretch(recipe: Recipe) -> tuple[float, bool]:
     def until(moments: Moments) -> bool:
         return may_stop(moments, recipe.num_workers, recipe.limit_s)
 
-    epochs = [timed(loader, consume, until)]
-    while len(epochs[-1]) == recipe.batches and sum(moments[-1] for moments in epochs) < recipe.least_s:
+    epochs, batches = [timed(loader, consume, until)], recipe.workload.batches
+    while len(epochs[-1]) == batches and sum(moments[-1] for moments in epochs) < recipe.least_s:
         epochs.append(timed(loader, consume, until))
-    lengths_s = [projected_epoch_s(moments, recipe.batches, recipe.num_workers) for moments in epochs]
-    return statistics.fmean(lengths_s), len(epochs[-1]) == recipe.batches
+    lengths_s = [projected_epoch_s(moments, batches, recipe.num_workers) for moments in epochs]
+    return statistics.fmean(lengths_s), len(epochs[-1]) == batches
 
 
 Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
@@ -107,7 +88,9 @@ def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
     """The dataset and the consumer."""
     from hydra.utils import instantiate
 
-    dataset, consume = (instantiate(dict(node), _convert_="all") for node in (recipe.dataset, recipe.consumer))
+    dataset, consume = (
+        instantiate(node, _convert_="all") for node in (recipe.workload.dataset, recipe.workload.consumer)
+    )
     return dataset, consume
 
 
@@ -117,7 +100,7 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
 
     return DataLoader(
         dataset,
-        batch_size=recipe.batch_size,
+        batch_size=recipe.workload.batch_size,
         shuffle=True,
         num_workers=recipe.num_workers,
         prefetch_factor=PREFETCH_FACTOR if recipe.num_workers else None,

@@ -14,8 +14,8 @@ from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.comparison import page, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
 from benchmarks.stage import say
-from nws_sweep import host, hostlock
-from nws_sweep.records import Estimate, SearchRules, Trial
+from nws_sweep import host, hostlock, stats
+from nws_sweep.records import SearchRules, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +57,17 @@ def run(options: Options) -> None:
         "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
     }  # fmt: skip
     journal = Journal(options.journal, made_with, resume=options.resume)
-    journal.rewrite(complete(journal.figures, options.workers))
+    journal.rewrite(complete(journal.of(Figure), options.workers))
     stage.start_fork_server()
     workloads = chosen(WORKLOADS, options.only)
     if options.quick:
         workloads = [workload.shortened() for workload in workloads]
     for number in range(1, options.rounds + 1):
         for workload in workloads:
-            if not any((f.workload, f.round) == (workload.name, number) for f in journal.figures):
+            if not any((f.workload, f.round) == (workload.name, number) for f in journal.of(Figure)):
                 _measure(workload, number, options, journal)
     names = {workload.name for workload in workloads}
-    rows = rows_of([f for f in journal.figures if f.workload in names and f.round <= options.rounds])
+    rows = rows_of([f for f in journal.of(Figure) if f.workload in names and f.round <= options.rounds])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     origin = stage.origin(options.command, options.rounds, "round")
     options.output.write_text(page(rows, workloads, origin), "utf-8")
@@ -107,7 +107,7 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    epochs = child.call(bare.loop, bare.recipe_of(workload, workers, least_s))
+    epochs = child.call(bare.loop, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
     counted = pace.counting(epochs)
     return Figure(
         workload=workload.name,
@@ -137,7 +137,7 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
         kind=OURS,
         batch_s=batch.value if batch else None,
         epoch_s=believed.epoch_s if believed else None,
-        half_width=half_width(batch) if batch else None,
+        half_width=stats.half_width(batch) if batch and batch.low else None,
         detail={
             "state": trial.state.value,
             "reason": trial.reason,
@@ -147,10 +147,3 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
             "cost_s": trial.cost_s,
         },
     )
-
-
-def half_width(estimate: Estimate) -> float | None:
-    """Half the width of an interval as a share of the value; None without an interval."""
-    if estimate.low is None or estimate.high is None:
-        return None
-    return (estimate.high - estimate.low) / (2 * estimate.value)

@@ -93,8 +93,6 @@ WORKLOADS = (
     ),
 )  # fmt: skip
 
-NAMES = tuple(workload.name for workload in WORKLOADS)
-
 SEARCH_WORKLOADS = (
     *WORKLOADS,
     Workload(
@@ -119,5 +117,4 @@ SEARCH_WORKLOADS = (
     ),
 )  # fmt: skip
 
-SEARCH_NAMES = tuple(workload.name for workload in SEARCH_WORKLOADS)
 QUICK_SEARCH_NAMES = ("memory", "cifar", "short")

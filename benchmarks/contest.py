@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import bare, child, oracle, stage
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
-from benchmarks.journal import Journal, Run
+from benchmarks.journal import Journal, Outcome, Run
 from benchmarks.methods import Machine, Turn, is_projected, played
 from benchmarks.search_page import page
 from benchmarks.stage import say
@@ -96,7 +96,7 @@ class _Contest:
         """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
         with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
             played_before = {
-                o.method for o in self._journal.outcomes if (o.workload, o.repeat) == (workload.name, repeat)
+                o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)
             }
             missing = [m for m in self._options.methods if m not in played_before and not is_projected(m, workload)]
             if missing:  # the first to load would make the files and fill the page cache for all others
@@ -108,7 +108,8 @@ class _Contest:
 
     def _stretch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
         limit_s = self._options.limit_s  # ten times that, and some: then a run is taken to hang
-        return child.call(bare.stretch, bare.recipe_of(workload, workers, least_s, limit_s), 60.0 + 10 * limit_s)
+        recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s, limit_s=limit_s)
+        return child.call(bare.stretch, recipe, 60.0 + 10 * limit_s)
 
     def _play(self, method: str, workload: Workload, repeat: int) -> None:
         label = self._label(workload, repeat)
@@ -121,7 +122,7 @@ class _Contest:
 
     def _pass(self, workload: Workload, repeat: int, number: int) -> None:
         """One run of each number of workers that is worth it and has none in this pass."""
-        runs = [run for run in self._journal.runs if run.workload == workload.name]
+        runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
         values = [n for n in oracle.wanted({*self._options.candidates, *self._picks(workload)}, runs) if n not in done]
         random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
@@ -131,7 +132,7 @@ class _Contest:
             say(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
 
     def _picks(self, workload: Workload) -> set[int]:
-        outcomes = [outcome for outcome in self._journal.outcomes if outcome.workload == workload.name]
+        outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
         return {n for outcome in outcomes for n in (outcome.pick, outcome.fastest) if n is not None}
 
     def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
@@ -165,12 +166,14 @@ class _Contest:
     def _truths(self) -> dict[str, oracle.Truth]:
         repeats = self._options.repeats
         names = [workload.name for workload in self._options.workloads]
-        runs = {name: [r for r in self._journal.runs if r.workload == name and r.repeat <= repeats] for name in names}
+        runs = {
+            name: [r for r in self._journal.of(Run) if r.workload == name and r.repeat <= repeats] for name in names
+        }
         truths = {name: oracle.truth_of(found) for name, found in runs.items()}
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property
     def _standings(self) -> list[Standing]:
-        outcomes = [o for o in self._journal.outcomes if o.repeat <= self._options.repeats]
+        outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
         options = self._options
         return standings_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -91,6 +91,7 @@ class Run:
 
 
 Record = Figure | Outcome | Run
+Kind = TypeVar("Kind", Figure, Outcome, Run)
 _TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run": Run}
 
 
@@ -139,15 +140,6 @@ class Journal:
         with self._path.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps({type(one).__name__.lower(): asdict(one)})}\n" for one in records)
 
-    @property
-    def figures(self) -> list[Figure]:
-        """Those of one kind, as all the following."""
-        return [one for one in self.records if isinstance(one, Figure)]
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        return [one for one in self.records if isinstance(one, Outcome)]
-
-    @property
-    def runs(self) -> list[Run]:
-        return [one for one in self.records if isinstance(one, Run)]
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """The records of one kind."""
+        return [one for one in self.records if isinstance(one, kind)]

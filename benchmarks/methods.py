@@ -22,19 +22,12 @@ _OURS: Mapping[str, SearchRules] = {
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
 # Rules of thumb, which cost nothing: each is given the CPUs that may be used, and the GPUs.
-HEURISTICS: Mapping[str, Callable[[int, int], int]] = {
-    "zero": lambda cpus, gpus: 0,
-    "cpus": lambda cpus, gpus: cpus,
-    "cpus_less_one": lambda cpus, gpus: cpus - 1,
-    "cpus_to_8": lambda cpus, gpus: min(cpus, 8),
-    "four_per_gpu": lambda cpus, gpus: 4 * max(1, gpus),
-}
-_ABOUT: Mapping[str, str] = {
-    "zero": "num_workers=0",
-    "cpus": "the CPU count",
-    "cpus_less_one": "the CPU count - 1",
-    "cpus_to_8": "min(CPU count, 8)",
-    "four_per_gpu": "4 x max(1, GPUs)",
+HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
+    "zero": ("num_workers=0", lambda cpus, gpus: 0),
+    "cpus": ("the CPU count", lambda cpus, gpus: cpus),
+    "cpus_less_one": ("the CPU count - 1", lambda cpus, gpus: cpus - 1),
+    "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
+    "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
 METHODS = (*_OURS, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
@@ -73,8 +66,8 @@ class Turn:
 
 def about(method: str) -> str:
     """One line what a method does."""
-    if method in _ABOUT:
-        return f"{_ABOUT[method]}; costs nothing"
+    if method in HEURISTICS:
+        return f"{HEURISTICS[method][0]}; costs nothing"
     if method in PEERS:
         return one_line(PEERS[method].__doc__, limit=1000)
     rules = _OURS[method]
@@ -118,9 +111,9 @@ def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
 def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> dict[str, Any]:
     """What a method came to: some of the attributes of its outcome."""
     if turn.method in HEURISTICS:
-        return {"pick": HEURISTICS[turn.method](machine.cpus, machine.gpus)}
+        return {"pick": HEURISTICS[turn.method][1](machine.cpus, machine.gpus)}
     if turn.method in PEERS:
-        script = (turn.method, bare.recipe_of(turn.workload), task_of(turn.workload, machine.cpus))
+        script = (turn.method, bare.Recipe(workload=turn.workload), task_of(turn.workload, machine.cpus))
         pick, probes = child.call(bare.play, script, _PATIENCE_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
     configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)

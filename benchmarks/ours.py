@@ -50,20 +50,10 @@ class Teller:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
-    def turn_started(self, num_workers: int) -> None:
-        """Not told."""
-
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
-    def note(self, line: str) -> None:
-        """Nothing."""
-
-    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
+    def _pass_over(self, *_: object) -> None:
         """Not told."""
 
-    def interrupted(self, result: SearchRecord) -> None:
-        """Not told."""
-
-    def search_finished(self, result: SearchRecord) -> None:
-        """Not told."""
+    turn_started = note = round_finished = interrupted = search_finished = _pass_over

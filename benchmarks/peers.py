@@ -58,7 +58,9 @@ def nws(time_epoch: Timer, task: Task) -> int:
 
     It is done when it gains less than 5 s. Nothing was mended.
     """
-    best, best_s, left = 0, math.inf, nws_order(task.cpus)
+    half = task.cpus // 2
+    best, best_s = 0, math.inf
+    left = list(dict.fromkeys([half, 0, 1, *range(half, 1, -1), *range(half + 1, task.cpus + 1)]))
     while left:
         candidate, *left = left
         epoch_s = time_epoch(candidate, _later_than(best_s))[-1]
@@ -73,12 +75,6 @@ def nws(time_epoch: Timer, task: Task) -> int:
         else:
             break
     return best
-
-
-def nws_order(cpus: int) -> list[int]:
-    """Half the CPUs, 0, 1, from half the CPUs down to 2, then from there up to all."""
-    half = cpus // 2
-    return list(dict.fromkeys([half, 0, 1, *range(half, 1, -1), *range(half + 1, cpus + 1)]))
 
 
 def _later_than(best_s: float) -> Until:

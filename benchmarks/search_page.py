@@ -50,7 +50,7 @@ def page(standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: 
         "## Where others are better than adaptive\n\nRules of thumb cost nothing: only their regret is compared.\n\n"
         + _list(advantages(standings, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
         "## Methods and workloads\n\n" + table(standings),
-        "## The oracle\n\n" + oracle_table(truths),
+        "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
         "## What the methods do\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
     ]
@@ -72,10 +72,11 @@ def table(standings: Sequence[Standing]) -> str:
 
 def _line(standing: Standing) -> str:
     epochs = standing.cost_epochs
+    picks = Counter("none" if pick is None else str(pick) for pick in standing.picks).most_common()
     cells = (
         standing.workload,
         f"{standing.method} (p)" if standing.projected else standing.method,
-        picks(standing.picks),
+        ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
         _regret(standing),
         "" if epochs is None else f"{epochs:.2f}",
         f"{standing.cost_s:.1f}",
@@ -84,12 +85,6 @@ def _line(standing: Standing) -> str:
         str(len(standing.crashes) + len(standing.left_behind) or ""),
     )
     return f"| {' | '.join(cells)} |"
-
-
-def picks(values: Sequence[int | None]) -> str:
-    """Each with how often it was picked, the most frequent first."""
-    counts = Counter("none" if value is None else str(value) for value in values)
-    return ", ".join(f"{value} x{count}" if count > 1 else value for value, count in counts.most_common())
 
 
 def _regret(standing: Standing) -> str:
@@ -101,11 +96,6 @@ def _regret(standing: Standing) -> str:
 def _range(numbers: Sequence[int]) -> str:
     low, high = min(numbers, default=0), max(numbers, default=0)
     return "" if not high else f"{low} to {high}" if low < high else str(low)
-
-
-def oracle_table(truths: Mapping[str, Truth]) -> str:
-    """A line per workload."""
-    return "\n".join([_ORACLE_HEAD, *(_oracle_line(workload, truth) for workload, truth in truths.items())])
 
 
 def _oracle_line(workload: str, truth: Truth) -> str:

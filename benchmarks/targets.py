@@ -29,13 +29,14 @@ def verdicts(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list
                  f"most {percent(MOST_REGRET)} on each workload",
                  fastest, MOST_REGRET, percent),
         _verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epoch",
-                 _epochs(own), MOST_EPOCHS, _times),
+                 _epochs(own), MOST_EPOCHS, "{:.2f}".format),
         _verdict(f"cost with 1.28 million samples / with 50 thousand at most {MOST_GROWTH:g}",
-                 _growth(own), MOST_GROWTH, _times),
+                 _growth(own), MOST_GROWTH, "{:.2f}".format),
         _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of exhaustive's on each workload",
-                 _shares(own, _of(standings, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, _times),
-        _verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, _whole),
-        _verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()], 0, _whole),
+                 _shares(own, _of(standings, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
+        _verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, "{:.0f}".format),
+        _verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()],
+                 0, "{:.0f}".format),
         _ambiguous(own),
     ]  # fmt: skip
 
@@ -135,11 +136,3 @@ def _shown(value: float | None, shown: Callable[[float], str]) -> str:
 def percent(share: float) -> str:
     """A share as people read it."""
     return f"{100 * share:.1f} %"
-
-
-def _times(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"

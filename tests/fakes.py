@@ -81,7 +81,6 @@ class SimulatedLoader:
     def __post_init__(self) -> None:
         self._ahead = self.num_workers * self.prefetch_factor
         self._jobs: list[_Job] = []
-        self._free_at: list[float] = []
         self._earlier = 0
         self._stopped_s = 0.0
         self._stopped_at: float | None = None
@@ -93,21 +92,16 @@ class SimulatedLoader:
         self._earlier = self.produced() or 0
         self._jobs = []
         self.epochs_begun += 1
-        return self._in_process() if self.num_workers == 0 else self._in_workers()
+        return self._epoch()
 
-    def _in_process(self) -> Iterator[int]:
-        for batch in range(self.batches):
-            self.clock.advance(self._length_s(batch))
-            yield batch
-        self.clock.advance(self.end_s)
-
-    def _in_workers(self) -> Iterator[int]:
+    def _epoch(self) -> Iterator[int]:
         self._free_at = [self._local + self.start_s] * self.num_workers
         for batch in range(min(self._ahead, self.batches)):
             self._hand_out(batch)
         for batch in range(self.batches):
-            self.clock.advance(max(0.0, self._jobs[batch].end - self._local))
-            if batch + self._ahead < self.batches:
+            wait_s = self._jobs[batch].end - self._local if self.num_workers else self._length_s(batch)
+            self.clock.advance(max(0.0, wait_s))
+            if self._ahead and batch + self._ahead < self.batches:
                 self._hand_out(batch + self._ahead)
             yield batch
         self.clock.advance(self.end_s)
@@ -163,11 +157,7 @@ FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelera
 
 
 class FakeArm:
-    """An arm without a process: a simulated loader behind the commands of a real one.
-
-    Args:
-        machine: Where it runs.
-    """
+    """An arm without a process, on a machine: a simulated loader behind the commands of a real one."""
 
     def __init__(self, machine: FakeMachine) -> None:
         self.facts = machine.facts
@@ -229,7 +219,6 @@ class FakeArm:
         return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        self._machine.loaded += keys
         return tuple(made for made in self._machine.without_workers if made.key in keys)
 
     def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
@@ -251,25 +240,13 @@ class FakeArm:
         self._loader.resume()
 
     def usage(self) -> Usage:
-        workers = self.settings.num_workers
-        return Usage(
-            cpu_s=self.cpu_s,
-            memory_bytes=self._machine.arm_bytes + workers * self._machine.worker_bytes,
-            shm_bytes=0,
-            disk_bytes=self.disk_bytes,
-        )
+        held_bytes = self._machine.arm_bytes + 10 * self.settings.num_workers
+        return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes)
 
 
 @dataclass(eq=False)
 class FakeMachine:
-    """Opens fake arms and sees that only one of them works at a time.
-
-    Args:
-        make_loader: The simulated loader for the settings of a candidate.
-        batches_per_epoch: What the loader says of its length.
-        clock: The same as the loaders'.
-        consume_s: Seconds that the consumer takes for a batch.
-    """
+    """Opens fake arms and sees that only one of them works at a time; its clock is the loaders'."""
 
     make_loader: Callable[[LoaderSettings], SimulatedLoader]
     batches_per_epoch: int | None
@@ -289,7 +266,6 @@ class FakeMachine:
     logged: dict[int, SamplesLogged] = field(default_factory=dict)
     without_workers: tuple[SampleMade, ...] = ()
     one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
-    loaded: list[Any] = field(default_factory=list)
     epochs: dict[int, SamplesSeen] = field(default_factory=dict)
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)
@@ -298,7 +274,6 @@ class FakeMachine:
     other_cpu_s: float = 0.0
     busy_s: float = 0.0
     arm_bytes: int = 100
-    worker_bytes: int = 10
     budget_bytes: int | None = None
     shm_bytes: int | None = None
 
@@ -333,43 +308,23 @@ class FakeMachine:
 
 
 class FakeRanks:
-    """Ranks in threads, each with a clock of its own; when they meet, all clocks show what the latest one did.
-
-    Args:
-        count: How many.
-    """
+    """So many ranks in threads, each with a clock of its own; when they meet, all show what the latest one did."""
 
     def __init__(self, count: int) -> None:
         self.clocks = [FakeClock() for _ in range(count)]
         self.meetings = 0
-        self._numbers = [0] * count
-        self._largest = 0
-        self._told: list[list[int]] = [[] for _ in range(count)]
-        self._changed = threading.Condition()
-        self._barrier = threading.Barrier(count, self._align, timeout=60.0)
+        self.numbers = [0] * count
+        self.largest = 0
+        self.told: list[list[int]] = [[] for _ in range(count)]
+        self.changed = threading.Condition()
+        self.barrier = threading.Barrier(count, self._align, timeout=60.0)
 
     def _align(self) -> None:
         self.meetings += 1
-        self._largest = max(self._numbers)
+        self.largest = max(self.numbers)
         latest = max(clock.now for clock in self.clocks)
         for clock in self.clocks:
             clock.now = latest
-
-    def meet(self, rank: int, number: int) -> int:
-        self._numbers[rank] = number
-        self._barrier.wait()
-        return self._largest
-
-    def tell(self, rank: int, number: int) -> None:
-        with self._changed:
-            self._told[rank].append(number)
-            self._changed.notify_all()
-
-    def told(self, rank: int) -> int:
-        times = len(self._told[rank])
-        with self._changed:
-            assert self._changed.wait_for(lambda: all(len(told) >= times for told in self._told), timeout=60.0)
-            return max(told[times - 1] for told in self._told)
 
     def run(self, work: Callable[[FakeRank], Burst]) -> list[Burst]:
         """What each of them returns."""
@@ -389,10 +344,18 @@ class FakeRank:
         return self.ranks.clocks[self.number]
 
     def meet(self, number: int) -> int:
-        return self.ranks.meet(self.number, number)
+        self.ranks.numbers[self.number] = number
+        self.ranks.barrier.wait()
+        return self.ranks.largest
 
     def tell(self, number: int) -> None:
-        self.ranks.tell(self.number, number)
+        with self.ranks.changed:
+            self.ranks.told[self.number].append(number)
+            self.ranks.changed.notify_all()
 
     def told(self) -> int:
-        return self.ranks.told(self.number)
+        told = self.ranks.told
+        times = len(told[self.number])
+        with self.ranks.changed:
+            assert self.ranks.changed.wait_for(lambda: all(len(one) >= times for one in told), timeout=60.0)
+            return max(one[times - 1] for one in told)

@@ -10,12 +10,7 @@ import numpy as np
 
 
 def write_cifar10(root: Path, images: int = 100) -> None:
-    """``cifar-10-batches-py`` as in the archive: five training batches, a test batch, and the names of the classes.
-
-    Args:
-        root: Where the folder belongs.
-        images: Of each batch.
-    """
+    """``cifar-10-batches-py`` as in the archive: six batches of so many images, and the names of the classes."""
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     source = np.random.default_rng(0)
@@ -33,12 +28,7 @@ def write_cifar10(root: Path, images: int = 100) -> None:
 
 
 def write_mnist(root: Path, images: int = 600) -> None:
-    """``MNIST/raw`` as torchvision unpacks it: four files in the IDX format.
-
-    Args:
-        root: Where ``MNIST`` belongs.
-        images: Of the training set; the test set has a sixth.
-    """
+    """``MNIST/raw`` as torchvision unpacks it: four files in the IDX format; the test set has a sixth of the images."""
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
     source = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,36 +37,25 @@ _MARK = "NWS_SWEEP_TEST_MARK"
 
 @dataclass(kw_only=True)
 class Program:
-    """Starts ``python -m nws_sweep`` in a folder.
-
-    Attributes:
-        folder: Where it is started.
-        environment: On top of the test's own; None removes a variable.
-        python: The interpreter.
-    """
+    """Starts ``python -m nws_sweep`` in a folder; the environment comes on top of the test's own."""
 
     folder: Path
-    environment: dict[str, str | None] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     python: str = PYTHON
     segments_before: set[Path] = field(default_factory=orphaned_segments)
 
     def start(self, *arguments: str, before: Sequence[str] = (), **how: Any) -> subprocess.Popen[str]:
-        """Starts it, after the words of another command."""
-        return self.start_other(*before, self.python, "-m", "nws_sweep", *arguments, **how)
-
-    def start_other(self, *command: str, **how: Any) -> subprocess.Popen[str]:
-        """Starts another command that starts it."""
+        """Starts it, after the words of another command that starts it."""
         own = {
             "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
             "NWS_SWEEP_CACHE_DIR": str(self.folder / "cache"),
             "NWS_SWEEP_LOCK_FILE": str(self.folder / "lock"),
             _MARK: str(self.folder),
         }
-        changed: Mapping[str, str | None] = {**os.environ, **own, **self.environment}
         return subprocess.Popen(
-            command,
+            [*before, self.python, "-m", "nws_sweep", *arguments],
             **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": self.folder, **how},
-            env={key: value for key, value in changed.items() if value is not None},
+            env={**os.environ, **own, **self.environment},
             start_new_session=True,
         )
 
@@ -91,10 +80,7 @@ class Program:
 
     def check_no_process_left(self) -> None:
         """All that can be asked of a program that was killed: the next one removes what it had no time to remove."""
-        deadline = time.monotonic() + _GONE_WITHIN_S
-        while left := self.processes():
-            assert time.monotonic() < deadline, left
-            time.sleep(0.2)
+        wait_until(lambda: not self.processes(), _GONE_WITHIN_S, step_s=0.2)
 
     def processes(self) -> list[psutil.Process]:
         """Whoever was started by the program, however far away, has inherited its environment."""

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -25,6 +26,7 @@ from nws_sweep import processes
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
 _START_S = 60
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # Debian has the daemons where only root looks
 _CONFIGURATION = """
 ClusterName=nws-sweep
 SlurmctldHost=localhost(127.0.0.1)
@@ -41,12 +43,8 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
 KillWait=60
 SchedulerParameters=sched_interval=1
 NodeName=big NodeHostname=localhost NodeAddr=127.0.0.1 Port={big} CPUs={cpus}
@@ -73,12 +71,8 @@ class Slurm:
 
 
 def missing() -> list[str]:
-    """Programs that cannot be found; Debian has the daemons where only root looks."""
-    return [name for name in PROGRAMS if not _path(name)]
-
-
-def _path(name: str) -> str:
-    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+    """Programs that cannot be found."""
+    return [name for name in PROGRAMS if not shutil.which(name, path=_PATH)]
 
 
 @contextlib.contextmanager
@@ -86,27 +80,23 @@ def running() -> Iterator[Slurm]:
     """Starts the cluster, and ends it with all its jobs."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        cluster = Slurm({"SLURM_CONF": str(_written(folder))})
+        cluster = Slurm({"SLURM_CONF": str(_written(folder)), "PATH": _PATH})
 
         def start(*command: str) -> None:
             """A daemon in the foreground."""
             log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
-            environment = {**os.environ, **cluster.environment}
-            daemons.append(
-                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
-            )
+            how: dict[str, Any] = {"env": {**os.environ, **cluster.environment}, "start_new_session": True}
+            daemons.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **how))
 
         daemons: list[subprocess.Popen[bytes]] = []
         stack.callback(_end, cluster, daemons)
-        places = [
-            f"--{what}={folder}/munge.{what}" for what in ("key-file", "socket", "pid-file", "log-file", "seed-file")
-        ]
-        start(_path("munged"), "--foreground", "--force", *places)
+        kinds = ("key-file", "socket", "pid-file", "log-file", "seed-file")
+        start("munged", "--foreground", "--force", *(f"--{kind}={folder}/munge.{kind}" for kind in kinds))
         _wait((folder / "munge.socket").exists, folder)
-        start(_path("slurmctld"), "-D", "-i")
-        start(_path("slurmd"), "-D", "-N", "big")
+        start("slurmctld", "-D", "-i")
+        start("slurmd", "-D", "-N", "big")
         one_cpu = str(min(os.sched_getaffinity(0)))  # as its jobs then have
-        start("taskset", "-c", one_cpu, _path("slurmd"), "-D", "-N", "small")
+        start("taskset", "-c", one_cpu, "slurmd", "-D", "-N", "small")
         _wait(lambda: _idle(cluster) == {"big", "small"}, folder)
         yield cluster
         cluster.run("scancel", f"--user={getpass.getuser()}")

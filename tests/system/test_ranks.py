@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from nws_sweep import per_rank
 from nws_sweep.nursery import Nursery, spec_of
 from nws_sweep.ranks import free_port
 from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
@@ -79,14 +78,3 @@ def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
         if all(abs(ratio - 1) <= MOST_OFF for ratio in medians.values()):
             return
     pytest.fail(f"seconds per step, predicted / real: {medians}")
-
-
-def test_the_rank_that_holds_up_the_others_is_named() -> None:
-    trials = predicted({"_target_": "tests.system.training.SlowRank", "samples": 20_000, "mean_s": 0.005})
-    for trial in trials.values():
-        found = trial.measurement
-        assert found is not None
-        last, *others = sorted(found.ranks, key=lambda rank: rank.meet_s)
-        assert last.rank == 1
-        assert all(rank.meet_s > 3 * last.meet_s for rank in others)
-        assert "rank 1 is the slowest" in per_rank.sentence(trial, trials[0])

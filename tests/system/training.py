@@ -6,7 +6,6 @@ Rank 0 prints the seconds per step with each number of workers, once the pipelin
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from typing import Any
@@ -17,16 +16,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from benchmarks.workloads import Latency
-
 FEATURES = 64
-
-
-class SlowRank(Latency):
-    """Samples that are waited for, six times as long in rank 1."""
-
-    def __init__(self, samples: int, mean_s: float, values: int = FEATURES) -> None:
-        super().__init__(samples, mean_s * (6.0 if os.environ.get("RANK") == "1" else 1.0), values=values)
 
 
 class Step:
