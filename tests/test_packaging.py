@@ -83,26 +83,18 @@ def host(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own_folders(tmp_path: Path) -> dict[str, str]:
-    return {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
-
-
-@pytest.fixture
 def without_plugin(tmp_path: Path) -> str:
     """A PYTHONPATH with which Hydra finds no plugin, as if none were installed."""
     write(tmp_path / "hidden" / "hydra_plugins" / "__init__.py", "")
     return str(tmp_path / "hidden")
 
 
-def check_start(python: Path, *folders: Path, ways: Sequence[str] = ("module", "script")) -> None:
+def check_start(python: Path, *folders: Path, is_installed: bool = True) -> None:
     """By each way the configuration is found."""
-    commands: dict[str, list[str | Path]] = {
-        "module": [python, "-m", "nws_sweep", "--help"],
-        "script": [python.with_name("nws-sweep"), "--help"],
-    }
     for folder in folders:
-        for way in ways:
-            assert "axis/batch_size: small, wide" in run(commands[way], folder)
+        assert "axis/batch_size: small, wide" in run([python, "-m", "nws_sweep", "--help"], folder)
+        if is_installed:
+            assert "axis/batch_size: small, wide" in run([python.with_name("nws-sweep"), "--help"], folder)
 
 
 def check_embedding(python: Path, host: Path, **environment: str) -> None:
@@ -123,31 +115,9 @@ def test_a_wheel_starts_from_anywhere_and_is_embedded(python: Path, host: Path) 
     check_embedding(python, host)
 
 
-SCRIPT = """
-import time, nws_sweep
-from torch.utils.data import DataLoader, Dataset
-
-class Slow(Dataset):
-    def __len__(self):
-        return 300
-    def __getitem__(self, index):
-        time.sleep(0.004)
-        return index
-
-loader = nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2])
-print(type(loader).__name__, loader.num_workers, nws_sweep.search(loader, candidates=[0, 2]).reused)
-"""
-
-
-def test_a_program_uses_the_api_of_a_wheel(python: Path, tmp_path: Path, own_folders: dict[str, str]) -> None:
-    write(tmp_path / "program.py", SCRIPT)
-    assert run([python, "program.py"], tmp_path, **own_folders) in ("DataLoader 0 True\n", "DataLoader 2 True\n")
-
-
-def test_a_wheel_measures_a_project_which_takes_the_answer(
-    python: Path, tmp_path: Path, own_folders: dict[str, str]
-) -> None:
+def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
     """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``; one candidate is no whole search."""
+    own_folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
     config = folder / "conf" / "config.yaml"
@@ -203,5 +173,5 @@ def test_an_uninstalled_checkout_starts_from_its_own_folder_and_is_embedded(
     editable: Path, checkout: Path, host: Path
 ) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
-    check_start(editable, checkout, ways=("module",))
+    check_start(editable, checkout, is_installed=False)
     check_embedding(editable, host, PYTHONPATH=str(checkout))

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,15 +203,12 @@ class Leaks(Plain):
         time.sleep(0.0002)
 
 
-class EndsEarly(IterableDataset[int]):
+class EndsEarly(SizedStream):
     """Says that it is longer than it is."""
 
     def __init__(self, promised: int, given: int) -> None:
-        self.promised = promised
+        super().__init__(promised)
         self.given = given
-
-    def __len__(self) -> int:
-        return self.promised
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.given))
@@ -251,18 +248,16 @@ class NotesItsMaking(Plain):
         with Path(path).open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.held = b"x" * (megabytes * 2**20)
-        if leaves == "thread":
-            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-        elif leaves == "file":
-            self.file = Path(path).open()  # noqa: SIM115 - left open on purpose
-        elif leaves == "process":
-            self.process = subprocess.Popen(["sleep", "60"])
-        elif leaves == "lock":
-            self.lock = multiprocessing.Lock()
-        elif leaves == "counter":
-            self.counter = multiprocessing.Value("i")
-        elif leaves == "tensor":
-            self.tensor = torch.zeros(10).share_memory_()
+        kinds: dict[str, Callable[[], Any]] = {
+            "nothing": int,
+            "thread": lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start(),
+            "file": Path(path).open,
+            "process": lambda: subprocess.Popen(["sleep", "60"]),
+            "lock": multiprocessing.Lock,
+            "counter": lambda: multiprocessing.Value("i"),
+            "tensor": lambda: torch.zeros(10).share_memory_(),
+        }
+        self.left = kinds[leaves]()
         warnings.warn("made with a warning", stacklevel=1)
 
 
@@ -280,10 +275,7 @@ class OfRank(Plain):
 
     def __init__(self, length: int = 4000, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.0) -> None:
         super().__init__(length)
-        self.mine = os.environ.get("RANK") == str(rank)
-        self.does = does
-        self.at = at
-        self.seconds = seconds
+        self.mine, self.does, self.at, self.seconds = os.environ.get("RANK") == str(rank), does, at, seconds
         if self.mine and does == "no dataset":
             raise ValueError("no data here")
 
@@ -314,15 +306,13 @@ class KnowsItsRank(Plain):
         warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
 
 
-class SlowPairs(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class SlowPairs(Plain):
     """Inputs and targets, which one rank waits for."""
 
     def __init__(self, slow_rank: int, seconds: float) -> None:
+        super().__init__(4000)
         self.seconds = seconds if os.environ.get("RANK") == str(slow_rank) else 0.0
 
-    def __len__(self) -> int:
-        return 4000
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> Any:
         time.sleep(self.seconds)
         return torch.ones(4), torch.ones(1)
