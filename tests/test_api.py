@@ -143,13 +143,6 @@ def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
     assert not counted
 
 
-@pytest.mark.parametrize("keywords", [{"batch_sampler": [[0, 1], [2, 3, 4], [5]] * 20}, {"batch_size": None}])
-def test_batches_that_others_decide_about_are_measured(keywords: dict[str, Any]) -> None:
-    result = small(Slow(50), candidates=[0, 1], strategy="exhaustive", **keywords)
-    assert [one.state.value for one in result.trials] == ["ok", "ok"]
-    assert "batch_size" not in result.settings.tuned()
-
-
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [

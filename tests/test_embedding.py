@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,11 +98,12 @@ def test_a_host_has_the_whole_configuration_below_one_node_and_chooses_groups_an
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
     assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
     assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
+    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of its own
     found = in_host(
-        tmp_path, "+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
+        tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
         "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
     )  # fmt: skip
-    assert found["batch_size"] == 64
+    assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
     search = found["nws_sweep"]["search"]
     assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
     assert search["max_workers"] == 2 * cores.usable_cpus()
@@ -121,12 +121,6 @@ def test_every_option_composes_and_resolves_in_a_host(tmp_path: Path, group: str
         assert "???" not in str(found["nws_sweep"]), path
 
 
-def test_a_host_may_add_a_file_to_the_group(tmp_path: Path) -> None:
-    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nbatch_size: 7\n")
-    found = in_host(tmp_path, "+nws_sweep=mine")
-    assert (found["nws_sweep"]["batch_size"], found["nws_sweep"]["patience"]) == (7, 3)
-
-
 def test_others_see_it_behind_everything_of_their_own_and_our_own_program_does_not(tmp_path: Path) -> None:
     def providers() -> list[str]:
         return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
@@ -140,14 +134,9 @@ def test_others_see_it_behind_everything_of_their_own_and_our_own_program_does_n
     assert found == ["hydra", "main", "nws_sweep", "schema"]  # beside those of other plugins
 
 
-def test_without_an_installed_package_the_checkouts_own_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert embedding.config_path() == str(CONF)
-    assert embedding.conf_folder() == CONF
-
-
 def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
+    assert (embedding.config_path(), embedding.conf_folder()) == (str(CONF), CONF)  # of a checkout
     monkeypatch.setattr(embedding, "__file__", str(tmp_path / "nowhere" / "nws_sweep" / "embedding.py"))
     assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
     with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
@@ -59,21 +58,8 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
     (wheel,) = folder.with_name("dist").glob("*.whl")
     run([UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder], checkout)
     run([UV, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel], checkout)
-    link_compiled(Path(np.__file__).parent.parent, Path(next(folder.glob("lib/python*/site-packages"))))
     yield python
     shutil.rmtree(folder)
-
-
-def link_compiled(ours: Path, theirs: Path) -> None:
-    """Gives an environment what is compiled in this one: to compile torch anew takes each of its processes seconds.
-
-    Python takes a compiled file only if time and size of its source are those that it was made of.
-    """
-    for compiled in ours.rglob("__pycache__/*.pyc"):
-        link = theirs / compiled.relative_to(ours)
-        if link.parent.parent.is_dir() and not link.exists():
-            link.parent.mkdir(exist_ok=True)
-            os.link(compiled, link)
 
 
 @pytest.fixture

@@ -75,46 +75,41 @@ class SizedStream(Stream):
         return self.length
 
 
-class ParentPid(Plain):
-    """Samples tell which process started the one that loads them."""
+def kind(name: str, does: Callable[[Any, int], Any], base: type = Plain) -> Any:
+    """A class of datasets that do this before they give a sample, and give what it returns if that is a tensor."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(os.getppid())
+    def sample(self: Any, index: int) -> torch.Tensor:
+        made = does(self, index)
+        return made if isinstance(made, torch.Tensor) else torch.tensor(index)
 
-
-class Raises(Plain):
-    def act(self, index: int) -> None:
-        if index == 40:
-            raise ValueError("bad sample 40")
+    return type(name, (base,), {"__module__": __name__, "__getitem__": sample})
 
 
-class RaisesWithWorkers(With):
-    """Fails with exactly so many workers."""
-
-    def act(self, index: int) -> None:
-        if self.is_among:
-            raise ValueError(f"no good with {vars(self)['num_workers']} workers")
+def fail(error: Exception) -> Any:
+    raise error
 
 
-class KilledWithWorkers(With):
-    """The worker is killed where there are exactly so many."""
-
-    def act(self, index: int) -> None:
-        if self.is_among:
-            os.kill(os.getpid(), signal.SIGKILL)
+def kill_this_process() -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Killed(Plain):
-    """The process that loads sample 40 is killed."""
+SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # as many of torch's own have
 
-    def act(self, index: int) -> None:
-        if index == 40:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Exits(Plain):
-    def act(self, index: int) -> None:
-        sys.exit(3)
+ParentPid = kind("ParentPid", lambda _, index: torch.tensor(os.getppid()))  # of the process that loads the sample
+Uneven = kind("Uneven", lambda _, index: torch.zeros(index + 1))
+Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
+RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
+RaisesWithWorkers = kind(
+    "RaisesWithWorkers",
+    lambda own, _: own.is_among and fail(ValueError(f"no good with {own.num_workers} workers")),
+    With,
+)
+Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
+KilledWithWorkers = kind("KilledWithWorkers", lambda own, _: own.is_among and kill_this_process(), With)
+Exits = kind("Exits", lambda _, index: sys.exit(3))
+WarnsForEachSample = kind("WarnsForEachSample", lambda _, index: warnings.warn(f"bad sample {index}", stacklevel=1))
+Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
+SlowWithWorkers = kind("SlowWithWorkers", lambda _, index: time.sleep(30 * (get_worker_info() is not None)))
 
 
 class Hangs(Plain):
@@ -157,42 +152,11 @@ def step(batch: Any) -> None:
     """A training step, as a function."""
 
 
-class RaisesAtLength(Plain):
-    """The message has several lines, as many of torch's own have."""
-
-    def act(self, index: int) -> None:
-        raise RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")
-
-
-class WarnsForEachSample(Plain):
-    def act(self, index: int) -> None:
-        warnings.warn(f"bad sample {index}", stacklevel=1)
-
-
 class ReadsFile(Plain):
     """Its path is relative to where the command is started."""
 
     def __init__(self, path: str) -> None:
         super().__init__(len(Path(path).read_text()))
-
-
-class Uneven(Plain):
-    """Each sample has another shape."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.zeros(index + 1)
-
-
-class Slow(With):
-    def act(self, index: int) -> None:
-        time.sleep(vars(self)["seconds"])
-
-
-class SlowWithWorkers(Plain):
-    """Far too slow for a time-out of a second, but only in a worker."""
-
-    def act(self, index: int) -> None:
-        time.sleep(0 if get_worker_info() is None else 30)
 
 
 class Leaks(Plain):
