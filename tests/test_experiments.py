@@ -9,20 +9,9 @@ import pytest
 
 from nws_sweep import storage
 from tests.conftest import Command
-from tests.real_files import write_cifar10, write_mnist
+from tests.real_files import write_mnist
 
 pytestmark = pytest.mark.slow
-
-
-def test_full_search_measures_whole_epochs_of_cifar10(shared_nws: Command, tmp_path: Path) -> None:
-    write_cifar10(tmp_path / "data")
-    chosen = ("experiment=full_search", "paths.data_dir=data", "batch_size=100", "search.max_workers=1")
-    done = shared_nws(*chosen, "measure.cache=as_is")
-    assert (done.returncode, done.stderr) == (0, "")
-    (folder,) = (tmp_path / "outputs" / "runs").iterdir()
-    batches = pd.read_csv(folder / "batches.csv")
-    assert batches.groupby("num_workers")["index"].max().to_dict() == {0: 4, 1: 4}  # one epoch of 500 images each
-    assert batches["warm_up"].sum() == 0
 
 
 def test_mnist_training_compares_images_tensors_and_the_device(shared_nws: Command, tmp_path: Path) -> None:

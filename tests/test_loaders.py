@@ -118,7 +118,6 @@ class Wrapping:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.device = "cpu"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)  # before there is one inside, for ever

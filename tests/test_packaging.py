@@ -75,21 +75,16 @@ def without_plugin(tmp_path: Path) -> str:
     return str(tmp_path / "hidden")
 
 
-def check_start(python: Path, *folders: Path, is_installed: bool = True) -> None:
-    """By each way the configuration is found."""
+def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, **environment: str) -> None:
+    """The configuration is found from there by each way, and a host composes the group and chooses an option of it."""
     for folder in folders:
         assert "axis/batch_size: small, wide" in run([python, "-m", "nws_sweep", "--help"], folder)
         if is_installed:
             assert "axis/batch_size: small, wide" in run([python.with_name("nws-sweep"), "--help"], folder)
-
-
-def check_embedding(python: Path, host: Path, **environment: str) -> None:
-    """The host composes the group nws_sweep and chooses one of its options."""
     chosen = ["+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep.patience=5"]
     output = run([python, "train.py", *chosen], host, **environment)
-    assert "batch_size: 32\n" in output
-    assert "    strategy: exhaustive\n" in output
-    assert "  patience: 5\n" in output
+    for line in ("batch_size: 32\n", "    strategy: exhaustive\n", "  patience: 5\n"):
+        assert line in output
 
 
 # In this order: a wheel is replaced by an editable install, which is then removed.
@@ -97,8 +92,7 @@ def check_embedding(python: Path, host: Path, **environment: str) -> None:
 
 def test_a_wheel_starts_from_anywhere_and_is_embedded(python: Path, host: Path) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
-    check_start(python, host)  # how it measures: below
-    check_embedding(python, host)
+    check(python, host, host)  # how it measures: below
 
 
 def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
@@ -120,17 +114,15 @@ def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_pat
 def test_a_program_that_asks_for_nothing_does_not_notice_it(
     python: Path, host: Path, without_plugin: str, arguments: str
 ) -> None:
+    def plain(output: str) -> str:
+        """Without the times of log lines, and without the one line that a list of the search path has more."""
+        return re.sub(r"\[[\d-]+ [\d:,]+\]|\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", "", output)
+
     before = attempt([python, "train.py", *arguments.split()], host, PYTHONPATH=without_plugin)
     after = attempt([python, "train.py", *arguments.split()], host)
     assert before.stdout or before.stderr
     assert before.returncode == after.returncode
     assert (plain(before.stdout), plain(before.stderr)) == (plain(after.stdout), plain(after.stderr))
-
-
-def plain(output: str) -> str:
-    """Without the times of log lines, and without the one line that a list of the search path has more."""
-    line = "\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n"
-    return re.sub(r"\[[\d-]+ [\d:,]+\]", "", output).replace(line, "")
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +136,7 @@ def editable(python: Path, checkout: Path) -> Path:
 def test_an_editable_install_starts_from_anywhere_and_is_embedded(editable: Path, checkout: Path, host: Path) -> None:
     found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
     assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
-    check_start(editable, host, checkout)
-    check_embedding(editable, host)
+    check(editable, host, host, checkout)
 
 
 def test_a_program_whose_hydra_finds_no_plugin_is_told(editable: Path, host: Path, without_plugin: str) -> None:
@@ -159,5 +150,4 @@ def test_an_uninstalled_checkout_starts_from_its_own_folder_and_is_embedded(
     editable: Path, checkout: Path, host: Path
 ) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
-    check_start(editable, checkout, is_installed=False)
-    check_embedding(editable, host, PYTHONPATH=str(checkout))
+    check(editable, host, checkout, is_installed=False, PYTHONPATH=str(checkout))

@@ -132,7 +132,7 @@ class Talks(Plain):
 
 class DiesWhenMade:
     def __init__(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_this_process()
 
 
 def not_a_dataset() -> int:
@@ -246,16 +246,14 @@ class OfRank(Plain):
     def act(self, index: int) -> None:
         time.sleep(self.seconds)
         self.at -= self.mine
-        if not self.mine or self.at > 0:
-            return
-        if self.does == "raise":
-            raise ValueError("bad sample")
-        if self.does == "exit":
-            os._exit(7)
-        if self.does == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.does == "hang":
-            time.sleep(1e6)
+        kinds: dict[str, Callable[[], Any]] = {
+            "raise": lambda: fail(ValueError("bad sample")),
+            "exit": lambda: os._exit(7),
+            "kill": kill_this_process,
+            "hang": lambda: time.sleep(1e6),
+        }
+        if self.mine and self.at <= 0:
+            kinds.get(self.does, bool)()
 
 
 class KnowsItsRank(Plain):
