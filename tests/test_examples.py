@@ -96,12 +96,13 @@ def test_a_lightning_training() -> None:
 
     class Mean(lightning.LightningModule):
         batches = 0
+        automatic_optimization = False
 
         def training_step(self, batch: torch.Tensor) -> None:
             self.batches += 1
 
-        def configure_optimizers(self) -> None:
-            """Trains nothing."""
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
 
     block = shown("docs/projects.md", "LightningDataModule", in_readme=True)
     found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
