@@ -67,7 +67,6 @@ def test_only_what_can_be_embedded_is_served(
         ("", ["nws_sweep"], []),
         ("nws_sweep", list(GROUPS), ["auto", "base"]),
         ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
-        ("nws_sweep/experiment", [], []),
         ("search", [], []),
     ],
 )
