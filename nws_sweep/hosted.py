@@ -236,11 +236,11 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
 
     def is_meant(axis: str) -> bool:  # a number of workers, or the training's entry of a mapping of such
         node, _, last = axis.rpartition(".")
-        return last in _NAMES or (_last(node) in _NAMES and last.startswith("train"))
+        return last in _NAMES or (node.split(".")[-1] in _NAMES and last.startswith("train"))
 
     # What refers to another key, which is listed itself, is none; a colon calls a resolver.
     own = [key for key, value in config.items() if not re.fullmatch(r"\$\{[^:}]*\}", str(value))]
-    found = [key for key in own if _last(key) in _NAMES]
+    found = [key for key in own if key.split(".")[-1] in _NAMES]
     if wanted is not None:
         if wanted not in config and wanted not in swept:
             raise ConfigurationError(
@@ -260,10 +260,6 @@ def key_of(config: Mapping[str, Any], swept: Sequence[str], wanted: str | None) 
             f"{_CALLBACK}.key={found[0]}"
         )
     return _number_at(found[0], config, swept)
-
-
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
 
 
 def _number_at(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> str:
@@ -332,7 +328,7 @@ def project_of(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> Pro
     path = key.split(".")
     place = next((index for index, part in enumerate(path) if part in _NAMES), len(path) - 1)
     prefix = "dataloader_" if path[place].startswith("dataloader_") else ""
-    keys = {_last(axis): axis for axis in swept if _last(axis) in SETTINGS}
+    keys = {axis.split(".")[-1]: axis for axis in swept if axis.split(".")[-1] in SETTINGS}
     for below in ([], path[place + 1 :]):  # the entry of the training, where a setting is a mapping too
         beside = {name: ".".join([*path[:place], f"{prefix}{name}", *below]) for name in SETTINGS}
         keys |= {name: at for name, at in beside.items() if not isinstance(config.get(at, {}), Mapping | list)}

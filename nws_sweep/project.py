@@ -61,12 +61,12 @@ def load(
     try:
         composed = _composed(path, overrides)
         chosen = key or found_node(composed)
-        if OmegaConf.select(composed, chosen, default=None) is None:
+        node = OmegaConf.select(composed, chosen, default=None)
+        if node is None:
             top = ", ".join(map(str, composed))
             raise ConfigurationError(
                 f"dataset.key={key}: the project's config has no such node; at its top it has {top}"
             )
-        node = OmegaConf.select(composed, chosen)
         keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
         fingerprint, target = fingerprint_of(composed, chosen), str(node.get("_target_", ""))
         facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint, target=target, unclear=unclear)

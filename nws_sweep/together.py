@@ -41,18 +41,16 @@ def agreed(work: Callable[[], Answer]) -> Answer:
         timer.cancel()
     shared: list[Any] = [None, None]  # the answer, and why there is none
     try:
-        if rank == 0:
-            try:
+        try:
+            if rank == 0:
                 shared[0] = work()
-            except BaseException as error:
-                shared[1] = str(error) or type(error).__name__
-                raise
-            finally:
-                distributed.broadcast_object_list(shared, src=0, group=group)
-        else:
+        except BaseException as error:
+            shared[1] = str(error) or type(error).__name__
+            raise
+        finally:
             distributed.broadcast_object_list(shared, src=0, group=group)
-            if shared[1] is not None:
-                raise NwsSweepError(f"rank 0 could not measure: {shared[1]}")
+        if shared[1] is not None:
+            raise NwsSweepError(f"rank 0 could not measure: {shared[1]}")
     finally:
         distributed.destroy_process_group(group)
     answer: Answer = shared[0]

@@ -23,6 +23,7 @@ from tests.factories import FACTS, configuration, loader_settings, search_result
 
 BEST = loader_settings(4, prefetch_factor=3)
 VERDICT = Verdict(recommended=BEST, fastest=BEST)
+PROVISIONAL = {"verdict": replace(VERDICT, provisional=True)}
 
 
 def config(**data: Any) -> DictConfig:
@@ -50,6 +51,7 @@ def result(**changed: Any) -> SearchRecord:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultStore]:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     embedding.register_resolvers()
     yield ResultStore(default_folder())
     OmegaConf.clear_resolver("nws_best")
@@ -96,16 +98,10 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
     try:
         told = refused(asking)
     finally:
-        HydraConfig.instance().cfg = None
         OmegaConf.clear_resolver("own")
     config_file = f"dataset.config={tmp_path}/my config.yaml"
     given = shlex.join([config_file, "dataset.imports=[train]", "dataset.overrides=[data.root=/a b]"])
     assert f"make one with python -m nws_sweep dataset=project {given}" in told
-
-
-def test_a_default_stands_in(store: ResultStore) -> None:
-    assert config(num_workers="${nws_best:num_workers,2}").data.num_workers == 2
-    assert config(num_workers="${nws_best:num_workers,null}").data.num_workers is None
 
 
 @pytest.mark.parametrize(
@@ -118,18 +114,11 @@ def test_a_default_stands_in(store: ResultStore) -> None:
         ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest is measured 2"),
         ({"facts": FACTS}, {}, "there is none on this machine"),
         ({}, {"_target_": "others.Data"}, "there is none on this machine"),
-        (
-            {"verdict": replace(VERDICT, provisional=True)},
-            {},
-            "the newest is provisional: the search was ended by its time budget",
-        ),
-        (
-            {"configuration": configuration(search=search_rules((4,))), "trials": (trial(4, 2.0, settings=BEST),)},
-            {},
-            "the newest is provisional: num_workers=4 was the only candidate",
-        ),
+        (PROVISIONAL, {}, "the newest is provisional: the search was ended by its time budget"),
+        ({"configuration": configuration(search=search_rules((4,))), "trials": (trial(4, 2.0, settings=BEST),)}, {},
+            "the newest is provisional: num_workers=4 was the only candidate"),
     ],
-)
+)  # fmt: skip
 def test_a_stale_result_is_none(
     store: ResultStore, changed: dict[str, Any], asked: dict[str, Any], reason: str
 ) -> None:
@@ -138,19 +127,13 @@ def test_a_stale_result_is_none(
     assert config(**asked, num_workers="${nws_best:num_workers,7}").data.num_workers == 7
 
 
-def test_a_provisional_result_answers_who_asks_for_it(store: ResultStore) -> None:
-    store.keep(result(verdict=replace(VERDICT, provisional=True)))
+def test_a_default_and_a_provisional_result_answer_who_asks_for_them(store: ResultStore) -> None:
+    assert config(num_workers="${nws_best:num_workers,null}").data.num_workers is None
+    store.keep(result(**PROVISIONAL))
     assert config(num_workers="${nws_best:num_workers,7,provisional}").data.num_workers == 4
-    assert "after the default provisional is allowed, not yes" in refused(
-        config(num_workers="${nws_best:num_workers,7,yes}")
-    )
-
-
-def test_only_settings_can_be_asked_for(store: ResultStore) -> None:
-    assert "nws_best:workers: allowed are batch_size, num_workers" in refused(config(num_workers="${nws_best:workers}"))
-
-
-def test_while_it_is_measured_the_dataloaders_own_value_stands_in(store: ResultStore) -> None:
-    answers.stand_in()
+    for asked, line in (("num_workers,7,yes", "after the default provisional is allowed, not yes"),
+                        ("workers", "nws_best:workers: allowed are batch_size, num_workers")):  # fmt: skip
+        assert line in refused(config(num_workers=f"${{nws_best:{asked}}}"))
+    answers.stand_in()  # while it is measured
     assert config().data.num_workers == 0
     assert config(num_workers="${nws_best:num_workers,3}").data.num_workers == 3

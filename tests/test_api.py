@@ -75,31 +75,38 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was(
     assert capfd.readouterr().err == f"{expected} measures again\n"
 
 
-def test_a_function_that_makes_a_loader_is_tuned(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="nws_sweep")
-    tuned = nws_sweep.tune(
-        lambda: Named(Slow(60, 0.0), batch_size=15), candidates=[0], measure=QUICK, progress=False
-    )  # fmt: skip
-    assert (type(tuned), tuned.num_workers) == (Named, 0)
-    first, last = (record.getMessage() for record in caplog.records)
-    assert first == (
-        "measuring <lambda> with num_workers=0: at most 30 s or 10 epochs, whichever is longer where the length is "
-        "known, else 1 candidates of at most 1.00 s each"
-    )
-    assert last.startswith("best: num_workers=0; stopped: ")
-
-
 @pytest.mark.parametrize(
     ("rules", "measure", "limit"),
     [
         ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
+        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer where the length is known, "
+            "else 2 candidates of at most 1.00 s each"),
     ],
-)
+)  # fmt: skip
 def test_what_a_search_may_cost_is_said_beforehand(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
     what = configuration(search=search_rules((0, 1), **rules), measure=measure)
     assert api._beforehand("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
+
+
+def test_a_loader_that_is_made_there_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
+    def make() -> DataLoader[Any]:
+        return Named(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
+
+    caplog.set_level("INFO", logger="nws_sweep")
+    result = small(make, candidates=[0, 1])
+    assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
+    assert result.trials[1].settings.prefetch_factor == 3
+    assert result.record.configuration.columns["batch_size"] == 15
+    assert result.record.configuration.loader.shuffle
+    tuned = nws_sweep.tune(make, candidates=[0], measure=QUICK, progress=False)
+    assert (type(tuned), tuned.num_workers) == (Named, 0)
+    told = [record.getMessage() for record in caplog.records]
+    assert told[-2].startswith("measuring make with num_workers=0: at most ")
+    assert told[-1].startswith("best: num_workers=0; stopped: ")
+    with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
+        small(make, candidates=[0], prefetch_factor=4)
 
 
 class Named(DataLoader[int]):
@@ -136,55 +143,22 @@ def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
     assert not counted
 
 
-def test_a_loader_that_is_made_there_keeps_its_settings() -> None:
-    def make() -> DataLoader[Any]:
-        return DataLoader(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
-
-    result = small(make, candidates=[0, 1])
-    assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
-    assert result.trials[1].settings.prefetch_factor == 3
-    assert result.record.configuration.columns["batch_size"] == 15
-    assert result.record.configuration.loader.shuffle
-    with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
-        small(make, candidates=[0], prefetch_factor=4)
-
-
-class Broken(Slow):
-    def __getitem__(self, index: int) -> int:
-        raise OSError("no such disk")
-
-
-def test_a_dataset_whose_samples_fail_is_told_by_its_reason() -> None:
-    with pytest.raises(NwsSweepError, match=r"no candidate could be measured: num_workers=0: OSError: no such disk"):
-        small(Broken(), candidates=[0])
-
-
-@pytest.mark.parametrize("keywords", [{"batch_sampler": [[0, 1], [2, 3, 4], [5]] * 20}, {"batch_size": None}])
-def test_batches_that_others_decide_about_are_measured(keywords: dict[str, Any]) -> None:
-    result = small(Slow(50), candidates=[0, 1], strategy="exhaustive", **keywords)
-    assert [one.state.value for one in result.trials] == ["ok", "ok"]
-    assert "batch_size" not in result.settings.tuned()
-
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
-    ({"candidates": []}, r"candidates=\[\]: allowed is null or a list"),
-    ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is"),
-    ({"candidates": ["a"]}, r"candidates=\['a'\]: allowed is"),
-    ({"max_workers": -1}, "max_workers=-1: allowed is an integer of at least 0"),
-    ({"maximum_patience": -1}, "maximum_patience=-1: allowed is"),
-    ({"tolerance": 2}, "tolerance=2: allowed is a number from 0 to 1"),
-    ({"time_budget_s": 0}, "time_budget_s=0: allowed is"),
-    ({"also": ["batch_size"]}, "also=.*: allowed is a list of different names"),
-    ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
-    ({"consumer": "sleep"}, "consumer='sleep': allowed is"),
-    ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
-    ({"multiprocessing_context": "thread"}, "multiprocessing_context='thread': allowed is fork or"),
-    ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
-]
-
-
-@pytest.mark.parametrize(("keywords", "message"), BAD)
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
+        ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
+        ({"max_workers": -1}, "max_workers=-1: allowed is an integer of at least 0"),
+        ({"maximum_patience": -1}, "maximum_patience=-1: allowed is"),
+        ({"tolerance": 2}, "tolerance=2: allowed is a number from 0 to 1"),
+        ({"time_budget_s": 0}, "time_budget_s=0: allowed is"),
+        ({"also": ["batch_size"]}, "also=.*: allowed is a list of different names"),
+        ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
+        ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
+        ({"multiprocessing_context": "thread"}, "multiprocessing_context='thread': allowed is fork or"),
+        ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
+    ],
+)
 def test_a_wrong_argument_is_told_before_anything_is_measured(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         nws_sweep.search(TensorDataset(torch.arange(4)), progress=False, **keywords)

@@ -14,15 +14,12 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.training import Train, inputs_and_targets, mlp, moved
 
 
-@pytest.mark.parametrize(
-    ("shape", "spread"),
-    [*((shape, spread) for shape in SHAPES for spread in (0.1, 0.5)), ("lognormal", 1.0), ("gamma", 1.0)],
-)
-def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str, spread: float) -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str) -> None:
     source = random.Random(1)
-    factors = [SHAPES[shape](source, spread) for _ in range(50_000)]
+    factors = [SHAPES[shape](source, 0.5) for _ in range(50_000)]
     assert statistics.fmean(factors) == pytest.approx(1.0, rel=0.02)
-    assert statistics.stdev(factors) == pytest.approx(spread, rel=0.05)
+    assert statistics.stdev(factors) == pytest.approx(0.5, rel=0.05)
     assert min(factors) >= 0
 
 
@@ -52,51 +49,29 @@ def test_a_sleep_out_of_range_is_told_with_the_key(arguments: dict[str, Any], me
     assert str(caught.value).startswith(message)
 
 
-def trainer(model: nn.Module, **arguments: Any) -> Train:
-    defaults: dict[str, Any] = {
-        "loss": nn.CrossEntropyLoss(),
-        "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-        "device": "cpu",
-    }
-    return Train(model, **{**defaults, **arguments})
-
-
 def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
     torch.manual_seed(0)
     model = mlp([4, 8, 3])
-    before = [parameter.clone() for parameter in model.parameters()]
+    assert [type(layer) for layer in model] == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear]
     inputs = torch.randn(16, 2, 2)
     targets = inputs.flatten(1)[:, :3].argmax(1)  # something that can be learnt
-    train = trainer(model, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5))
+    train = Train(model, nn.CrossEntropyLoss(), lambda parameters: torch.optim.SGD(parameters, lr=0.5), device="cpu")
     train((inputs, targets))
     first = float(train.total_loss)
-    assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
     for _ in range(50):
         train([inputs, targets])
     last = float(train.total_loss)
     train({"image": inputs, "label": targets})
     assert float(train.total_loss) - last < first / 2  # it learns
 
+    def gradients() -> list[Any]:
+        return [parameter.grad for parameter in model.parameters()]
 
-def test_gradients_do_not_pile_up() -> None:
-    model = nn.Linear(1, 2, bias=False)
-    train = trainer(model, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
-    gradients = []
-    for _ in range(2):
-        train((torch.ones(1, 1), torch.zeros(1, dtype=torch.long)))
-        assert model.weight.grad is not None
-        gradients.append(model.weight.grad.tolist())
-    assert gradients[0] == gradients[1]
-
-
-def test_the_network_of_the_forum_question_and_its_batch() -> None:
-    model = mlp([784, 600, 300, 100, 10])
-    linear = [(layer.in_features, layer.out_features) for layer in model if isinstance(layer, nn.Linear)]
-    assert linear == [(784, 600), (600, 300), (300, 100), (100, 10)]
-    assert isinstance(model[-1], nn.Linear)  # no ReLU after the outputs
-    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
-    with pytest.raises(ValueError, match="at least two sizes"):
-        mlp([784])
+    still = Train(model, nn.CrossEntropyLoss(), lambda parameters: torch.optim.SGD(parameters, lr=0.0), device="cpu")
+    still((inputs, targets))
+    before = [gradient.clone() for gradient in gradients()]
+    still((inputs, targets))
+    assert all(torch.equal(old, new) for old, new in zip(before, gradients(), strict=True))
 
 
 def test_tensors_are_moved_in_whatever_nest_they_come() -> None:
@@ -106,7 +81,7 @@ def test_tensors_are_moved_in_whatever_nest_they_come() -> None:
     assert [part.device.type if isinstance(part, Tensor) else part for part in found["b"]] == ["meta", "name", 3]
 
 
-@pytest.mark.parametrize("batch", [torch.zeros(3), [torch.zeros(3)], {"x": torch.zeros(3)}, 5])
-def test_a_batch_without_targets_is_refused_with_the_way_out(batch: Any) -> None:
-    with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*consumer=custom"):
-        inputs_and_targets(batch)
+def test_a_batch_without_targets_is_refused_with_the_way_out() -> None:
+    for batch in (torch.zeros(3), [torch.zeros(3)], {"x": torch.zeros(3)}, 5):
+        with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*consumer=custom"):
+            inputs_and_targets(batch)

@@ -8,33 +8,16 @@ import pandas as pd
 import pytest
 
 from nws_sweep import storage
-from tests.one_process import SharedProcess
-from tests.real_files import write_cifar10, write_mnist
+from tests.conftest import Command
+from tests.real_files import write_mnist
 
 pytestmark = pytest.mark.slow
 
 
-def test_full_search_measures_whole_epochs_of_cifar10(
-    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
-) -> None:
-    write_cifar10(tmp_path / "data")
-    chosen = ["experiment=full_search", "paths.data_dir=data", "batch_size=100", "search.max_workers=1",
-              "measure.cache=as_is"]  # fmt: skip
-    done = shared_process.run(chosen, tmp_path, environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    (folder,) = (tmp_path / "outputs" / "runs").iterdir()
-    batches = pd.read_csv(folder / "batches.csv")
-    assert batches.groupby("num_workers")["index"].max().to_dict() == {0: 4, 1: 4}  # one epoch of 500 images each
-    assert batches["warm_up"].sum() == 0
-    assert (folder / "time_vs_num_workers.png").is_file()
-
-
-def test_mnist_training_compares_images_tensors_and_the_device(
-    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_mnist_training_compares_images_tensors_and_the_device(shared_nws: Command, tmp_path: Path) -> None:
     write_mnist(tmp_path / "data", images=3000)
     small = ["search.max_workers=1", "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.5"]
-    done = shared_process.run(["experiment=mnist_training", "paths.data_dir=data", *small], tmp_path, environment)
+    done = shared_nws("experiment=mnist_training", "paths.data_dir=data", *small)
     assert (done.returncode, done.stderr) == (0, "")
     (grid,) = (tmp_path / "outputs" / "sweeps").iterdir()
     results = pd.read_csv(grid / "results.csv")
@@ -51,12 +34,7 @@ def test_mnist_training_compares_images_tensors_and_the_device(
     assert max(least_s["mnist_on_device"], least_s["mnist_tensors"]) < least_s["mnist"]
 
 
-@pytest.mark.parametrize("experiment", ["full_search", "mnist_training"])
-def test_without_files_and_network_there_is_one_clear_line(
-    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str], experiment: str
-) -> None:
-    chosen = [f"experiment={experiment}", "paths.data_dir=nothing", "++dataset.download=false"]
-    done = shared_process.run(chosen, tmp_path, environment)
-    assert done.returncode == 2
+def test_without_files_and_network_there_is_one_clear_line(shared_nws: Command, tmp_path: Path) -> None:
+    done = shared_nws("experiment=full_search", "paths.data_dir=nothing", "++dataset.download=false")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"is not in {tmp_path / 'nothing'}" in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -31,18 +31,12 @@ from tests.hosts import write_training_host
 KEY = "loader.num_workers"
 
 
-@pytest.mark.parametrize(
-    ("cpus", "candidates"),
-    [(1, (0, 1, 2)), (2, (0, 1, 2, 4)), (6, (0, 1, 2, 4, 6, 8, 12)), (16, (0, 1, 2, 4, 8, 16, 32))],
-)
-def test_the_candidates_double_up_to_twice_the_cpus(cpus: int, candidates: tuple[int, ...]) -> None:
-    assert default_candidates(cpus) == candidates
-
-
-@pytest.mark.parametrize("candidates", [[], [0, 0], [-1], [1.5], ["2"], [True]])
-def test_candidates_that_make_no_sense_are_refused(candidates: list[Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is a list of"):
-        checked(candidates)
+def test_the_candidates_double_up_to_twice_the_cpus_and_those_that_make_no_sense_are_refused() -> None:
+    assert (default_candidates(1), default_candidates(6)) == ((0, 1, 2), (0, 1, 2, 4, 6, 8, 12))
+    bad: list[list[Any]] = [[], [0, 0], [-1], [1.5], ["2"], [True]]
+    for candidates in bad:
+        with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is"):
+            checked(candidates)
 
 
 MAPPING = {"data.num_workers": {"train": 4, "val": 2}, "data.num_workers.train": 4, "data.num_workers.val": 2}
@@ -53,19 +47,15 @@ NAME = "hydra.callbacks.nws_sweep"
 @pytest.mark.parametrize(
     ("config", "swept", "wanted", "key"),
     [
-        ({"loader.num_workers": 4}, [], None, "loader.num_workers"),
         ({"args.dataloader_num_workers": 4}, [], None, "args.dataloader_num_workers"),
         ({"num_workers": 4, "data.num_workers": "${num_workers}"}, [], None, "num_workers"),
-        (TWO, [], "b.num_workers", "b.num_workers"),
         (TWO, ["lr", "b.num_workers"], None, "b.num_workers"),
         ({"data.workers": 4}, [], "data.workers", "data.workers"),
-        ({"lr": 0.5}, ["loader.num_workers"], None, "loader.num_workers"),
         ({"lr": 0.5}, ["loader.jobs"], "loader.jobs", "loader.jobs"),
         (MAPPING, [], None, "data.num_workers.train"),
         (MAPPING, [], "data.num_workers", "data.num_workers.train"),
         (MAPPING, [], "data.num_workers.val", "data.num_workers.val"),
         (MAPPING, ["data.num_workers.train", "data.num_workers.val"], None, "data.num_workers.train"),
-        (MAPPING, ["data.num_workers.val"], None, "data.num_workers.train"),
     ],
 )
 def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
@@ -74,65 +64,35 @@ def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
     assert key_of(config, swept, wanted) == key
 
 
-ONE_NUMBER = "which one number would replace; name the key that the training's DataLoader takes its num_workers from"
-
-
 @pytest.mark.parametrize(
     ("config", "swept", "wanted", "line"),
     [
-        (
-            {"lr": 0.5}, [], None,
-            "the configuration has no key called num_workers or dataloader_num_workers; name the one that the "
-            f"DataLoader takes its num_workers from: {NAME}.key=NAME",
-        ),
-        (
-            TWO, [], None,
-            "the configuration has several keys that may be meant: a.num_workers, b.num_workers; choose one: "
-            f"{NAME}.key=a.num_workers",
-        ),
-        (
-            {"a.num_workers": 4}, [], "x.y",
-            f"{NAME}.key=x.y: the configuration has no such key; of that name it has a.num_workers",
-        ),
-        (
-            {"num_workers": {"fit": 4, "val": 2}}, [], None,
-            f"num_workers: holds a mapping of fit, val, {ONE_NUMBER}: {NAME}.key=num_workers.fit",
-        ),
-        (
-            MAPPING, ["data.num_workers"], None,
-            f"data.num_workers: holds a mapping of train, val, {ONE_NUMBER}: {NAME}.key=data.num_workers.train",
-        ),
-        ({"num_workers": [4, 2]}, [], None, f"num_workers: holds a list, {ONE_NUMBER}: {NAME}.key=num_workers.NAME"),
+        ({"lr": 0.5}, [], None, f"the configuration has no key called .*: {NAME}.key=NAME"),
+        (TWO, [], None, f"several keys that may be meant: a.num_workers, b.num_workers; .*: {NAME}.key=a.num_workers"),
+        ({"a.num_workers": 4}, [], "x.y", f"^{NAME}.key=x.y: .* no such key; of that name it has a.num_workers"),
+        ({"num_workers": {"fit": 4, "val": 2}}, [], None, "^num_workers: holds a mapping of .*key=num_workers.fit"),
+        (MAPPING, ["data.num_workers"], None, f"^data.num_workers: holds .*: {NAME}.key=data.num_workers.train"),
+        ({"num_workers": [4, 2]}, [], None, f"^num_workers: holds a list, .*: {NAME}.key=num_workers.NAME"),
     ],
-)  # fmt: skip
+)
 def test_a_key_that_is_not_clear_is_told_in_one_line(
     config: dict[str, Any], swept: list[str], wanted: str | None, line: str
 ) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=f"{line}$"):
         key_of(config, swept, wanted)
-    assert str(refused.value) == line
 
 
 @pytest.mark.parametrize(
     ("key", "config", "swept", "keys"),
     [
         (KEY, {KEY: 4, "loader.batch_size": 8}, [], {"batch_size": "loader.batch_size"}),
-        (
-            "data.num_workers.train",
-            {**MAPPING, "data.batch_size": {"train": 8}, "data.batch_size.train": 8, "data.pin_memory": False},
-            [],
-            {"batch_size": "data.batch_size.train", "pin_memory": "data.pin_memory"},
-        ),
-        ("num_workers", {"num_workers": 4, "lr": 0.5}, ["lr", "bs.batch_size"], {"batch_size": "bs.batch_size"}),
-        ("loader.jobs", {"loader.jobs": 4, "loader.pin_memory": False}, [], {"pin_memory": "loader.pin_memory"}),
-        (
-            "args.dataloader_num_workers",
-            {"args.dataloader_num_workers": 4, "args.dataloader_pin_memory": True},
-            [],
-            {"pin_memory": "args.dataloader_pin_memory"},
-        ),
+        ("data.num_workers.train", {"data.batch_size": {"train": 8}, "data.batch_size.train": 8}, [],
+            {"batch_size": "data.batch_size.train"}),
+        ("num_workers", {"lr": 0.5}, ["lr", "bs.batch_size"], {"batch_size": "bs.batch_size"}),
+        ("loader.jobs", {"loader.pin_memory": False}, [], {"pin_memory": "loader.pin_memory"}),
+        ("a.dataloader_num_workers", {"a.dataloader_pin_memory": True}, [], {"pin_memory": "a.dataloader_pin_memory"}),
     ],
-)
+)  # fmt: skip
 def test_settings_are_found_beside_the_key_or_on_an_axis(
     key: str, config: dict[str, Any], swept: list[str], keys: dict[str, str]
 ) -> None:
@@ -144,7 +104,7 @@ Composed = Callable[..., DictConfig]
 
 @pytest.fixture
 def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Composed]:
-    """Composes what Hydra hands to on_multirun_start."""
+    """Composes what Hydra hands to ``on_multirun_start``."""
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
@@ -155,6 +115,11 @@ def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compos
     atexit.unregister(hosted._report_after_all)
 
 
+def changeable(config: DictConfig) -> DictConfig:
+    OmegaConf.set_readonly(config.hydra, False)
+    return config
+
+
 def started(config: DictConfig) -> HostedSweep:
     callback = HostedSweep(**{key: config.hydra.callbacks.nws_sweep[key] for key in ("key", "candidates")})
     callback.on_multirun_start(config)
@@ -163,12 +128,6 @@ def started(config: DictConfig) -> HostedSweep:
 
 def task(config: DictConfig) -> list[str]:
     return list(config.hydra.overrides.task)
-
-
-def test_the_programs_own_configuration_is_as_it_was(multirun: Composed) -> None:
-    composed = multirun()
-    assert {key for key in composed if key != "hydra"} == {"fails_with", "loader"}
-    assert "nws_sweep" in composed.hydra.callbacks
 
 
 def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
@@ -204,11 +163,6 @@ def test_an_axis_that_is_there_is_left_alone(
     assert task(config) == before
 
 
-def changeable(config: DictConfig) -> DictConfig:
-    OmegaConf.set_readonly(config.hydra, False)
-    return config
-
-
 def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     config = multirun()
@@ -220,16 +174,9 @@ def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pyte
     callback.on_multirun_end(config)
 
 
-def test_a_wrong_command_line_ends_the_program_with_one_line(multirun: Composed, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        started(multirun(f"{NAME}.key=x"))
-    assert str(stopped.value).startswith(f"nws_sweep: {NAME}.key=x: the configuration has no such key")
-    with pytest.raises(SystemExit) as stopped:
-        HostedSweep().on_run_start(multirun())
-    assert str(stopped.value).startswith("nws_sweep: +nws_sweep=auto runs the program several times, which needs -m")
-
-
-def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_with_one_line(
+    multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
     first = started(multirun())
     where = "^nws_sweep: .*sweep/nws_sweep_results: "
@@ -239,6 +186,10 @@ def test_a_sweep_folder_is_used_once(multirun: Composed, tmp_path: Path, monkeyp
     store_run(Path(multirun().hydra.sweep.dir) / storage.HOSTED, search_result(trial(0, 8.0)))
     with pytest.raises(SystemExit, match=f"{where}holds the results of an earlier sweep"):
         started(multirun())
+    with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.key=x: the configuration has no such key"):
+        started(multirun(f"{NAME}.key=x"))
+    with pytest.raises(SystemExit, match=r"^nws_sweep: \+nws_sweep=auto runs the program several times, .*-m"):
+        HostedSweep().on_run_start(multirun())
 
 
 def job(
@@ -324,40 +275,17 @@ def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun
     job(multirun, callback, 2)
 
 
-def test_the_end_of_the_sweep_writes_and_shows_the_report(
-    multirun: Composed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    callback = started(multirun(f"{NAME}.candidates=[0,1]"))
-    job(multirun, callback, 0, sixteen())
-    callback.on_multirun_end(multirun())
-    output = capsys.readouterr().out
-    assert "Best settings" in output
-    assert "report.md" in output
-    report = (tmp_path / "sweep" / storage.HOSTED / "report.md").read_text()
-    assert "the program ran with 1 candidate; num_workers=1 left nothing behind" in report
-
-
-@pytest.fixture
-def train(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the host's ``train.py``."""
-    write_training_host(tmp_path)
-    environment["PYTHONPATH"] = str(ROOT)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "train.py", *arguments], cwd=tmp_path, env={**os.environ, **environment},
-            capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
-        )  # fmt: skip
-
-    return run
-
-
 @pytest.mark.slow
 def test_a_program_is_swept_over_its_own_key_and_reported_though_it_fails_with_one_value(
-    train: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    write_training_host(tmp_path)
     auto = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", f"{NAME}.candidates=[0,1,2]")
-    done = train(*auto, "fails_with=1", "loader.dataset.length=48")
+    done = subprocess.run(
+        [sys.executable, "train.py", *auto, "fails_with=1", "loader.dataset.length=48"], cwd=tmp_path,
+        env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )  # fmt: skip
     assert done.returncode == 1
     assert "out of luck" in done.stderr
     assert done.stdout.count("seen 47") == 4

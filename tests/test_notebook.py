@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import run_kernel
 
 from tests.conftest import ROOT
 
@@ -34,26 +34,21 @@ result
 @pytest.fixture
 def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str], dict[str, list[dict[str, Any]]]]]:
     """Runs a cell, and gives what it shows: the contents of its messages by their kinds."""
-    manager = KernelManager()
     own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
-    manager.start_kernel(env=own, cwd=str(tmp_path))
-    client = manager.blocking_client()
-    client.start_channels()
-    client.wait_for_ready(timeout=240)
+    kernel: Any = run_kernel(env=own, cwd=str(tmp_path), startup_timeout=240)
+    with kernel as client:
 
-    def run(code: str) -> dict[str, list[dict[str, Any]]]:
-        shown: dict[str, list[dict[str, Any]]] = {}
+        def run(code: str) -> dict[str, list[dict[str, Any]]]:
+            shown: dict[str, list[dict[str, Any]]] = {}
 
-        def note(message: dict[str, Any]) -> None:
-            shown.setdefault(message["msg_type"], []).append(message["content"])
+            def note(message: dict[str, Any]) -> None:
+                shown.setdefault(message["msg_type"], []).append(message["content"])
 
-        client.execute_interactive(code, timeout=240, output_hook=note)
-        assert "error" not in shown, shown["error"]
-        return shown
+            client.execute_interactive(code, timeout=240, output_hook=note)
+            assert "error" not in shown, shown["error"]
+            return shown
 
-    yield run
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+        yield run
 
 
 def test_a_notebook_searches_and_shows(run: Callable[[str], dict[str, list[dict[str, Any]]]]) -> None:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
@@ -59,21 +58,8 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
     (wheel,) = folder.with_name("dist").glob("*.whl")
     run([UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder], checkout)
     run([UV, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel], checkout)
-    link_compiled(Path(np.__file__).parent.parent, Path(next(folder.glob("lib/python*/site-packages"))))
     yield python
     shutil.rmtree(folder)
-
-
-def link_compiled(ours: Path, theirs: Path) -> None:
-    """Gives an environment what is compiled in this one: to compile torch anew takes each of its processes seconds.
-
-    Python takes a compiled file only if time and size of its source are those that it was made of.
-    """
-    for compiled in ours.rglob("__pycache__/*.pyc"):
-        link = theirs / compiled.relative_to(ours)
-        if link.parent.parent.is_dir() and not link.exists():
-            link.parent.mkdir(exist_ok=True)
-            os.link(compiled, link)
 
 
 @pytest.fixture
@@ -83,35 +69,22 @@ def host(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own_folders(tmp_path: Path) -> dict[str, str]:
-    return {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
-
-
-@pytest.fixture
 def without_plugin(tmp_path: Path) -> str:
     """A PYTHONPATH with which Hydra finds no plugin, as if none were installed."""
     write(tmp_path / "hidden" / "hydra_plugins" / "__init__.py", "")
     return str(tmp_path / "hidden")
 
 
-def check_start(python: Path, *folders: Path, ways: Sequence[str] = ("module", "script")) -> None:
-    """By each way the configuration is found."""
-    commands: dict[str, list[str | Path]] = {
-        "module": [python, "-m", "nws_sweep", "--help"],
-        "script": [python.with_name("nws-sweep"), "--help"],
-    }
+def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, **environment: str) -> None:
+    """The configuration is found from there by each way, and a host composes the group and chooses an option of it."""
     for folder in folders:
-        for way in ways:
-            assert "axis/batch_size: small, wide" in run(commands[way], folder)
-
-
-def check_embedding(python: Path, host: Path, **environment: str) -> None:
-    """The host composes the group nws_sweep and chooses one of its options."""
+        assert "axis/batch_size: small, wide" in run([python, "-m", "nws_sweep", "--help"], folder)
+        if is_installed:
+            assert "axis/batch_size: small, wide" in run([python.with_name("nws-sweep"), "--help"], folder)
     chosen = ["+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep.patience=5"]
     output = run([python, "train.py", *chosen], host, **environment)
-    assert "batch_size: 32\n" in output
-    assert "    strategy: exhaustive\n" in output
-    assert "  patience: 5\n" in output
+    for line in ("batch_size: 32\n", "    strategy: exhaustive\n", "  patience: 5\n"):
+        assert line in output
 
 
 # In this order: a wheel is replaced by an editable install, which is then removed.
@@ -119,35 +92,12 @@ def check_embedding(python: Path, host: Path, **environment: str) -> None:
 
 def test_a_wheel_starts_from_anywhere_and_is_embedded(python: Path, host: Path) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
-    check_start(python, host)  # how it measures: below
-    check_embedding(python, host)
+    check(python, host, host)  # how it measures: below
 
 
-SCRIPT = """
-import time, nws_sweep
-from torch.utils.data import DataLoader, Dataset
-
-class Slow(Dataset):
-    def __len__(self):
-        return 300
-    def __getitem__(self, index):
-        time.sleep(0.004)
-        return index
-
-loader = nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2])
-print(type(loader).__name__, loader.num_workers, nws_sweep.search(loader, candidates=[0, 2]).reused)
-"""
-
-
-def test_a_program_uses_the_api_of_a_wheel(python: Path, tmp_path: Path, own_folders: dict[str, str]) -> None:
-    write(tmp_path / "program.py", SCRIPT)
-    assert run([python, "program.py"], tmp_path, **own_folders) in ("DataLoader 0 True\n", "DataLoader 2 True\n")
-
-
-def test_a_wheel_measures_a_project_which_takes_the_answer(
-    python: Path, tmp_path: Path, own_folders: dict[str, str]
-) -> None:
+def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
     """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``; one candidate is no whole search."""
+    own_folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
     config = folder / "conf" / "config.yaml"
@@ -164,17 +114,15 @@ def test_a_wheel_measures_a_project_which_takes_the_answer(
 def test_a_program_that_asks_for_nothing_does_not_notice_it(
     python: Path, host: Path, without_plugin: str, arguments: str
 ) -> None:
+    def plain(output: str) -> str:
+        """Without the times of log lines, and without the one line that a list of the search path has more."""
+        return re.sub(r"\[[\d-]+ [\d:,]+\]|\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", "", output)
+
     before = attempt([python, "train.py", *arguments.split()], host, PYTHONPATH=without_plugin)
     after = attempt([python, "train.py", *arguments.split()], host)
     assert before.stdout or before.stderr
     assert before.returncode == after.returncode
     assert (plain(before.stdout), plain(before.stderr)) == (plain(after.stdout), plain(after.stderr))
-
-
-def plain(output: str) -> str:
-    """Without the times of log lines, and without the one line that a list of the search path has more."""
-    line = "\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n"
-    return re.sub(r"\[[\d-]+ [\d:,]+\]", "", output).replace(line, "")
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +136,7 @@ def editable(python: Path, checkout: Path) -> Path:
 def test_an_editable_install_starts_from_anywhere_and_is_embedded(editable: Path, checkout: Path, host: Path) -> None:
     found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
     assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
-    check_start(editable, host, checkout)
-    check_embedding(editable, host)
+    check(editable, host, host, checkout)
 
 
 def test_a_program_whose_hydra_finds_no_plugin_is_told(editable: Path, host: Path, without_plugin: str) -> None:
@@ -203,5 +150,4 @@ def test_an_uninstalled_checkout_starts_from_its_own_folder_and_is_embedded(
     editable: Path, checkout: Path, host: Path
 ) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
-    check_start(editable, checkout, ways=("module",))
-    check_embedding(editable, host, PYTHONPATH=str(checkout))
+    check(editable, host, checkout, is_installed=False, PYTHONPATH=str(checkout))

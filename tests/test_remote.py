@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -24,7 +23,7 @@ from nws_sweep import object_store
 from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
 from nws_sweep.objects import python_objects
-from tests.one_process import SharedProcess
+from tests.conftest import Command
 
 
 def free_port() -> int:
@@ -51,8 +50,7 @@ class Unreliable(BaseHTTPRequestHandler):
         elif fault == "busy":
             self._answer(503, b"", "text/plain")
         else:
-            if fault == "slow":
-                time.sleep(2.0)
+            time.sleep(2.0 if fault == "slow" else 0.0)
             self._answer(200, self.path[-5:].encode() * 2, "application/octet-stream")
 
     def _answer(self, status: int, content: bytes, kind: str) -> None:
@@ -81,14 +79,6 @@ def unreliable(*faults: str) -> Iterator[tuple[str, Counter[str]]]:
             thread.join()
 
 
-@pytest.mark.parametrize("fault", ["dropped", "busy"])
-def test_a_read_that_fails_is_tried_again(fault: str) -> None:
-    with unreliable(fault, fault) as (url, asked):
-        dataset = Remote(url, "*.bin", retries=2)
-        assert bytes(dataset[1].tolist()) == b"1.bin1.bin"
-    assert asked["/objects/1.bin"] == 3
-
-
 @pytest.mark.parametrize(
     ("fault", "name", "asks"),
     [
@@ -97,7 +87,9 @@ def test_a_read_that_fails_is_tried_again(fault: str) -> None:
         ("slow", "FSTimeoutError", (0, 1, 2)),  # a question that waits in line too long is never heard
     ],
 )
-def test_one_that_fails_again_and_again_is_an_error_and_no_hang(fault: str, name: str, asks: tuple[int, ...]) -> None:
+def test_a_read_that_fails_is_tried_again_and_in_the_end_an_error_and_no_hang(
+    fault: str, name: str, asks: tuple[int, ...]
+) -> None:
     with unreliable(*9 * [fault]) as (url, asked):
         dataset = Remote(url, "*.bin", retries=1, timeout_s=60.0)
         if fault == "slow":  # from now on: the names were listed in time
@@ -106,6 +98,10 @@ def test_one_that_fails_again_and_again_is_an_error_and_no_hang(fault: str, name
             dataset[1]
         assert type(caught.value).__name__ == name
     assert asked["/objects/1.bin"] in asks
+    if fault != "slow":
+        with unreliable(fault, fault) as (url, asked):
+            assert bytes(Remote(url, "*.bin", retries=2)[1].tolist()) == b"1.bin1.bin"
+        assert asked["/objects/1.bin"] == 3
 
 
 def test_the_store_keeps_its_latency_and_bandwidth_for_workers_too_and_is_gone_afterwards() -> None:
@@ -136,11 +132,15 @@ def memory() -> Iterator[Any]:
     system.pseudo_dirs[:] = [""]
 
 
-def test_any_protocol_will_do(memory: Any) -> None:
+def test_any_protocol_will_do_and_pictures_are_decoded(memory: Any) -> None:
     dataset = Remote("memory://train", "*.bin")
     assert [sample.tolist() for sample in (dataset[0], dataset[2])] == [[0], [2, 2, 2]]
     assert len(Remote("memory://train", "[0-2].bin")) == 3
     assert first_bytes(b"ab", 4).tolist() == [97, 98, 0, 0]
+    with memory.open("/train/grey.png", "wb") as file:
+        Image.new("L", (8, 6)).save(file, "PNG")
+    picture = Remote("memory://train", "*.png", transform=image)[0]
+    assert (picture.mode, picture.size) == ("RGB", (8, 6))
 
 
 def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any) -> None:
@@ -151,18 +151,10 @@ def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any
     assert (store.attribute, store.type, store.count) == ("_names", "list of str", 20_000)
 
 
-def test_pictures_are_decoded(memory: Any, tmp_path: Path) -> None:
-    Image.fromarray(np.zeros((6, 8), dtype=np.uint8)).save(tmp_path / "grey.png")
-    memory.pipe_file("/train/grey.png", (tmp_path / "grey.png").read_bytes())
-    picture = Remote("memory://train", "*.png", transform=image)[0]
-    assert (picture.mode, picture.size) == ("RGB", (8, 6))
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
-        ({"url": "http://127.0.0.1:9/objects"}, "dataset.url=http://127.0.0.1:9/objects: it cannot be read ("),
         ({"url": "nonsense://x"}, "dataset.url=nonsense://x: it cannot be read ("),
         ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: allowed are array, list"),
         ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: allowed is an integer of at least 0"),
@@ -200,13 +192,11 @@ def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.apart
 @pytest.mark.slow
-def test_the_experiment_starts_its_store_and_stops_it(
-    shared_process: SharedProcess, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_the_experiment_starts_its_store_and_stops_it(shared_nws: Command, tmp_path: Path) -> None:
     port = free_port()
     small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
     limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
-    done = shared_process.run(["experiment=remote_store", *small, *limits], tmp_path, environment)
+    done = shared_nws("experiment=remote_store", *small, *limits)
     assert (done.returncode, done.stderr) == (0, "")
     (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
     results = pd.read_csv(folder / "results.csv")

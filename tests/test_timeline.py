@@ -33,8 +33,8 @@ def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, datas
     return Timeline(settings=settings, facts=facts, length=batches, epochs=list(epochs))
 
 
-def bursts(timeline_: Timeline, *others: Timeline) -> tuple[Burst, ...]:
-    return timeline.bursts(timeline_, others)
+def bursts(watched: Timeline, *others: Timeline) -> tuple[Burst, ...]:
+    return timeline.bursts(watched, others)
 
 
 def kinds(found: tuple[Burst, ...]) -> list[tuple[BurstKind, int]]:
@@ -52,11 +52,9 @@ def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
     assert [burst.startup_s for burst in found[1:]] == [None] * 4
     assert [burst.end_s for burst in found] == [None] * 4 + [END_S]
     assert [burst.samples for burst in found] == [16, 16, 16, 16, 24]
-
-
-def test_nothing_is_lost_between_bursts() -> None:
-    found = bursts(line(epoch(22)))
-    assert sum(burst.elapsed_s for burst in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S
+    assert sum(burst.elapsed_s for burst in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S  # nothing is lost
+    (single,) = bursts(line(epoch(1, ended=False), batches=1000))
+    assert (single.startup_s, single.wait_s, single.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
 
 
 @pytest.mark.parametrize(
@@ -93,11 +91,6 @@ def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
     assert found[0].end_s == END_S
 
 
-def test_a_single_batch_shows_the_start() -> None:
-    (found,) = bursts(line(epoch(1, ended=False), batches=1000))
-    assert (found.startup_s, found.wait_s, found.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
-
-
 def validation(began_s: float) -> Timeline:
     """A pass of two batches over another loader, which takes 1 s."""
     asked, over = [began_s + 0.25, began_s + 0.5], (began_s + 0.75, began_s + 1.0)
@@ -117,22 +110,14 @@ def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> No
     assert {burst.elapsed_s for burst in windows} == {0.5}
 
 
-def test_a_pass_that_does_not_lie_between_two_batches_is_no_pause() -> None:
+def test_what_is_no_pass_between_two_batches_or_comes_after_each_is_a_part_of_the_step() -> None:
     whole = epoch(30)
-    other = replace(whole, began_s=whole.began_s + 0.125)  # two loaders in turn, as zip takes them
-    assert timeline.pauses(whole, [other]) == {}
-    assert timeline.pauses(whole, [epoch(2, began_s=1e6)]) == {}
-    assert timeline.pauses(whole, [epoch(2, began_s=-1e6)]) == {}
-
-
-def test_what_happens_after_every_batch_is_a_part_of_the_step() -> None:
+    others = [replace(whole, began_s=0.125), epoch(2, began_s=1e6), epoch(2, began_s=-1e6)]  # the first: as zip does it
+    assert [timeline.pauses(whole, [other]) for other in others] == [{}, {}, {}]
     whole = epoch(30, breaks=dict.fromkeys(range(30), 2.0))
     passes = [validation(given_s + 0.5) for given_s in whole.given_s]
     assert timeline.pauses(whole, [one.epochs[0] for one in passes]) == {}
     assert sum(burst.kind is STEADY for burst in bursts(line(whole), *passes)) > 3
-
-
-def test_a_single_batch_of_another_loader_is_a_part_of_the_step() -> None:
     interrupted = epoch(30, breaks={9: 2.0})
     single = epoch(1, began_s=interrupted.given_s[9] + 0.25, ended=False)
     found = bursts(line(interrupted), line(single))

@@ -81,24 +81,16 @@ def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 @pytest.mark.slow
-def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path) -> None:
+def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path, environment: dict[str, str]) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         textwrap.dedent("""
-        import sys, time, torch, nws_sweep
+        import sys, torch, nws_sweep
         import torch.distributed as dist
-        from torch.utils.data import DataLoader, Dataset, DistributedSampler
+        from torch.utils.data import DataLoader, DistributedSampler
 
-        class Slow(Dataset):
-            def __len__(self):
-                return 200
-            def __getitem__(self, index):
-                time.sleep(0.01)
-                return index
-
-        rank = int(sys.argv[1])
+        rank, data = int(sys.argv[1]), range(200)
         dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-        data = Slow()
         loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
         rules = nws_sweep.MeasureRules(window_s=0.05, max_seconds=0.5)
         tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=rules)
@@ -108,15 +100,10 @@ def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path) ->
         dist.destroy_process_group()
         """)
     )
-    environment = {"PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    environment["NWS_SWEEP_LOCK_FILE"] = str(tmp_path / "lock")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), tmp_path / "meet"], env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment["PYTHONPATH"] = str(ROOT)
+    commands: list[Any] = [[sys.executable, script, str(rank), tmp_path / "meet"] for rank in (0, 1)]
+    ranks = [subprocess.Popen(command, env=environment, **pipes) for command in commands]
     answers = [rank.communicate(timeout=240) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], answers
     assert [out.split() for out, _ in answers] in ([["0", best], ["1", best]] for best in ("0", "2"))

@@ -70,69 +70,46 @@ def test_each_iteration_is_an_epoch_and_one_that_is_left_has_no_end(watch: Loade
     assert line.settings == LoaderSettings(batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True)
 
 
-def test_loaders_are_told_apart_and_described(watch: LoaderWatch) -> None:
-    list(DataLoader(Numbers(), batch_size=2, shuffle=True, drop_last=True))
-    list(DataLoader(Numbers(3)))
-    first, second = watch.stop()
-    assert first.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
-    assert (first.facts.type, first.facts.samples, first.length) == (f"{__name__}.Numbers", 6, 3)
-    assert second.settings == LoaderSettings(batch_size=1)
-    assert (second.facts.samples, second.length) == (3, 3)
-
-
-def test_a_dataset_without_a_length_is_not_asked_for_it(watch: LoaderWatch) -> None:
+def test_loaders_are_told_apart_and_described_without_asking_what_makes_them_warn(watch: LoaderWatch) -> None:
+    dataset = Numbers()
+    list(DataLoader(dataset, batch_size=2, shuffle=True, drop_last=True))
     for _ in zip(range(2), DataLoader(Endless(), batch_size=3), strict=False):
         pass
-    (line,) = watch.stop()
-    assert (line.facts.iterable, line.facts.samples, line.length) == (True, None, None)
-
-
-def test_the_first_batch_tells_the_size_that_the_loader_does_not_know(watch: LoaderWatch) -> None:
-    dataset = Numbers()
     list(DataLoader(dataset, batch_sampler=list(BatchSampler(SequentialSampler(dataset), 3, False))))
     list(DataLoader(dataset, batch_size=None))
-    first, second = watch.stop()
-    assert (first.settings.batch_size, first.length) == (3, None)
-    assert second.settings.batch_size == 1
+    first, endless, others, single = watch.stop()
+    assert first.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
+    assert (first.facts.type, first.facts.samples, first.length) == (f"{__name__}.Numbers", 6, 3)
+    assert (endless.facts.iterable, endless.facts.samples, endless.length) == (True, None, None)
+    # What a loader does not know the first batch tells.
+    assert (others.settings.batch_size, others.length, single.settings.batch_size) == (3, None, 1)
 
 
-def test_random_numbers_are_what_they_would_have_been() -> None:
+def test_random_numbers_are_what_they_would_have_been(watch: LoaderWatch) -> None:
     def drawn() -> list[list[int]]:
         torch.manual_seed(7)
         return [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4, shuffle=True)]
 
-    plain = drawn()
-    watch = LoaderWatch()
-    watch.start()
     watched = drawn()
     watch.stop()
-    assert watched == plain
+    assert watched == drawn()
 
 
-def test_what_a_program_drops_is_gone(watch: LoaderWatch) -> None:
-    loader = DataLoader(Numbers())
-    iterator = iter(loader)
-    next(iterator)
-    gone = weakref.ref(loader), weakref.ref(iterator)
-    del loader, iterator
-    assert [reference() for reference in gone] == [None, None]
-
-
-def test_a_loader_that_cannot_be_noted_works_all_the_same(watch: LoaderWatch) -> None:
+def test_a_program_gets_its_errors_and_what_it_drops_is_gone_and_what_cannot_be_noted_works(watch: LoaderWatch) -> None:
     class Unhashable(DataLoader[int]):
         __hash__ = None  # type: ignore[assignment]
 
+    def broken(samples: list[int]) -> None:
+        raise OSError("no such sample")
+
     assert len(list(Unhashable(Numbers()))) == 6
-    assert watch.stop() == []
-
-
-def test_an_error_of_the_dataset_reaches_the_program(watch: LoaderWatch) -> None:
-    class Broken(Numbers):
-        def __getitem__(self, index: int) -> int:
-            raise OSError("no such sample")
-
+    loader = DataLoader(Numbers(), collate_fn=broken)
+    iterator = iter(loader)
     with pytest.raises(OSError, match="no such sample"):
-        list(DataLoader(Broken()))
+        next(iterator)
+    gone = weakref.ref(loader), weakref.ref(iterator)
+    del loader, iterator
+    assert [reference() for reference in gone] == [None, None]
     (line,) = watch.stop()
     assert line.epochs[0].batches == 0
 
@@ -167,39 +144,36 @@ def test_what_comes_after_very_many_batches_is_not_kept(watch: LoaderWatch, monk
 def test_watching_costs_microseconds_a_batch() -> None:
     """Least CPU time of runs in turn, which no other program takes from; ten times what is usual."""
     loader = DataLoader(Numbers(2000), batch_size=None)
+
+    def seconds() -> float:
+        began = time.thread_time()
+        for _ in loader:
+            pass
+        return time.thread_time() - began
+
     plain, watched = [], []
     for _ in range(5):
-        plain.append(_seconds(loader))
+        plain.append(seconds())
         watch = LoaderWatch()
         watch.start()
-        watched.append(_seconds(loader))
+        watched.append(seconds())
         watch.stop()
     assert (min(watched) - min(plain)) / 2000 < 20e-6
 
 
-def _seconds(loader: DataLoader[int]) -> float:
-    began = time.thread_time()
-    for _ in loader:
-        pass
-    return time.thread_time() - began
-
-
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    [
-        (
-            "from torch.utils.data import DataLoader\nlist(DataLoader([1, 2, 3]))\nline, = watch.stop()\n"
-            "print(line.epochs[0].batches, DataLoader.__iter__.__module__)\n",
-            ["3", "torch.utils.data.dataloader"],
-        ),
-        ("print(watch.stop(), 'torch' in sys.modules)\n", ["[]", "False"]),
-    ],
-)
-def test_torch_is_not_imported_for_it_and_is_watched_when_it_is(program: str, printed: list[str]) -> None:
-    start = (
-        "import sys\nfrom nws_sweep.watching import LoaderWatch\nwatch = LoaderWatch()\nwatch.start()\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    text = f"{start}{program}print(watch in sys.meta_path)"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == [*printed, "False"]
+def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
+    program = """if True:
+        import sys
+        from nws_sweep.watching import LoaderWatch
+        unused, watch = LoaderWatch(), LoaderWatch()
+        unused.start()
+        assert unused.stop() == []
+        watch.start()
+        assert 'torch' not in sys.modules
+        from torch.utils.data import DataLoader
+        list(DataLoader([1, 2, 3]))
+        (line,) = watch.stop()
+        print(line.epochs[0].batches, DataLoader.__iter__.__module__, {unused, watch} & {*sys.meta_path})
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["3", "torch.utils.data.dataloader", "set()"]

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,46 +75,41 @@ class SizedStream(Stream):
         return self.length
 
 
-class ParentPid(Plain):
-    """Samples tell which process started the one that loads them."""
+def kind(name: str, does: Callable[[Any, int], Any], base: type = Plain) -> Any:
+    """A class of datasets that do this before they give a sample, and give what it returns if that is a tensor."""
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(os.getppid())
+    def sample(self: Any, index: int) -> torch.Tensor:
+        made = does(self, index)
+        return made if isinstance(made, torch.Tensor) else torch.tensor(index)
 
-
-class Raises(Plain):
-    def act(self, index: int) -> None:
-        if index == 40:
-            raise ValueError("bad sample 40")
+    return type(name, (base,), {"__module__": __name__, "__getitem__": sample})
 
 
-class RaisesWithWorkers(With):
-    """Fails with exactly so many workers."""
-
-    def act(self, index: int) -> None:
-        if self.is_among:
-            raise ValueError(f"no good with {vars(self)['num_workers']} workers")
+def fail(error: Exception) -> Any:
+    raise error
 
 
-class KilledWithWorkers(With):
-    """The worker is killed where there are exactly so many."""
-
-    def act(self, index: int) -> None:
-        if self.is_among:
-            os.kill(os.getpid(), signal.SIGKILL)
+def kill_this_process() -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Killed(Plain):
-    """The process that loads sample 40 is killed."""
+SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # as many of torch's own have
 
-    def act(self, index: int) -> None:
-        if index == 40:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Exits(Plain):
-    def act(self, index: int) -> None:
-        sys.exit(3)
+ParentPid = kind("ParentPid", lambda _, index: torch.tensor(os.getppid()))  # of the process that loads the sample
+Uneven = kind("Uneven", lambda _, index: torch.zeros(index + 1))
+Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
+RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
+RaisesWithWorkers = kind(
+    "RaisesWithWorkers",
+    lambda own, _: own.is_among and fail(ValueError(f"no good with {own.num_workers} workers")),
+    With,
+)
+Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
+KilledWithWorkers = kind("KilledWithWorkers", lambda own, _: own.is_among and kill_this_process(), With)
+Exits = kind("Exits", lambda _, index: sys.exit(3))
+WarnsForEachSample = kind("WarnsForEachSample", lambda _, index: warnings.warn(f"bad sample {index}", stacklevel=1))
+Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
+SlowWithWorkers = kind("SlowWithWorkers", lambda _, index: time.sleep(30 * (get_worker_info() is not None)))
 
 
 class Hangs(Plain):
@@ -137,7 +132,7 @@ class Talks(Plain):
 
 class DiesWhenMade:
     def __init__(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_this_process()
 
 
 def not_a_dataset() -> int:
@@ -157,42 +152,11 @@ def step(batch: Any) -> None:
     """A training step, as a function."""
 
 
-class RaisesAtLength(Plain):
-    """The message has several lines, as many of torch's own have."""
-
-    def act(self, index: int) -> None:
-        raise RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")
-
-
-class WarnsForEachSample(Plain):
-    def act(self, index: int) -> None:
-        warnings.warn(f"bad sample {index}", stacklevel=1)
-
-
 class ReadsFile(Plain):
     """Its path is relative to where the command is started."""
 
     def __init__(self, path: str) -> None:
         super().__init__(len(Path(path).read_text()))
-
-
-class Uneven(Plain):
-    """Each sample has another shape."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.zeros(index + 1)
-
-
-class Slow(With):
-    def act(self, index: int) -> None:
-        time.sleep(vars(self)["seconds"])
-
-
-class SlowWithWorkers(Plain):
-    """Far too slow for a time-out of a second, but only in a worker."""
-
-    def act(self, index: int) -> None:
-        time.sleep(0 if get_worker_info() is None else 30)
 
 
 class Leaks(Plain):
@@ -203,15 +167,12 @@ class Leaks(Plain):
         time.sleep(0.0002)
 
 
-class EndsEarly(IterableDataset[int]):
+class EndsEarly(SizedStream):
     """Says that it is longer than it is."""
 
     def __init__(self, promised: int, given: int) -> None:
-        self.promised = promised
+        super().__init__(promised)
         self.given = given
-
-    def __len__(self) -> int:
-        return self.promised
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.given))
@@ -251,18 +212,16 @@ class NotesItsMaking(Plain):
         with Path(path).open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.held = b"x" * (megabytes * 2**20)
-        if leaves == "thread":
-            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-        elif leaves == "file":
-            self.file = Path(path).open()  # noqa: SIM115 - left open on purpose
-        elif leaves == "process":
-            self.process = subprocess.Popen(["sleep", "60"])
-        elif leaves == "lock":
-            self.lock = multiprocessing.Lock()
-        elif leaves == "counter":
-            self.counter = multiprocessing.Value("i")
-        elif leaves == "tensor":
-            self.tensor = torch.zeros(10).share_memory_()
+        kinds: dict[str, Callable[[], Any]] = {
+            "nothing": int,
+            "thread": lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start(),
+            "file": Path(path).open,
+            "process": lambda: subprocess.Popen(["sleep", "60"]),
+            "lock": multiprocessing.Lock,
+            "counter": lambda: multiprocessing.Value("i"),
+            "tensor": lambda: torch.zeros(10).share_memory_(),
+        }
+        self.left = kinds[leaves]()
         warnings.warn("made with a warning", stacklevel=1)
 
 
@@ -280,26 +239,21 @@ class OfRank(Plain):
 
     def __init__(self, length: int = 4000, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.0) -> None:
         super().__init__(length)
-        self.mine = os.environ.get("RANK") == str(rank)
-        self.does = does
-        self.at = at
-        self.seconds = seconds
+        self.mine, self.does, self.at, self.seconds = os.environ.get("RANK") == str(rank), does, at, seconds
         if self.mine and does == "no dataset":
             raise ValueError("no data here")
 
     def act(self, index: int) -> None:
         time.sleep(self.seconds)
         self.at -= self.mine
-        if not self.mine or self.at > 0:
-            return
-        if self.does == "raise":
-            raise ValueError("bad sample")
-        if self.does == "exit":
-            os._exit(7)
-        if self.does == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.does == "hang":
-            time.sleep(1e6)
+        kinds: dict[str, Callable[[], Any]] = {
+            "raise": lambda: fail(ValueError("bad sample")),
+            "exit": lambda: os._exit(7),
+            "kill": kill_this_process,
+            "hang": lambda: time.sleep(1e6),
+        }
+        if self.mine and self.at <= 0:
+            kinds.get(self.does, bool)()
 
 
 class KnowsItsRank(Plain):
@@ -314,15 +268,13 @@ class KnowsItsRank(Plain):
         warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
 
 
-class SlowPairs(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class SlowPairs(Plain):
     """Inputs and targets, which one rank waits for."""
 
     def __init__(self, slow_rank: int, seconds: float) -> None:
+        super().__init__(4000)
         self.seconds = seconds if os.environ.get("RANK") == str(slow_rank) else 0.0
 
-    def __len__(self) -> int:
-        return 4000
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> Any:
         time.sleep(self.seconds)
         return torch.ones(4), torch.ones(1)
