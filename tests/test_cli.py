@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -176,8 +177,7 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_n
 def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x" * 64)
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
-    done = shared_nws(*dataset, *QUICK, "hydra.job.chdir=true")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert shared_nws(*dataset, *QUICK, "hydra.job.chdir=true").returncode == 0
 
 
 def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -188,19 +188,13 @@ def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, enviro
     )
     os.close(other)
     shown = b""
-    while chunk := _read(main):
-        shown += chunk
+    with contextlib.suppress(OSError):  # how Linux says that nobody has the other side open
+        while chunk := os.read(main, 65536):
+            shown += chunk
     os.close(main)
     assert done.returncode == 2
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
     assert shown.rstrip().endswith(b"dataset.length=0: allowed is at least 1")
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that nobody has the other side open
-        return b""
 
 
 def test_without_the_callback_failures_are_reported_all_the_same(shared_nws: Command, tmp_path: Path) -> None:

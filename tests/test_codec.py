@@ -78,12 +78,6 @@ def test_values_of_another_type_and_figures_that_nothing_measured_are_refused(pl
         codec.from_text(json.dumps(data))
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 3}', '{"schema_version": "x"}'])
-def test_what_is_no_result_at_all_is_refused(text: str) -> None:
-    with pytest.raises(codec.UNREADABLE):
-        codec.from_text(text)
-
-
 def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
     """Bytes turned, cut off or left out at random: whatever can be read afterwards makes a report."""
     rng, text = random.Random(8), codec.to_text(whole()).encode()

@@ -44,18 +44,6 @@ def refused(*overrides: str) -> str:
     raise AssertionError(f"{overrides} was not refused")
 
 
-def test_the_defaults_are_those_of_the_readme() -> None:
-    found = configured()
-    assert found.columns == {
-        "dataset": "photos", "batch_size": 64, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
-    }  # fmt: skip
-    assert found.search.strategy == "adaptive"
-    assert found.search.maximum_patience == 3
-    assert found.search.candidates == tuple(range(max(32, 2 * cores.usable_cpus()) + 1))
-    assert found.search.reference == cores.usable_cpus()
-    assert found.loader.shuffle
-
-
 def test_ranks_share_the_cpus_that_defaults_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
     found = configured("ranks=4")
@@ -183,19 +171,6 @@ def test_a_null_setting_is_that_of_the_dataloader_that_the_dataset_comes_in() ->
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     arguments = inspect.signature(nws_sweep.search).parameters.values()
     assert config.embedded(compose("base")) == api._plan({one.name: one.default for one in arguments})
-
-
-@pytest.mark.parametrize(
-    ("node", "line"),
-    [
-        (["search.tolerance=5"], r"search.tolerance=5.0: allowed is a number from 0 to 1"),
-        ("base", "nws_sweep=base: a plain value"),
-        ({}, "Missing mandatory value"),
-    ],
-)
-def test_an_embedded_configuration_is_checked(node: Any, line: str) -> None:
-    with pytest.raises(ConfigurationError, match=line):
-        config.embedded(compose("base", overrides=node) if isinstance(node, list) else node)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +13,7 @@ from omegaconf import OmegaConf
 from nws_sweep import formats, storage
 from nws_sweep.analysis import Summary, summarise
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import LoaderSettings, ProjectFacts, SearchCost, Verdict
+from nws_sweep.records import LoaderSettings, ProjectFacts, SearchCost
 from nws_sweep.storage import select
 from tests.factories import (
     COLUMNS,
@@ -193,11 +191,6 @@ def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: An
     ]
 
 
-def test_yaml_with_a_key_of_what_could_not_be_measured_sets_nothing() -> None:
-    rendered = formats.render(summary_of_run(search_result(failed_trial(0))), "yaml", "data")
-    assert rendered == formats.Rendered(text="", comments=("nothing could be measured for dataset=photos",))
-
-
 @pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
 def test_what_is_pasted_holds_one_configuration_and_says_how_to_pick_it(form: tuple[str, ...]) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
@@ -208,15 +201,6 @@ def test_what_is_pasted_holds_one_configuration_and_says_how_to_pick_it(form: tu
         f"--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
         "(pin_memory), or give its own folder"
     )
-
-
-def test_options_of_a_run_and_a_grid_are_named_by_what_tells_the_configurations_apart() -> None:
-    assert yaml.safe_load(formats.options(run())["run"]) == BEST
-    assert {name: yaml.safe_load(text) for name, text in formats.options(grid()).items()} == {
-        "pin_memory-true": BEST,
-        "pin_memory-false": ZERO,
-    }
-    assert list(formats.options(summary_of_grid(search_result(trial(0, 8.0))))) == ["dataset-photos"]
 
 
 # What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.
@@ -232,35 +216,6 @@ def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Pat
     assert [OmegaConf.to_container(each) for each in composed] == [
         {"data": {"batch_size": 64, "num_workers": 0}}
     ] * len(DIFFICULT)
-
-
-HOST_PROGRAM = """
-import hydra, json
-from omegaconf import OmegaConf
-
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(config):
-    print(json.dumps(OmegaConf.to_container(config)))
-
-main()
-"""
-
-
-def test_a_program_of_hydras_composes_what_is_written_and_what_is_printed(tmp_path: Path) -> None:
-    chosen = formats.render(summarise(select(grid().stored, ["pin_memory=true"])), "yaml", "data.loader").text
-    storage.write_options(tmp_path / "DIR" / "best", formats.options(summary_of_run(search_result(trial(0, 8.0)))))
-    (tmp_path / "conf" / "best").mkdir(parents=True)
-    (tmp_path / "conf" / "best" / "mine.yaml").write_text(chosen)
-    own = {"data": {"batch_size": 1, "root": "images", "loader": {"num_workers": 1, "shuffle": True}}}
-    (tmp_path / "conf" / "config.yaml").write_text(formats.as_yaml(own))
-    (tmp_path / "train.py").write_text(HOST_PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "train.py", "--config-dir", "DIR", "+best=mine", "+best@data=run"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout) == {
-        "data": {"batch_size": 64, "num_workers": 0, "root": "images", "loader": {**BEST, "shuffle": True}}
-    }
 
 
 def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
@@ -283,13 +238,9 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
     assert [formats.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
 
 
-def test_cells_of_a_markdown_table_are_aligned_escaped_and_stay_on_one_line() -> None:
-    assert formats.markdown_table(["a|b", "c"], [["<script>", "wide"], ["two\nlines", "d"]]).splitlines() == [
-        "| a\\|b        | c    |",
-        "|-------------|------|",
-        "| &lt;script> | wide |",
-        "| two lines   | d    |",
-    ]
+def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
+    table = formats.markdown_table(["a|b"], [["<script>"], ["two\nlines"]])
+    assert table == "| a\\|b        |\n|-------------|\n| &lt;script> |\n| two lines   |\n"
 
 
 def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
@@ -299,12 +250,3 @@ def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
         "other 1.00 s, before that waiting 30.0 s)"
     )
     assert formats.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"
-
-
-def test_what_was_found_besides_the_workers_has_a_column_of_its_own() -> None:
-    better = trial(2, 6.0, settings=loader_settings(2, prefetch_factor=4))
-    found = Verdict(recommended=better.settings, fastest=better.settings)
-    chosen = configuration(search=search_rules(also=("prefetch_factor",)))
-    summary = summary_of_run(search_result(trial(2, 8.0), better, configuration=chosen, verdict=found))
-    at = formats.best_header(summary).index("also")
-    assert formats.best_cells(summary, summary.configurations[0])[at] == "prefetch_factor=4"

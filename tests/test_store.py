@@ -12,7 +12,7 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import SearchRecord, Verdict
-from nws_sweep.store import FRESH_FOR, ResultStore, default_folder, staleness
+from nws_sweep.store import FRESH_FOR, ResultStore, staleness
 from tests.factories import search_result, trial
 
 
@@ -89,9 +89,3 @@ def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path:
     elsewhere = ResultStore(file / "results")  # a folder that cannot be made
     elsewhere.keep(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None
-
-
-def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", "/somewhere")
-    assert default_folder() == Path("/somewhere/results")
-    assert default_folder("/else") == Path("/else/results")
