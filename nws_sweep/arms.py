@@ -98,7 +98,7 @@ class Commanded(TrialArm):
         self.batches_per_epoch = self.ask("open", settings)
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a burst takes longer than ``STALL_S``."""
+        """Sets what is called when a burst, or loading, takes longer than ``STALL_S``."""
         self._on_stall = on_stall
 
     def allow(self, memory_bytes: int | None) -> None:
@@ -125,6 +125,7 @@ class Arm(Commanded):
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
         self._stall_at = math.inf
+        self._unanswered: TrialError | None = None
         self.server: _KeeperServer | None = None
 
     def keep(self) -> str:
@@ -164,17 +165,22 @@ class Arm(Commanded):
 
     def ask(self, command: str, *arguments: Any) -> Any:
         """What the process answers to a command."""
+        if self._unanswered is not None:  # what comes now would be the answer to something else
+            raise self._unanswered
         if command == "open":
             self._settings = arguments[0]
         began = time.monotonic()
         deadline = math.inf if self._left_s is None else began + self._left_s
-        self._stall_at = began + STALL_S if command == "burst" else math.inf
+        self._stall_at = began + STALL_S if command in ("burst", "load") else math.inf
         try:
             self._connection.send((command, *arguments))
             while (answer := self._receive(deadline))[0] == "progress":
                 self._supervision.on_progress(answer[1])
         except (EOFError, OSError):  # its end, or half a message
             raise self._death() from None
+        except TrialError as error:
+            self._unanswered = error
+            raise
         finally:
             if self._left_s is not None:
                 self._left_s = max(0.0, self._left_s - (time.monotonic() - began))

@@ -43,6 +43,8 @@ _QUICKER_WHEN_WARM = 8
 # By the end of its second turn a process has touched what it needs of its libraries.
 _FIRST_TURNS = 2
 
+_STALLED = "it did not come forward while others stood still: they may have held a lock that it needed"
+
 
 @dataclass(eq=False)
 class Candidate:
@@ -208,9 +210,6 @@ class Candidate:
                 return
             if self._stalled and not self._has_stalled:  # a second time it is its own pace
                 self._has_stalled, self._turns = True, kept
-                self._notes += (
-                    "it did not come forward while others stood still: they may have held a lock that it needed",
-                )
             elif not self.done:
                 self._judge()
 
@@ -310,6 +309,8 @@ class Candidate:
 
     def _notice_stall(self) -> None:
         self._stalled = True
+        if _STALLED not in self._notes:
+            self._notes += (_STALLED,)
         self.on_stall(self)
 
     def _take_turn(self, arm: TrialArm, number: int | None = None, *, last_look: bool = False) -> None:

@@ -150,12 +150,7 @@ def register() -> None:
 
 
 def with_quoted_overrides(argument: str) -> str:
-    """An argument of the command line as Hydra's grammar takes it, which has no ``=`` in a list but in quotes.
-
-    Args:
-        argument: Such as ``dataset.overrides=[data=cifar,trainer=cpu]``, of a grid with several lists; any other one
-            is given back as it is.
-    """
+    """An argument such as ``dataset.overrides=[data=cifar]`` as Hydra takes it, with ``=`` in a list quoted."""
     match = re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL)
     return match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2]))) if match else argument
 
@@ -186,14 +181,9 @@ def _split_at_commas(text: str) -> list[str]:
 def configuration(
     config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), own: LoaderSettings | None = None
 ) -> Configuration:
-    """The plain ``Configuration`` of a composed Hydra configuration.
+    """The plain ``Configuration`` of a composed Hydra configuration, without its ``hydra`` node.
 
-    Args:
-        config: Composed by Hydra, without its ``hydra`` node.
-        dataset_name: What the dataset is called in tables.
-        overrides: The task's overrides, ``key=value``; those that no column shows yet become columns.
-        own: The settings of the DataLoader that the dataset comes in, which stand for null; None if it comes by itself
-            or is not made yet.
+    Overrides that no column shows yet become columns; ``own`` settings stand for null.
 
     Raises:
         ConfigurationError: If a value is out of range or a key unknown.
@@ -246,11 +236,7 @@ class Embedded:
 
 
 def embedded(node: Any) -> Embedded:
-    """Reads what a program composed with ``+nws_sweep=base``: ``cfg.nws_sweep``, or a plain mapping with all its keys.
-
-    Raises:
-        ConfigurationError: If a key is unknown, or a value missing or out of range.
-    """
+    """Reads what a program composed with ``+nws_sweep=base``, as it is or as a plain mapping."""
     refuse_unserved(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
@@ -288,11 +274,7 @@ def _checked(config: Any) -> dict[str, Any]:
 
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
-    """Checks one value, whose dotted key is its name unless one is given.
-
-    Raises:
-        ConfigurationError: With one line that names it, the value (as it was written) and what is allowed.
-    """
+    """Checks a value, whose dotted key is its name unless one is given."""
     permitted = _KEYS[key or name][1]
     with contextlib.suppress(TypeError):  # null where a number is needed: OmegaConf lets a key be deleted
         if permitted.test(value):

@@ -190,8 +190,7 @@ def options(summary: Summary) -> dict[str, str]:
     """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
 
     A program composes one under its own key, as by ``+best@data=batch_size-64``; the project that was measured
-    composes it where it belongs, as by ``+best=batch_size-64``. There is none for a configuration of which nothing
-    could be measured.
+    composes it where it belongs, as by ``+best=batch_size-64``.
     """
     distinguished = []  # by what each differs from the others; of one by itself in a grid by its dataset
     for each in summary.configurations:

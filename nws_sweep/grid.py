@@ -136,13 +136,10 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
 
 
 def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[str]]:
-    """The points of the grid one by one, each as its overrides.
+    """The points of the grid one by one, each as its overrides; the same grid always has the same order.
 
-    Args:
-        expanded: The axes.
-        order: ``grid``, the last axis the fastest, as Hydra has it. Or ``interleaved``: drawn, so that a machine that
-            slowly changes does so to all configurations alike; where the axis ``seed`` repeats the grid, one repeat
-            after the other, each in an order of its own. The same grid always has the same order.
+    ``grid``: the last axis the fastest, as Hydra has it. ``interleaved``: drawn, repeats one after the other, so that
+    a machine that slowly changes does so to all alike.
     """
     if order == "grid":
         yield from map(list, itertools.product(*expanded.values()))
@@ -157,7 +154,7 @@ def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[s
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """Points of the grid that show every value of every axis at least once.
 
-    Their number grows with the sum of the axes' lengths, not with the product, so that a large grid is checked quickly.
+    Their number grows with the sum of the axes' lengths, not with the product.
     """
     first = {key: values[0] for key, values in expanded.items()}
     yield list(first.values())

@@ -35,15 +35,7 @@ _SAVE_SHARE = 20
 def measure(
     configuration: Configuration, folder: Path, composed: DictConfig, current: Invocation, working_folder: str
 ) -> None:
-    """Searches one configuration; its files are written as it goes, its failure is part of them.
-
-    Args:
-        configuration: What to measure.
-        folder: Where its files belong.
-        composed: Names the lock that is held while measuring, and which earlier results will do.
-        current: The call of the command line.
-        working_folder: Where relative paths of the dataset begin.
-    """
+    """Searches one configuration; its files are written as it goes, its failure is part of them."""
     current.interrupts.check()
     begun = resuming.begun(folder, configuration, host.describe(), force=composed.resume.force)
     for line in begun.told:

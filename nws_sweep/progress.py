@@ -57,8 +57,8 @@ def teller(progress: bool | Say | None) -> Say:
 def announcer(progress: bool | Say | None, say: Say) -> Say:
     """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
 
-    To the program's log at INFO in any case; beside that where all lines go, or to standard error where that would be
-    nowhere for want of a terminal. With ``progress=False`` to the log alone. ``say`` is what ``teller`` has made of it.
+    To the program's log in any case; beside that where all lines go, or to standard error where no terminal is. With
+    ``progress=False`` to the log alone.
     """
     shown = _on_standard_error if progress is None and say is _nowhere else say
 

@@ -57,7 +57,7 @@ def checks(summary: Summary, within: float, measure: Callable[[Configuration], T
 
 
 def compare(label: str, then: Trial, now: Trial, within: float) -> Check:
-    """Holds the times of two trials of equal settings of a configuration against each other; see ``checks``."""
+    """Holds the times of two trials of equal settings against each other; see ``checks``."""
     times = times_of(then, now)
     if times is None:
         return Check(label=label, then=then, now=now, reason=now.reason or "there is no time that both have")

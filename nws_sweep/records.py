@@ -84,7 +84,7 @@ class LoaderSettings:
 
     @property
     def queued_batches(self) -> int:
-        """How many batches the workers may hold ready or in the making (DataLoader's prefetch_factor defaults to 2)."""
+        """How many batches the workers may hold ready or in the making."""
         return self.num_workers * (_USUAL_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
 
     def tuned(self) -> dict[str, Any]:
@@ -394,8 +394,7 @@ class RankMeasurement:
 class Measurement:
     """The quantities of one trial.
 
-    Of several ranks they are those of all together: a batch is a step of all (a batch of each, until the slowest has
-    its own), samples, CPU time and memory are sums.
+    Of several ranks they are those of all together: a batch is a step of all, samples, CPU time and memory are sums.
     """
 
     startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over the epochs begun

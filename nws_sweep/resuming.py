@@ -29,9 +29,6 @@ def claim(folder: Path) -> filelock.BaseFileLock | None:
 
     The claim is the kernel's lock, so a program that is killed holds nothing back; what it has left half-written of the
     folder's own files is removed. None on file systems without locks.
-
-    Raises:
-        ConfigurationError: If another program is at work in it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -67,17 +64,9 @@ class Begun:
 
 
 def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
-    """Looks at what an earlier program has left in a folder before anything is added to it.
+    """Looks at what an earlier program has left in a folder; ConfigurationError says why it must be left alone.
 
-    Args:
-        folder: Of the run or the grid that is about to begin.
-        host: This machine.
-        is_grid: Whether it is a grid.
-        nodes_differ: Whether jobs run on other machines than this one: then only versions must be the same.
-        force: Whether other results may stand beside those of now; what is mixed is the answer, else empty.
-
-    Raises:
-        ConfigurationError: If the folder must be left alone, with the reason.
+    Where nodes differ only versions must be the same. What is mixed by force is the answer, else empty.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
@@ -93,11 +82,7 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
-    """A single run has one folder, and one configuration.
-
-    Raises:
-        ConfigurationError: If the folder holds the run of another one.
-    """
+    """ConfigurationError if the folder holds the run of another configuration."""
     with contextlib.suppress(NotARunError):
         if storage.load(folder).result.configuration.fingerprint != configuration.fingerprint:
             raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")

@@ -263,6 +263,11 @@ class Rounds(ExitStack):
         for candidate in self._going_on:
             candidate.go_on()
 
+    def _let_none_go_on(self) -> None:
+        going_on, self._going_on = self._going_on, []
+        for other in going_on:
+            other.stand_still()
+
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
     ) -> None:
@@ -299,10 +304,9 @@ class Rounds(ExitStack):
         left = self._memory_left()
         allowed = None if left is None else left + (candidate.usage.memory_bytes or 0)
         candidate.turn(allowed, self._round, window_s)
-        going_on, self._going_on = self._going_on, []
-        for other in going_on:
-            other.stand_still()
+        self._let_none_go_on()
         self._check_samples(candidate)
+        self._let_none_go_on()
         self._learn(candidate)
         if candidate.done and not was_done:
             self._observer.trial_finished(self.record, candidate.trial)

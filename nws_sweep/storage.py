@@ -149,8 +149,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def save(folder: Path, result: SearchRecord) -> None:
     """Writes the files of one configuration, complete or as far as it got.
 
-    They are timings.csv, batches.csv and result.json; of several ranks ranks.csv too. The folder is made if it is not
-    there. What result.json says is in batches.csv too, also after a power failure.
+    What result.json says is in batches.csv too, also after a power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
     renew_timings(folder, result)

@@ -42,14 +42,7 @@ class ResultStore:
     ) -> SearchRecord | None:
         """The result of the same search on the same machine, whatever the configuration is called.
 
-        Args:
-            configuration: What is about to be searched.
-            host: This machine.
-            reuse: ``never``; ``fresh``, one of the same versions and not older than ``FRESH_FOR``; or ``always``.
-            working_folder: Where relative paths of the configuration begin; empty if it has none.
-
-        Raises:
-            ConfigurationError: If ``reuse`` is none of these.
+        ``reuse`` is ``never``, ``fresh`` (the same versions, not older than ``FRESH_FOR``) or ``always``.
         """
         if reuse not in REUSES:
             raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")

@@ -110,13 +110,10 @@ def run(points: Iterable[Point], ledger: Ledger, launcher: Launcher, batch_size:
 def launch_surviving(
     launcher: Launcher, points: Sequence[Point], first_index: int, is_finished: Callable[[Point], object]
 ) -> list[BaseException | None]:
-    """Runs a batch of points, whatever becomes of some; ``first_index`` is the number of the first one in the grid.
-
-    Returns:
-        For each point what ended its job; None if that ended by itself, which is not to say that its search succeeded.
+    """Runs a batch of points, whatever becomes of some; for each what ended its job, None if that ended by itself.
 
     Raises:
-        ConfigurationError: If the launcher can launch nothing at all, such as with a partition that does not exist.
+        ConfigurationError: If the launcher can launch nothing at all.
     """
     answering = _ANSWERING.get(".".join(type(launcher).__module__.split(".")[:2]))
     try:
@@ -171,8 +168,8 @@ def _ray_answers() -> Iterator[None]:
 def _submitit_answers() -> Iterator[None]:
     """Within the block a job of submitit that dies becomes a failed answer; an interruption ends those that go on.
 
-    submitit asks Slurm's accounting (sacct) what became of a job. Where there is none it waits for a killed job for
-    ever; where there is one it asks every ten minutes. Here the queue is asked, which every Slurm has.
+    submitit asks Slurm's accounting (sacct), which may be missing: then it waits for a killed job for ever. Here the
+    queue is asked, which every Slurm has.
     """
     from submitit.core.core import Executor
     from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob

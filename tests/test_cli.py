@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -32,17 +33,23 @@ def only_folder(parent: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["batch_size=abc"], "batch_size=abc: allowed is null or an integer of at least 1"),
-        (["bach_size=64"], "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
-        (["dataset=cfar"], "dataset=cfar: allowed are "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
-        (["check", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
+        ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
+        (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: expected a folder of one sub-folder"),
+        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
+        (
+            ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
+            "dataset DiesWhenMade cannot be made: the loading process was killed by SIGKILL",
+        ),
+        (
+            ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
+            "consumer nws_sweep.consumers.",
+        ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_one_line_status_2_and_nothing_written(
     shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
@@ -63,43 +70,13 @@ def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
-        (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: not a folder"),
-        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
-        (
-            ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-            "dataset DiesWhenMade cannot be made: the loading process was killed by SIGKILL",
-        ),
-        (
-            ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
-            "consumer nws_sweep.consumers.",
-        ),
-    ],
-)
-def test_a_dataset_without_anything_to_load_starts_nothing(
-    shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
-) -> None:
-    check_refusal(shared_nws(*arguments), line, tmp_path)
-
-
-def test_help_names_the_commands_and_groups(nws: Command) -> None:
-    done = nws("--help")
-    assert done.returncode == 0
-    shown = ("-m batch_size=64,256 pin_memory=true,false", "report DIR", "best DIR", "compare DIR_A DIR_B")
-    for text in (*shown, "dataset: cifar10"):
-        assert text in done.stdout
-
-
 def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None:
     job = yaml.safe_load(nws("--cfg", "job", "--resolve", "batch_size=96").stdout)
     assert job["batch_size"] == 96
-    assert isinstance(job["search"]["max_workers"], int)
     assert "hydra" not in job
     assert "main" in nws("--info", "searchpath").stdout
-    assert "batch_size: 64" in nws("--info", "config").stdout
+    shown = nws("--help").stdout
+    assert all(text in shown for text in ("report DIR", "best DIR", "compare DIR_A DIR_B", "dataset: cifar10"))
     assert nws("--version").stdout == f"nws_sweep {__version__}\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -113,10 +90,9 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
     assert "This DataLoader will create" not in done.stdout
 
     grid = only_folder(tmp_path / "outputs" / "sweeps")
-    for path in grid.rglob("*"):
-        if path.suffix == ".png":
-            with Image.open(path) as image:
-                image.verify()
+    for path in grid.rglob("*.png"):
+        with Image.open(path) as image:
+            image.verify()
     for name in ("report.html", "report.md", "results.csv", "best.csv", "best.yaml", "best", "plots"):
         assert f"wrote {grid / name}\n" in done.stdout
     _check_tables(grid)
@@ -126,31 +102,20 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
 
 def _check_tables(grid: Path) -> None:
     results = pd.read_csv(grid / "results.csv")
-    assert list(results.columns[:5]) == ["dataset", "batch_size", "pin_memory", "prefetch_factor", "patience"]
-    assert len(results) == 8
-    assert set(results["state"]) == {"ok"}
-    assert sorted(results["batch_size"].unique()) == [4, 8]
-    assert (results[["startup_s", "samples_per_s", "epoch_s"]] > 0).all(axis=None)
-    assert (results[["cpu_s", "memory_bytes"]] > 0).all(axis=None)
+    assert list(results["state"]) == ["ok"] * 8
+    assert (results[["startup_s", "samples_per_s", "epoch_s", "cpu_s", "memory_bytes"]] > 0).all(axis=None)
     no_workers = results[results["num_workers"] == 0]
     assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
-    best = pd.read_csv(grid / "best.csv")
-    assert len(best) == 4
-    assert set(best["num_workers"]) <= {0, 1}
+    assert len(pd.read_csv(grid / "best.csv")) == 4
 
 
 def _check_folders(grid: Path) -> None:
     folders = sorted(path for path in grid.iterdir() if (path / "result.json").is_file())
     assert len(folders) == 4
     for folder in folders:
-        timings = pd.read_csv(folder / "timings.csv")
-        batches = pd.read_csv(folder / "batches.csv")
-        result = json.loads((folder / "result.json").read_text())
-        assert list(timings["num_workers"]) == [0, 1]
-        assert set(batches["num_workers"]) == {0, 1}
-        assert result["schema_version"] == 4
-        assert result["host"]["torch"]
-        assert result["facts"]["samples"] == 64
+        assert list(pd.read_csv(folder / "timings.csv")["num_workers"]) == [0, 1]
+        assert set(pd.read_csv(folder / "batches.csv")["num_workers"]) == {0, 1}
+        assert json.loads((folder / "result.json").read_text())["facts"]["samples"] == 64
         assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}
         assert (folder / "batch_times.png").is_file()
         assert not list(folder.glob(".*-*"))
@@ -160,40 +125,25 @@ def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Co
     grid = ("-m", *PLAIN, *QUICK, "batch_size=4,8", "hydra.sweep.dir=grid")
     assert shared_nws(*grid).returncode == 0
     (one,) = (tmp_path / "grid").glob("batch_size=8,*")
-    left = [tmp_path / "grid", tmp_path / "grid" / "plots", one]
-    for folder in left:
+    for folder in (tmp_path / "grid", tmp_path / "grid" / "plots", one):
         (folder / ".nws_sweep-report.html-abc").touch()
     (one / "scaling.svg").unlink()
     done = shared_nws(*grid)
     assert (done.returncode, done.stdout.count("measured before")) == (0, 2)
     assert (one / "scaling.svg").exists()
-    for folder in left:
-        assert not list(folder.glob(".*-*"))
+    assert not list((tmp_path / "grid").rglob(".nws_sweep-*"))
 
 
 def _check_formats(nws: Command, grid: Path) -> None:
-    assert nws("best", grid).stdout.count("\n") == 6
-    assert len(json.loads(nws("best", grid, "--format", "json").stdout)) == 4
-    _check_choice(nws, grid)
-    for name in ("report.md", "best.csv"):
-        (grid / name).unlink()
-    again = nws("report", grid)
-    assert again.returncode == 0
-    assert (grid / "report.md").is_file()
-    assert "Best settings" in again.stdout
-
-
-def _check_choice(nws: Command, grid: Path) -> None:
     one = ("--where", "batch_size=8", "--where", "pin_memory=false")
-    assert len(json.loads(nws("best", grid, "--format", "json", *one[:2]).stdout)) == 2
-    assert json.loads(nws("best", grid, "--format", "json", *one).stdout)["batch_size"] == 8
     composed = nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
     assert composed.startswith("# @package data\nbatch_size: 8\n")
-    sizes = sorted(yaml.safe_load(path.read_text())["batch_size"] for path in (grid / "best").iterdir())
-    assert sizes == [4, 4, 8, 8]
-    for wrong in (["--where", "batch_size=5"], ["--where", "batch_size"], ["--format", "overrides"]):
-        done = nws("best", grid, *wrong)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    refused = nws("best", grid, "--format", "overrides")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    (grid / "report.md").unlink()
+    again = nws("report", grid)
+    assert (again.returncode, "Best settings" in again.stdout) == (0, True)
+    assert (grid / "report.md").is_file()
 
 
 def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(shared_nws: Command, tmp_path: Path) -> None:
@@ -207,14 +157,8 @@ def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(shared_nws: Command, 
         in (done.stdout)
     )
     grid = only_folder(tmp_path / "outputs" / "sweeps")
-    results = pd.read_csv(grid / "results.csv")
-    failed = results[results["state"] == "failed"]
-    assert list(failed["dataset.num_workers"]) == [1]
-    assert failed["reason"].iloc[0] == "ValueError: no good with 1 workers (in a worker)"
-    assert failed[["batch_s", "epoch_s"]].isna().all(axis=None)
-    assert (results["state"] == "ok").sum() == 5
+    assert sorted(pd.read_csv(grid / "results.csv")["state"]) == ["failed", *["ok"] * 5]
     assert "no good with 1 workers" in (grid / "report.md").read_text()
-    assert pd.read_csv(grid / "best.csv")["num_workers"].notna().all()
 
 
 def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_nws: Command, tmp_path: Path) -> None:
@@ -226,19 +170,14 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_n
     assert (done.returncode, done.stderr) == (0, "")
     assert "presets of axes are swept only with -m" in done.stdout
     run = only_folder(folder / "outputs" / "runs")
-    assert {path.name for path in run.iterdir()} >= {
-        "timings.csv", "batches.csv", "result.json", "best.yaml", "report.md", "time_vs_num_workers.png",
-        "scaling.png", "batch_times.png", "nws_sweep.log",
-    }  # fmt: skip
-    assert yaml.safe_load((run / "best.yaml").read_text())["batch_size"] == 16
+    assert {path.name for path in run.iterdir()} >= {"report.md", "time_vs_num_workers.png", "nws_sweep.log"}
     assert shared_nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
 
 
 def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x" * 64)
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
-    done = shared_nws(*dataset, *QUICK, "hydra.job.chdir=true")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert shared_nws(*dataset, *QUICK, "hydra.job.chdir=true").returncode == 0
 
 
 def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -249,19 +188,13 @@ def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, enviro
     )
     os.close(other)
     shown = b""
-    while chunk := _read(main):
-        shown += chunk
+    with contextlib.suppress(OSError):  # how Linux says that nobody has the other side open
+        while chunk := os.read(main, 65536):
+            shown += chunk
     os.close(main)
     assert done.returncode == 2
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
     assert shown.rstrip().endswith(b"dataset.length=0: allowed is at least 1")
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that nobody has the other side open
-        return b""
 
 
 def test_without_the_callback_failures_are_reported_all_the_same(shared_nws: Command, tmp_path: Path) -> None:
@@ -318,35 +251,8 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     for result in (first, second):
         assert result["verdict"]["recommended"]["num_workers"] >= 6  # more would do; two CPUs are no limit here
         assert not result["verdict"]["provisional"]
-        parts = sum(seconds for name, seconds in result["cost"].items() if name != "waiting_s")
-        assert parts == pytest.approx(result["cost_s"])
     (zero,) = (trial for trial in second["trials"] if trial["settings"]["num_workers"] == 0)
     assert zero["notes"][-1].startswith(
         "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
     )
     assert done.stdout.count("measured before, best: num_workers=") == 1  # the third is the first once more
-
-
-def test_a_search_that_runs_out_of_time_gives_the_best_so_far_and_says_so(shared_nws: Command, tmp_path: Path) -> None:
-    slow = ("search=exhaustive", "measure.interleave=1", "measure.max_seconds=1.5", "measure.precision=0.0001")
-    done = shared_nws(*LATENCY, *slow, "search.time_budget_s=4")  # for one candidate at least, but not for nine
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "stopped: search.time_budget_s=4 was spent" in done.stdout
-    assert "the search was ended by its time budget; this is the best so far" in done.stdout
-    (result,) = (json.loads(path.read_text("utf-8")) for path in (tmp_path / "outputs" / "runs").glob("*/result.json"))
-    assert result["verdict"]["provisional"]
-    pasted = shared_nws("best", only_folder(tmp_path / "outputs" / "runs"), "--format", "overrides")
-    assert pasted.stdout.startswith("++batch_size=")
-    assert pasted.stderr == "# provisional: the search was ended by its time budget; this is the best so far\n"
-
-
-def test_other_settings_are_searched_after_the_workers_and_shown(shared_nws: Command, tmp_path: Path) -> None:
-    done = shared_nws(*LATENCY, "search.candidates=[0,2]", "search.also=[in_order,prefetch_factor]")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "no other in_order is faster beyond noise" in done.stdout or "in_order=false takes " in done.stdout
-    timings = pd.read_csv(only_folder(tmp_path / "outputs" / "runs") / "timings.csv")
-    tried = set(timings["settings"].dropna())
-    assert {"in_order=false", "prefetch_factor=1", "prefetch_factor=4", "prefetch_factor=8"} <= {
-        part for settings in tried for part in settings.split()
-    }
-    assert set(timings["state"]) == {"ok"}

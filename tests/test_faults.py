@@ -11,7 +11,7 @@ import pytest
 
 from nws_sweep import arms
 from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, Trial, TrialState
 from nws_sweep.runner import search
 from nws_sweep.surroundings import Surroundings
 from tests import factories
@@ -32,13 +32,14 @@ def searched(
     **arguments: Any,
 ) -> dict[int, Trial]:
     """The trials of a whole search over a dataset of tests/user_datasets.py, by num_workers."""
+    spec = factories.arm_spec(dataset, **arguments)
     configuration = factories.configuration(
-        dataset={"_target_": f"tests.user_datasets.{dataset}", **arguments},
-        consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        dataset=spec.dataset,
+        consumer=spec.consumer,
         collate_fn={"_target_": f"tests.user_datasets.{collate}", "_partial_": True} if collate else None,
         loader=LoaderSettings(**{"batch_size": 8, **(loader or {})}),
         measure=MeasureRules(**{**MEASURE, **(measure or {})}),
-        search=SearchRules(strategy="exhaustive", candidates=candidates),
+        search=factories.search_rules(candidates),
     )
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     with Nursery() as nursery:
@@ -58,16 +59,12 @@ def check(trial: Trial, state: TrialState, *words: str) -> None:
 
 def test_nothing_is_wrong_with_a_good_dataset_and_every_quantity_is_there() -> None:
     """Or the tests below would mean nothing."""
-    trials = searched("Plain", length=20_000)
-    for trial in trials.values():
+    for trial in searched("Plain", length=20_000).values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
-        assert trial.measurement is not None
-        assert None not in (trial.measurement.batch_s, trial.measurement.epoch_s, trial.noise)
-    found = trials[1].measurement
-    assert found is not None
-    assert None not in (found.shm_bytes, found.disk_bytes)
-    assert (found.cpu_s or 0) > 0
-    assert (found.memory_bytes or 0) > 2**20
+        assert (found := trial.measurement) is not None
+        assert None not in (found.batch_s, found.epoch_s, trial.noise, found.shm_bytes, found.disk_bytes)
+        assert (found.cpu_s or 0) > 0
+        assert (found.memory_bytes or 0) > 2**20
 
 
 @pytest.mark.parametrize(
@@ -151,18 +148,14 @@ def in_small_shared_memory(arguments: str) -> dict[int, str]:
     return {int(line.split()[0]): line.partition(" ")[2] for line in done.stdout.splitlines()}
 
 
-def test_candidates_for_which_shared_memory_is_too_small_are_skipped_before_they_start() -> None:
-    """Batches of 1 MB: one worker has 3 on their way, 8 have 17."""
+def test_candidates_for_which_shared_memory_is_too_small_are_skipped_or_fail_with_the_reason() -> None:
+    """Batches of 1 MB: one worker has 3 on their way, 8 have 17. Nothing is known of those of an only candidate."""
     found = in_small_shared_memory("'Heavy', (0, 1, 8), length=4000, values=32768")
     assert [found[n].split()[0] for n in (0, 1)] == ["ok", "ok"]
     assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB on their way), and ")
-
-
-def test_shared_memory_that_proves_too_small_is_the_reason() -> None:
-    """The only candidate: nothing is known of its batches before it has started."""
-    found = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")
-    assert found[8].startswith("failed ")
-    assert "/dev/shm" in found[8] or "shared memory" in found[8]
+    alone = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")[8]
+    assert alone.startswith("failed ")
+    assert "/dev/shm" in alone or "shared memory" in alone
 
 
 def test_a_lock_that_a_stopped_candidate_holds_does_not_hold_up_the_others(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -34,26 +33,6 @@ def imported(*arguments: str) -> set[str]:
 )  # fmt: skip
 def test_heavy_packages_are_not_imported_before_they_are_needed(arguments: str, left_out: set[str]) -> None:
     assert not imported(*arguments.split()) & left_out
-
-
-def test_help_costs_little_more_than_a_bare_hydra_program(tmp_path: Path) -> None:
-    """CPU seconds, minima of runs in turn: what else the machine does must not decide. 1.6 is usual."""
-    bare = tmp_path / "bare.py"
-    bare.write_text('import hydra\n@hydra.main(version_base="1.3", config_path=None)\ndef main(config): pass\nmain()\n')
-    commands = {"bare": [str(bare)], "ours": ["-m", "nws_sweep"]}
-    cpu_s: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(3):
-        for name, command in commands.items():
-            cpu_s[name].append(cpu_seconds([*command, "--help"]))
-    assert min(cpu_s["ours"]) < 2.5 * min(cpu_s["bare"])
-
-
-def cpu_seconds(arguments: list[str]) -> float:
-    """User and system seconds of a Python process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def test_the_plugin_of_every_hydra_program_imports_next_to_nothing() -> None:

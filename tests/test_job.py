@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from types import FrameType
 
 import pytest
@@ -20,15 +19,6 @@ def handler_of_submitit(number: int, frame: FrameType | None) -> None:
 handler_of_submitit.__module__ = "submitit.core.job_environment"
 
 
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_what_a_batch_system_sends_ends_a_job_of_submitit(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
@@ -36,19 +26,21 @@ def test_what_a_batch_system_sends_ends_a_job_of_submitit(
     """And becomes a lost job; other handlers stay as they are."""
     found: list[object] = []
     monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(signal.getsignal(number)))
-    for handler in (handler_of_submitit, signal.SIG_IGN):
-        signal.signal(number, handler)
-        app.task(OmegaConf.create())
+    before = signal.getsignal(number)
+    try:
+        for handler in (handler_of_submitit, signal.SIG_IGN):
+            signal.signal(number, handler)
+            app.task(OmegaConf.create())
+    finally:
+        signal.signal(number, before)
     assert found == [signal.SIG_DFL, signal.SIG_IGN]
 
 
 def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Invocation] = []
     monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(current))
-    current = Invocation()
-    token = app.invocation.set(current)
+    token = app.invocation.set(current := Invocation())
     app.task(OmegaConf.create())
     app.invocation.reset(token)
     app.task(OmegaConf.create())
-    assert found[0] is current
-    assert found[1] is not current
+    assert [one is current for one in found] == [True, False]

@@ -12,16 +12,16 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import SearchRecord, Verdict
-from nws_sweep.store import FRESH_FOR, ResultStore, default_folder, staleness
+from nws_sweep.store import FRESH_FOR, ResultStore, staleness
 from tests.factories import search_result, trial
 
 
-def record(**changed: Any) -> SearchRecord:
+def record() -> SearchRecord:
     found = search_result(trial(0, 4.0), trial(2, 2.0))
     best = found.trials[1].settings
     verdict = Verdict(recommended=best, fastest=best)
     now = datetime.now().astimezone().isoformat()
-    return replace(found, stop_reason="done", verdict=verdict, started_at=now, **changed)
+    return replace(found, stop_reason="done", verdict=verdict, started_at=now)
 
 
 @pytest.fixture
@@ -44,38 +44,30 @@ def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) 
         store.find(kept.configuration, kept.host, "sometimes")
 
 
-@pytest.mark.parametrize("name", ["python", "torch", "torchvision", "nws_sweep"])
-def test_other_versions_are_stale(store: ResultStore, name: str) -> None:
-    kept = record()
-    store.keep(kept)
-    changed: dict[str, Any] = {name: "0.0"}
-    other = replace(kept.host, **changed)
-    assert store.find(kept.configuration, other, "fresh") is None
-    assert store.find(kept.configuration, other, "always") is not None
-    assert staleness(kept, other) == f"measured with {name} {getattr(kept.host, name)}, this is 0.0"
+OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
 
 
-@pytest.mark.parametrize("change", [{"hostname": "other"}, {"cpu_model": "other"}, {"usable_cpus": 99}])
-def test_another_machine_has_results_of_its_own(store: ResultStore, change: dict[str, Any]) -> None:
-    kept = record()
-    store.keep(kept)
-    assert store.find(kept.configuration, replace(kept.host, **change), "always") is None
-
-
-def test_an_old_result_is_stale(store: ResultStore) -> None:
-    old = datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)
-    kept = replace(record(), started_at=old.isoformat())
-    store.keep(kept)
-    assert store.find(kept.configuration, kept.host, "fresh") is None
-    assert store.find(kept.configuration, kept.host, "always") is not None
-    assert staleness(kept, kept.host) == "measured 32 days ago"
-
-
-@pytest.mark.parametrize("unfinished", [{"verdict": None}, {"error": "broken"}])
-def test_only_searches_that_came_to_an_end_are_kept(store: ResultStore, unfinished: dict[str, Any]) -> None:
-    kept = replace(record(), **unfinished)
-    store.keep(kept)
-    assert store.find(kept.configuration, kept.host, "always") is None
+@pytest.mark.parametrize(
+    ("host", "kept", "why"),
+    [
+        ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
+        ({"nws_sweep": "0.0"}, {}, "measured with nws_sweep 0.1.0, this is 0.0"),
+        ({}, {"started_at": OLD}, "measured 32 days ago"),
+        ({"hostname": "other"}, {}, None),  # another machine has results of its own
+        ({"usable_cpus": 99}, {}, None),
+        ({}, {"verdict": None}, None),  # of a search that came to no end nothing is kept
+        ({}, {"error": "broken"}, None),
+    ],
+)
+def test_other_versions_and_old_results_are_stale(
+    store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None
+) -> None:
+    stored = replace(record(), **kept)
+    store.keep(stored)
+    now = replace(stored.host, **host)
+    assert store.find(stored.configuration, now, "fresh") is None
+    found = store.find(stored.configuration, now, "always")
+    assert (staleness(stored, now) if found else None) == why
 
 
 def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
@@ -97,9 +89,3 @@ def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path:
     elsewhere = ResultStore(file / "results")  # a folder that cannot be made
     elsewhere.keep(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None
-
-
-def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", "/somewhere")
-    assert default_folder() == Path("/somewhere/results")
-    assert default_folder("/else") == Path("/else/results")
