@@ -24,11 +24,14 @@ def footprint() -> Footprint:
     """That of this process, from /proc."""
     import psutil
 
-    files = [link for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+    files = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another thread has just closed it
+            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - what it leads to is no path
     mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
         "threads": set(range(_threads())),
-        "open files": {(link.name, os.readlink(link)) for link in files},  # noqa: PTH115 - what it leads to is no path
+        "open files": files,
         "child processes": {child.pid for child in psutil.Process().children()},
         "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
     }

@@ -7,9 +7,7 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -52,8 +50,8 @@ class With(Plain):
 class Frozen(Plain):
     """Works only where what the fork server has loaded is no business of garbage collections."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
         if gc.get_freeze_count() == 0:
             raise RuntimeError("everything would be collected")
 
@@ -73,13 +71,6 @@ class Stream(IterableDataset[int]):
 class SizedStream(Stream):
     def __len__(self) -> int:
         return self.length
-
-
-class ParentPid(Plain):
-    """Samples tell which process started the one that loads them."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.tensor(os.getppid())
 
 
 class Raises(Plain):
@@ -251,13 +242,7 @@ class NotesItsMaking(Plain):
         with Path(path).open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.held = b"x" * (megabytes * 2**20)
-        if leaves == "thread":
-            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-        elif leaves == "file":
-            self.file = Path(path).open()  # noqa: SIM115 - left open on purpose
-        elif leaves == "process":
-            self.process = subprocess.Popen(["sleep", "60"])
-        elif leaves == "lock":
+        if leaves == "lock":
             self.lock = multiprocessing.Lock()
         elif leaves == "counter":
             self.counter = multiprocessing.Value("i")
@@ -294,8 +279,6 @@ class OfRank(Plain):
             return
         if self.does == "raise":
             raise ValueError("bad sample")
-        if self.does == "exit":
-            os._exit(7)
         if self.does == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.does == "hang":
