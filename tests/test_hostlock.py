@@ -105,6 +105,4 @@ def test_what_others_put_where_the_card_belongs_does_no_harm(lock_file: Path, tm
         card.unlink()
         card.mkdir()  # can neither be removed
     with hostlock.held(str(lock_file), "mine", pytest.fail):  # nor written
-        pass
-    assert precious.read_text() == "kept"
-    assert stat.S_IMODE(precious.stat().st_mode) == 0o600
+        assert (precious.read_text(), stat.S_IMODE(precious.stat().st_mode)) == ("kept", 0o600)

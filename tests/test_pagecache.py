@@ -60,13 +60,10 @@ def test_cycles_end(files: list[str]) -> None:
     assert sorted(pagecache.paths_in(dataset)) == sorted(files)
 
 
-def test_files_below_are_absolute_sorted_within_their_folder_and_without_repeats(
-    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_below_are_absolute_and_sorted(tmp_path: Path, files: list[str], monkeypatch: Any) -> None:
     assert pagecache.files_below([str(tmp_path / "photos")]) == tuple(files)
-    assert pagecache.files_below([files[1], str(tmp_path / "photos"), files[1]]) == (files[1], files[0], files[2])
     monkeypatch.chdir(tmp_path)
-    assert pagecache.files_below(["photos/more", "photos/a.jpg"]) == (files[2], files[0])
+    assert pagecache.files_below([files[1], "photos", files[1]]) == (files[1], files[0], files[2])
     assert pagecache.files_below([str(tmp_path / "gone")]) == ()
 
 

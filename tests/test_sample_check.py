@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import random
@@ -45,17 +46,12 @@ def made(key: Any, *contents: object, worker: int = 0) -> SampleMade:
     return SampleMade(worker=worker, key=key, parts=parts)
 
 
-def stream(worker: int, *samples: Any) -> list[SampleMade]:
-    return [made(place, *(s if isinstance(s, tuple) else (s,)), worker=worker) for place, s in enumerate(samples)]
-
-
+# The samples of each worker, as tuples of their parts; and how many of them another one delivered too.
 STREAMS: list[tuple[list[list[Any]], int]] = [
-    ([[1, 2, 3, 4], [1, 2, 3, 4]], 4),  # both have all
-    ([[1, 2, 3, 4], [4, 3, 2, 1]], 4),  # in another order
-    ([[1, 3, 5, 7], [2, 4, 6, 8]], 0),
-    ([[1], [1]], 0),  # too few
-    ([[0, 0, 0, 0], [0, 0, 0, 0]], 0),  # a stream has the same one again and again
-    ([[random.random(), i] for i in range(4)], 0),
+    ([[(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)]], 4),  # both have all, in another order
+    ([[(1,), (3,), (5,), (7,)], [(2,), (4,), (6,), (8,)]], 0),
+    ([[(1,)], [(1,)]], 0),  # too few
+    ([[(0,)] * 4, [(0,)] * 4], 0),  # a stream has the same one again and again
     # Random images: the key tells, but labels do not, and few samples neither.
     ([[(random.random(), f"key {i}") for i in range(40)] for _ in range(3)], 80),
     ([[(random.random(), i % 10) for i in range(40)] for _ in range(3)], 0),
@@ -64,7 +60,7 @@ STREAMS: list[tuple[list[list[Any]], int]] = [
 
 @pytest.mark.parametrize(("streams", "repeated"), STREAMS)
 def test_samples_that_several_workers_deliver_are_counted(streams: list[list[Any]], repeated: int) -> None:
-    found = [sample for worker, samples in enumerate(streams) for sample in stream(worker, *samples)]
+    found = [made(0, *parts, worker=number) for number, samples in enumerate(streams) for parts in samples]
     assert sample_check.repeated(found)[0] == repeated
 
 
@@ -82,19 +78,16 @@ def test_a_part_differs_by_its_content_its_form_and_by_being_there() -> None:
     assert sample_check.differing(replace(made(1), parts=(*made(1, "a", None).parts, other)), reference) == {2}
 
 
+Sample = Callable[..., tuple[Any, ...]]
+
+
 class World:
     """A dataset as a process without workers sees it, as workers do beside each other, and one at a time.
 
     Each is a function of the index and of the worker.
     """
 
-    def __init__(
-        self,
-        alone: Callable[[Any], tuple[Any, ...]],
-        beside: Callable[[Any, int], tuple[Any, ...]],
-        in_turn: Callable[[Any, int], tuple[Any, ...]] | None = None,
-        epochs: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, alone: Sample, beside: Sample, in_turn: Sample | None = None, epochs: Sequence[int] = ()):
         self.alone, self.beside, self.in_turn = alone, beside, in_turn or (lambda index, worker: alone(index))
         self.epochs = list(epochs)
         self.loaded: list[int] = []
@@ -170,10 +163,8 @@ def test_with_shared_files_two_wrong_samples_are_enough() -> None:
 def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:
     world = World(lambda i: (i,), lambda i, worker: (i // 4,), epochs=epochs)
     logged = world.logged(*range(40))
-    if wrong:
-        with pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too"):
-            SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask)
-    else:
+    reported = pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too")
+    with reported if wrong else contextlib.nullcontext():
         assert SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
     assert not world.epochs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from nws_sweep.records import MachineTime, Usage
 from tests.children import child, line_of, tell
 from tests.roots import made_up
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
-
 MB = 2**20
 SHARED = 4 * MB
 
@@ -25,8 +22,6 @@ SHARED = 4 * MB
 @pytest.fixture
 def segment() -> Iterator[Path]:
     """A name in shared memory that no other test has."""
-    if not Path("/dev/shm").is_dir():
-        pytest.skip("no shared memory")
     path = Path(f"/dev/shm/nws_sweep_test_{uuid.uuid4().hex}")
     yield path
     path.unlink(missing_ok=True)
@@ -39,11 +34,10 @@ def burn(seconds):
     began = time.process_time()
     while time.process_time() - began < seconds:
         pass
-dead = os.fork()
-if not dead:
+if not os.fork():
     burn(0.2)
     os._exit(0)
-os.waitpid(dead, 0)
+os.wait()
 if not os.fork():
     burn(0.1)
     print("ready", flush=True)
@@ -96,11 +90,6 @@ def test_shared_memory_is_counted_once_however_it_is_held(segment: Path, script:
 
 def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None:
     size = 40 * MB
-    with child("import sys\nheld = b'x' * int(sys.argv[1])\n" + ALONE, size) as process:
-        line_of(process)
-        assert size <= usage.resident_bytes(process.pid) < 2 * size
-        assert size <= usage.of_memory(process.pid) < 2 * size
-        assert usage.of_tree(process.pid).shm_bytes == 0
     own = "own = b'y' * int(sys.argv[1])\n"
     with child(f"import os, sys\nheld = b'x' * int(sys.argv[1])\n{FORKS}{own}{ALONE}", size) as process:
         line_of(process)
@@ -109,7 +98,7 @@ def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None
         # The parent's and the child's are one until either writes; the child has as much of its own.
         assert 2 * size <= found < 3 * size
         assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
-        assert usage.resident_bytes(process.pid) >= 2 * size
+        assert 2 * size <= usage.resident_bytes(process.pid) < 4 * size
 
 
 def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing() -> None:
