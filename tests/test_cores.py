@@ -32,9 +32,8 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_the_quota_of_control_groups_counts(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
-    root = made_up(
-        tmp_path, {"proc/self/cgroup": own, **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
-    )
+    files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
     assert cores.usable_cores(root, {}, affinity=12) == expected
 
 

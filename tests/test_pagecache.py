@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace as Made
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,6 @@ import pytest
 import torch
 
 from nws_sweep import pagecache, usage
-
-
-class Made:
-    """A dataset with these attributes."""
-
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
 
 
 @pytest.fixture
@@ -101,5 +95,3 @@ def test_what_cannot_be_dropped_is_not_counted_does_not_hold_it_up_and_leaves_no
     monkeypatch.setattr(os, "fdatasync", refused)
     assert pagecache.drop(files) == 3
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    monkeypatch.delattr(os, "posix_fadvise")
-    assert pagecache.drop(files) == 0

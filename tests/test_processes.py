@@ -21,8 +21,7 @@ FAMILY = """
 import os, time
 if member := os.fork():
     print(member, flush=True)
-while True:
-    time.sleep(0.01)
+time.sleep(600)
 """
 
 
@@ -60,8 +59,7 @@ import os, time
 from nws_sweep import processes
 processes.die_with_parent()
 print(os.getpid(), flush=True)
-while True:
-    time.sleep(0.01)
+time.sleep(600)
 """
 
 
