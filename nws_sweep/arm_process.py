@@ -1,8 +1,7 @@
 """The inside of an arm: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-Runs in a child that was forked from a server with torch preloaded (see arms.py), which may be another arm that has made
-the dataset. Leads its own process group, so that it and its workers can be killed together, and ends that group itself
-when the process that started it is gone.
+Runs in a child that was forked from a server with torch preloaded (see arms.py), or from another arm that has made the
+dataset. Ends its own process group, to which its workers belong, when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -212,10 +211,7 @@ _kept: _ArmServer | None = None  # in what is forked from a keeper: what it was 
 
 
 def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
-    """Answers commands until told to stop, or until the other end is gone.
-
-    The arm and its workers keep the sockets by which they hand over tensors in the temporary folder.
-    """
+    """Answers commands until told to stop, or until the other end is gone."""
     processes.let_fork_server_go()
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
@@ -232,8 +228,7 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     if spec.rank is None:
         os.setpgid(0, 0)  # to be stopped and killed by
     else:
-        # torchrun gives each rank a session, and Linux shares the CPUs among sessions first (sched(7), autogroup): its
-        # main process then competes with its own workers, not with those of all ranks.
+        # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
         os.setsid()
     if _kept is not None:  # if memory runs out this process is killed sooner than the keeper
         with contextlib.suppress(OSError):
@@ -253,7 +248,7 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
 
 
 def _end_group_with_parent() -> None:
-    """For what the dataset has started besides, which the kernel does not end with this process's parent."""
+    """For what the dataset has started besides, which the kernel does not end."""
     parent: Any = parent_process()
     wait([parent.sentinel])
     os.killpg(0, signal.SIGKILL)
@@ -275,7 +270,7 @@ def _serve(connection: Connection, server: _ArmServer) -> None:
 
 
 def _answer(server: _ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
-    """The command's result, or why there is none. Whatever a user's dataset raises must not end the search."""
+    """The command's result, or why there is none; whatever a dataset raises must not end the search."""
     try:
         deaths.hear()
         return "result", getattr(server, name)(*arguments)
@@ -308,7 +303,7 @@ class _WorkerDeaths:
             self._handler(signal.SIGCHLD, None)
 
     def behind(self, error: Exception) -> Exception:
-        """The death of a worker, if that is why a connection was lost, a moment before it is dead; else the error."""
+        """The death of a worker, if that is why a connection was lost; else the error."""
         give_up_at = time.monotonic() + _DEAD_WITHIN_S
         lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
         while lost and time.monotonic() < give_up_at:
@@ -349,7 +344,7 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
 
 
 def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What a look into a dataset finds. A dataset that cannot be looked into loses this hint, nothing else."""
+    """What a look into a dataset finds; one that cannot be looked into loses this hint only."""
     try:
         return look(dataset)
     except Exception:
@@ -374,7 +369,7 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
 
 
 def _redirect_output(log_path: str | None) -> None:
-    """Sends what the dataset and its workers print to the log: the terminal belongs to the run's own progress."""
+    """Sends what the dataset and its workers print to the log."""
     sys.stdout.flush()
     sys.stderr.flush()
     nothing = log = os.open(os.devnull, os.O_RDWR)
@@ -388,7 +383,7 @@ def _redirect_output(log_path: str | None) -> None:
 
 
 def _forward_progress(connection: Connection) -> None:
-    """Sends what this package logs at INFO to the parent, which shows it; workers, which inherit that, stay silent."""
+    """Sends what this package logs at INFO to the parent, which shows it; workers stay silent."""
     pid = os.getpid()
 
     def send(record: logging.LogRecord) -> None:

@@ -1,9 +1,8 @@
 """A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the arm only.
 
-Arms are forked from the standard library's fork server, which has imported torch once: a clean process in milliseconds
-instead of seconds, and never a fork of a process that has run torch operations (with GNU OpenMP such a child hangs at
-its first parallel operation). An arm that has made its dataset and done nothing else can become such a server itself,
-a keeper: what is forked from it has the dataset.
+Arms are forked from the standard library's fork server, which has imported torch once, and never from a process that
+has run torch operations: with GNU OpenMP such a child hangs at its first parallel operation. An arm that has made its
+dataset and done nothing else can become such a server itself, a keeper: what is forked from it has the dataset.
 """
 
 from __future__ import annotations
@@ -29,14 +28,12 @@ from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, T
 from nws_sweep.records import ArmSpec, LoaderSettings, Usage
 from nws_sweep.surroundings import TrialArm
 
-# What every arm needs. Of the rest, modules whose import is slow and known to be harmless; a user's own are imported in
-# the arm.
+# What every arm needs. Of the rest, modules whose import is slow and known to be harmless.
 _PRELOADED, _FREEZE = ("nws_sweep.arm_process", "hydra.utils"), "nws_sweep.preloaded"
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.training")
 _ORDERLY_END_S = 3.0
 # A burst that takes longer may wait for a lock that another candidate held when it was stopped.
 STALL_S = 10.0
-# Who ends all processes of a program at once has reached its main process by then, which asks for that.
 _SIGNALLED_S = 0.1
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
@@ -65,11 +62,7 @@ def _sent(command: str) -> Any:
 
 
 class Commanded(TrialArm):
-    """An arm, or several as one: what ``TrialArm`` can be asked is sent to processes (``arm_process`` answers).
-
-    Any command may raise TrialError: if loading failed, a process died, or all commands together took longer than the
-    time limit.
-    """
+    """An arm, or several as one: what ``TrialArm`` can be asked is sent to processes (``arm_process`` answers)."""
 
     def __init__(self, supervision: Supervision) -> None:
         self._memory_budget_bytes = supervision.memory_budget_bytes
@@ -129,11 +122,7 @@ class Arm(Commanded):
         self.server: _KeeperServer | None = None
 
     def keep(self) -> str:
-        """Makes the dataset and nothing else, so that arms can be forked from this one.
-
-        Returns:
-            What stands against that, such as "threads" or "open files"; empty if nothing does.
-        """
+        """Makes the dataset only, to fork arms from here; what stands against that, if so."""
         obstacle, address = self.ask("keep")
         if not obstacle:  # from now on it only waits
             self._left_s = self._memory_budget_bytes = None
@@ -226,18 +215,14 @@ class Arm(Commanded):
         return error
 
     def kill(self) -> None:
-        """Kills it and its workers at once; whoever waits for its answer hears of that. To be closed all the same."""
+        """Kills it and its workers at once; it is to be closed all the same."""
         processes.signal_group(self.pid, signal.SIGKILL)
         self._process.kill()  # it may not lead its group yet
 
     def close(self) -> None:
-        """Lets the arm end by itself if that is worth waiting for, then kills it and all that descends from it.
-
-        Forked workers leave nothing behind when they are killed. Spawned ones share named semaphores, which the arm
-        must give back.
-        """
+        """Lets the arm end by itself if that is worth waiting for, then kills it and all that descends from it."""
         settings = self._settings
-        try:
+        try:  # forked workers leave nothing when they are killed, spawned ones share semaphores, to be given back
             if settings and settings.num_workers and settings.multiprocessing_context not in (None, "fork"):
                 self.resume()
                 with contextlib.suppress(OSError):
@@ -250,7 +235,7 @@ class Arm(Commanded):
 
 
 class _KeeperServer(forkserver.ForkServer):
-    """A keeper, as multiprocessing asks its fork server for processes; it ends when our end of its connection does."""
+    """A keeper, as multiprocessing asks its fork server for processes."""
 
     def __init__(self, address: str, connection: int) -> None:
         super().__init__()
@@ -261,11 +246,7 @@ class _KeeperServer(forkserver.ForkServer):
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
-    """Refuses a candidate that holds more than it may before the kernel chooses somebody to kill.
-
-    Raises:
-        TrialOutOfMemory: If the arms and their workers hold more together; None for no limit.
-    """
+    """Refuses arms that hold more together than they may, before the kernel kills somebody."""
     # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
     if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
         return
@@ -281,10 +262,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 def start(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | None = None) -> Iterator[Arm]:
     """Starts an arm, and kills it in the end; with a keeper it gets the keeper's dataset, else one of its own.
 
-    Raises:
-        DatasetError: If the dataset cannot be made.
-        ConfigurationError: If the consumer or the collate_fn cannot be made.
-        TrialError: If the process died while making them.
+    Raises what ``Nursery.start`` does.
     """
     with launch(spec, supervision, keeper) as arm:
         arm.prepare()
@@ -320,19 +298,15 @@ def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | No
         yield arm
 
 
-def _run(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
+def _run(*arguments: Any) -> None:
     from nws_sweep.arm_process import main
 
-    main(connection, spec, temporary_folder)
+    main(*arguments)
 
 
 @contextlib.contextmanager
 def _starting(keeper: Arm | None) -> Iterator[None]:
-    """Hides the main module while a process starts, which would run the main script again in the child.
-
-    A script without a ``if __name__ == "__main__"`` guard would train twice. If there is a keeper, the process
-    is forked from it.
-    """
+    """Hides the main module meanwhile, or a script without a main guard would train twice in the child."""
     main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
     if keeper is not None and keeper.server is not None:
@@ -344,10 +318,7 @@ def _starting(keeper: Arm | None) -> Iterator[None]:
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
-    """Starts the server that arms are forked from, with what these nodes will import; later calls change nothing.
-
-    The nodes are all datasets and consumers that are going to be measured, as Hydra instantiates them.
-    """
+    """Starts the server that arms are forked from, once, with what these nodes import."""
     targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):

@@ -12,8 +12,7 @@ _MOUNT = Path("sys/fs/cgroup")
 def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """The folders of the groups whose controller, such as ``cpu``, limits this process, with the groups' version.
 
-    They go from its own up to the top. Inside a container the group's path is often the host's and does not exist below
-    the mount; its own files are then those of the mount itself, which is always among the folders.
+    They go from its own up to the mount, which has its files where the path is the host's, seen in a container.
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)

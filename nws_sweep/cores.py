@@ -22,30 +22,21 @@ def usable_cpus() -> int:
 
 
 def most_workers(ranks: int = 1) -> int:
-    """The largest number of workers that the adaptive search may try: loading that waits gains far above the CPUs.
-
-    Of several ranks, which share the CPUs, it is the number of each.
-    """
+    """The most workers, of each rank, that the adaptive search may try: loading that waits gains far above the CPUs."""
     if ranks == 1:
         return max(_MOST_WORKERS, 2 * usable_cpus())
     return max(_LEAST_OF_RANK, _MOST_WORKERS // ranks, cpus_of_rank(ranks, 2))
 
 
 def cpus_of_rank(ranks: int, times: int = 1) -> int:
-    """Whole CPUs, at least 1, that each of several ranks has which are measured at once; so many times that.
-
-    All CPUs that this process would have if it were the only rank of its launcher: the others wait meanwhile.
-    """
+    """Whole CPUs, at least 1, that each of several ranks has which are measured at once; so many times that."""
     return max(1, times * usable_cpus() if ranks == 1 else int(times * shared_cores() / ranks))
 
 
 def usable_cores(
     root: Path = Path("/"), environment: Mapping[str, str] = os.environ, affinity: int | None = None
 ) -> float:
-    """CPUs that this process may use; a quota may grant a fraction of one.
-
-    Proc/ and sys/ are those of the root; the system is asked for an affinity of None.
-    """
+    """CPUs that this process may use; a quota may grant a fraction of one. The system is asked for no affinity."""
     return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
 
 
@@ -60,7 +51,7 @@ def shared_cores(
 def enforced_cores(root: Path = Path("/"), affinity: int | None = None) -> float:
     """CPUs that the system lets this process use, whatever variables ask of it; see ``usable_cores``."""
     if affinity is None:
-        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        affinity = len(os.sched_getaffinity(0))
     return min([float(affinity), *_quotas(root)])
 
 

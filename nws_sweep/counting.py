@@ -1,8 +1,7 @@
 """Counts the samples that workers finish, on the workers' side of the queue.
 
-What the consumer sees comes in clumps, since batches are handed over in order; what the workers finish does not. The
-dataset in each worker is given a subclass of its own class that counts. It stays the same object with the same
-attributes: user code that reaches it by ``get_worker_info().dataset`` must not notice.
+What the consumer sees comes in clumps, what the workers finish does not. The dataset in each worker is given a subclass
+of its own class that counts; user code that reaches it by ``get_worker_info().dataset`` must not notice.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ Slots = MutableSequence[int]
 
 
 class Counter:
-    """Samples finished so far, a slot per worker in shared memory.
-
-    Args:
-        num_workers: Workers of the loader, at least 1.
-    """
+    """Samples finished so far, a slot per worker in shared memory; of at least one worker."""
 
     def __init__(self, num_workers: int) -> None:
         self.slots: Slots = RawArray("q", num_workers)
@@ -52,11 +47,8 @@ class Counter:
 class WorkerStart:
     """A ``worker_init_fn``: binds the worker's life to its parent's and makes its dataset count.
 
-    Args:
-        counter: Whose slots are counted in.
-        user_function: The user's own ``worker_init_fn``, called first.
-        threads: Threads of torch's operations; None for the one that DataLoader sets.
-        log: Where some of the samples of the worker's first epoch are logged; None for nowhere.
+    The user's own function comes first. ``threads`` are those of torch's operations, None for the one that DataLoader
+    sets; the log gets some of the samples of the worker's first epoch.
     """
 
     def __init__(
@@ -85,8 +77,7 @@ class WorkerStart:
 def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
     """Makes a dataset count its samples in a worker's slot, or marks the slot as uncounted where that cannot be.
 
-    Its class is replaced by a subclass. A count goes on from what stands there; only without one, in the first epoch,
-    some samples are logged.
+    A count goes on from what stands there; only without one, in the first epoch, some samples are logged.
     """
     if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
         return

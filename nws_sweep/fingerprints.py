@@ -1,8 +1,7 @@
 """Tells whether two objects load the same in the same way: a short hash of what they are made of.
 
-Not of their addresses, and not of every byte: of a large array or list a part is looked at, so that the hash of a
-dataset takes milliseconds. Code counts: a changed ``__getitem__`` takes another time. A hash of the pickle will not do:
-it differs between two runs of a script, whose classes get a random number, and knows of a module's code but the name.
+Of a large array or list a part is looked at, so that it takes milliseconds. Code counts: a changed ``__getitem__``
+takes another time. A hash of the pickle differs between two runs of a script, and knows but the names of functions.
 """
 
 from __future__ import annotations
@@ -140,10 +139,7 @@ def _of_function(function: Any) -> Iterator[Any]:
 
 
 def _of_code(function: types.FunctionType) -> Iterator[Any]:
-    """What it does, and the functions and values of its module that it uses.
-
-    Those of libraries are told by their versions, and keep things that have nothing to do with it.
-    """
+    """What it does, and what it uses of its module; libraries are told by their versions."""
     names: set[str] = set()
     codes = [function.__code__]
     for code in codes:

@@ -1,8 +1,7 @@
 """Hands objects of the user's process over to arms: datasets, DataLoaders, consumers, whatever they are made of.
 
-A file in between holds them: an arm is no child of the user's process, but a clean process that has never run a torch
-operation or touched an accelerator (see arms.py). Classes and functions of a script or a notebook go along by value,
-others by their import path.
+A file in between holds them. Classes and functions of a script or a notebook go along by value, others by their import
+path.
 """
 
 from __future__ import annotations
@@ -29,18 +28,9 @@ _LOAD, _MAKE = f"{__name__}.load", f"{__name__}.make"
 
 
 def write(what: str, value: Any, path: Path) -> dict[str, Any]:
-    """Writes an object where arms find it.
+    """Writes an object into a new file, where arms find it; gives what Hydra's ``instantiate`` makes it of.
 
-    Args:
-        what: What it is called in an error.
-        value: The object.
-        path: The file; there must be none yet.
-
-    Returns:
-        What Hydra's ``instantiate`` makes the object of.
-
-    Raises:
-        ConfigurationError: If it cannot be pickled.
+    ``what`` it is called in the ConfigurationError if it cannot be pickled.
     """
     try:
         with path.open("xb") as file:
@@ -67,9 +57,6 @@ def load(path: str, is_script: bool) -> Any:
 
     If the program is a script, its main module's classes are sent to spawned workers by value: they would otherwise
     find them by running the script as their main module.
-
-    Raises:
-        ConfigurationError: If it cannot be unpickled here, such as a class of a module that cannot be imported.
     """
     if is_script:
         setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - for what is sent to workers

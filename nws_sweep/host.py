@@ -16,10 +16,7 @@ from nws_sweep.records import Host
 
 
 def describe(ranks: int = 1) -> Host:
-    """The facts that decide whether two runs may be compared; versions are read without importing torch.
-
-    Several ranks, which are measured at once, have the CPUs of all ranks of a launcher.
-    """
+    """The facts that decide whether two runs may be compared; several ranks have the CPUs of all of a launcher."""
     import psutil
 
     model = re.search(r"^model name\s*:(.*)", cgroups.read(Path("/proc/cpuinfo")), re.MULTILINE)

@@ -24,9 +24,6 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
     """Holds the host's lock during the block, by a file that is the same for all users; without a path there is none.
 
     Those who wait are told what is going to be measured: ``on_wait`` is called once with a line that says who holds it.
-
-    Raises:
-        ConfigurationError: If the file cannot be made or opened.
     """
     if not path:
         yield
@@ -44,13 +41,11 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
             "folder that all users may write to, or null"
         ) from error
     # Beside the lock, whose own file is emptied by those who try it; and nobody may replace another user's.
-    user = os.getuid() if hasattr(os, "getuid") else 0
+    user, since = os.getuid(), time.strftime("%H:%M:%S")
     card = Path(f"{path}.by-{user}")
     try:
-        with contextlib.suppress(OSError, AttributeError):  # the lock counts, the card is a courtesy
-            _write(
-                card, f"process {os.getpid()} of user {user}, which measures {what} since {time.strftime('%H:%M:%S')}"
-            )
+        with contextlib.suppress(OSError):  # the lock counts, the card is a courtesy
+            _write(card, f"process {os.getpid()} of user {user}, which measures {what} since {since}")
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -60,7 +55,7 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
 
 def _write(card: Path, text: str) -> None:
     """Writes a file that those who wait can read, whatever the umask is, and follows no link that others put there."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(card, flags, 0o644), "w") as file:
         os.fchmod(file.fileno(), 0o644)
         file.write(text)

@@ -103,20 +103,16 @@ def _digest(*chunks: bytes | memoryview) -> bytes:
 
 
 class SampleLog:
-    """Digests of some of the samples that the workers of one loader have made, in a file of each worker.
+    """Digests of a few of the samples that the workers of one loader have made, in a file of each worker.
 
-    Few samples are logged, so that logging takes a negligible part of the time: of a map-style dataset the first and
-    the last one of a worker's batches 0, 1, 3, 7, 15 and so on, of an iterable dataset the first ones of each stream.
-
-    Args:
-        folder: Where the files are; it holds none of another loader.
+    Of a map-style dataset the first and last of a worker's batches 0, 1, 3, 7, 15 and so on, else each stream's first.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def note(self, worker: int, key: Any, sample: Any) -> None:
-        """Logs a sample; one that cannot be logged, or whose key is neither a number nor a string, is left out."""
+        """Logs a sample, if it can be and its key is a number or a string."""
         with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
             plain = key if isinstance(key, str) else operator.index(key)
             made = SampleMade(worker=worker, key=plain, parts=parts_of(sample))
@@ -136,10 +132,9 @@ class SampleLog:
 
 
 def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-    """Samples as this process loads them, with the random numbers of later epochs left as they are.
+    """Samples as this process loads them, without those that raise; after ``limit_s`` none but the first is begun.
 
-    Of an iterable dataset as many samples of a new iterator as there are keys. Those that raise are left out. After
-    ``limit_s`` no sample is begun, except the first.
+    Of an iterable dataset as many samples of a new iterator as there are keys.
     """
     began = time.perf_counter()
     found: list[SampleMade] = []
@@ -157,16 +152,13 @@ def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tupl
 def load_in_turn(
     dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
 ) -> tuple[SampleMade, ...]:
-    """The samples as workers of the same numbers load them if one loads at a time.
-
-    ``start`` is their ``worker_init_fn``, ``context`` their start method, None for the platform's own.
-    """
+    """The samples as workers of the same numbers, with ``start`` as ``worker_init_fn``, load them one at a time."""
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:
         of_worker.setdefault(sample.worker, []).append(sample.key)
     workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
     # DataLoader gives each worker every workers-th of these.
-    order = [(of_worker.get(worker, [])[turn : turn + 1]) for turn in range(rounds) for worker in range(workers)]
+    order = [of_worker.get(worker, [])[turn : turn + 1] for turn in range(rounds) for worker in range(workers)]
     init = functools.partial(_take_turns, start, multiprocessing.get_context(context).Lock())
     with _random_numbers_kept():
         loader: DataLoader[Any] = DataLoader(
@@ -177,10 +169,7 @@ def load_in_turn(
 
 
 def _take_turns(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
-    """A ``worker_init_fn``: the worker's dataset gives digests, while no other worker loads.
-
-    As in counting.py the dataset stays the same object: user code that reaches it must not notice.
-    """
+    """A ``worker_init_fn``: the worker's dataset gives digests, while no other worker loads."""
     start(worker_id)
     worker = get_worker_info()
     assert worker is not None  # this is one

@@ -1,7 +1,7 @@
 """Ctrl-C and requests to end: while something is measured, the first one waits for the end of the burst.
 
-So what is being measured is finished, written and reported; the second one ends it at once. SIGTERM, which batch
-systems send before they kill, and SIGHUP of a terminal that is closed are treated likewise.
+So what is being measured is finished, written and reported; the second one ends it at once. SIGTERM and SIGHUP, of
+batch systems and closed terminals, are treated likewise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Ranks in an arm: a process group of torch.distributed, as a training has one, and the meetings of its steps.
 
-Ranks find each other by a file in a folder and talk over the loopback interface: neither a network nor a free port is
-needed, and other trainings of this host are not met.
+Ranks find each other by a file in a folder and talk over the loopback interface: no free port is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import distributed
 from nws_sweep.errors import ConfigurationError, RankLost, TrialError, one_line
 from nws_sweep.records import Rank
 
-# Ranks stand still while other candidates are measured; whoever started them knows how long a meeting may take.
+# Ranks stand still while other candidates are measured.
 _FOR_EVER = timedelta(days=30)
 _MOST_LEVELS = 3
 _LATE_S, _POLL_S = 60.0, 0.0005
@@ -32,10 +31,6 @@ class Lockstep:
     A meeting is a small all-reduce: about what the steps of a training do at least. Beside that, a file that all have
     mapped has a row of each rank: how often it has come, which tells who is missing when all wait (``ranks``), and the
     number that it brought, in turn in two places: nobody comes again before all have come and read the one before.
-
-    Args:
-        rank: Which one this is.
-        group: The process group of those who meet; no other messages go there.
     """
 
     def __init__(self, rank: Rank, group: Any) -> None:
@@ -46,11 +41,7 @@ class Lockstep:
         self._times = 0
 
     def meet(self, number: int) -> int:
-        """Waits until all ranks have called it, and answers the largest of their numbers.
-
-        Raises:
-            RankLost: If one of them is gone.
-        """
+        """Waits until all ranks have called it: the largest number; RankLost if one is gone."""
         self.tell(number)
         self._number[0] = number
         try:
@@ -62,8 +53,7 @@ class Lockstep:
     def told(self) -> int:
         """The largest number of those that all told when this one told its latest.
 
-        Raises:
-            TrialError: If another one does not come to that: in a training all would wait for ever.
+        TrialError if another one does not come to that: in a training all would wait for ever.
         """
         give_up_at = time.monotonic() + _LATE_S
         while self._rows[:, 0].min() < self._times:  # mostly they have come, since the consumer has met them
@@ -82,12 +72,7 @@ class Lockstep:
 
 
 def join(rank: Rank) -> Lockstep:
-    """Makes torch.distributed ready (gloo), and waits for the others.
-
-    Raises:
-        ConfigurationError: If this torch cannot do that.
-        RankLost: If another rank is gone.
-    """
+    """Makes torch.distributed ready (gloo), and waits for the others; RankLost if one is gone."""
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -108,7 +93,7 @@ def _lost(error: RuntimeError) -> RankLost:
 
 
 def meets_by_itself(consumer: Any) -> bool:
-    """Whether a consumer makes the ranks wait for each other: it holds a model in DistributedDataParallel."""
+    """Whether a consumer holds a model in DistributedDataParallel, which makes the ranks wait for each other."""
     from torch.nn.parallel import DistributedDataParallel
 
     held = [consumer]

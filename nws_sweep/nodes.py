@@ -19,12 +19,9 @@ _DECORATION = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|\d+-Core)\b|@.*|\bw
 
 
 def kind_of(host: Host, accelerator: str | None = None) -> str:
-    """A short name that nodes of one kind share, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``.
-
-    Memory is told to two digits, for the kernel leaves a little less on one node than on its twin.
-    """
+    """A short name that nodes of one kind share, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``."""
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
-    gib = host.memory_bytes / 2**30
+    gib = host.memory_bytes / 2**30  # to two digits: the kernel leaves a little less on one node than on its twin
     memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
     cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
     return "_".join(filter(None, [model, cpus, memory, accelerator]))

@@ -35,10 +35,6 @@ class Nursery(contextlib.ExitStack):
     def start(self, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
         """Starts an arm with its dataset made, and kills it in the end.
 
-        Args:
-            spec: What it is made of.
-            supervision: What it may take, and who is told how it comes on.
-
         Raises:
             DatasetError: If the dataset cannot be made.
             ConfigurationError: If the consumer or the collate_fn cannot be made.

@@ -1,13 +1,8 @@
 """What a dataset holds that forked workers come to copy, or that they must not share.
 
-A forked worker shares its memory with the others until somebody writes to it, page by page. Reading a Python object
-writes to it: its count of references changes. So each worker comes to hold a copy of every list of file names that it
-reads from, and memory grows through the first epoch as if it leaked. Arrays and tensors are one object, however many
-values they hold.
-
-All processes that inherit an open file share its position: when one reads, the position moves for all. Databases and
-HDF5 say of their handles that they must not be used in a forked process. Each worker needs handles of its own, opened
-on first use or in ``worker_init_fn``.
+To read a Python object changes its count of references, so that each forked worker comes to hold a copy of every list
+of file names that it reads from. Arrays and tensors are one object, however many values they hold. And all processes
+that inherit an open file share its position.
 """
 
 from __future__ import annotations
@@ -28,9 +23,8 @@ import numpy as np
 
 from nws_sweep.records import ObjectStore
 
-# Less than that is not worth a word: a worker itself takes more.
 _LEAST_BYTES = 1_000_000
-# Containers with fewer elements hold parts, such as the datasets of a ConcatDataset; those with more hold samples.
+# Containers with fewer elements hold parts, such as datasets; those with more hold samples.
 _MANY = 1000
 _SAMPLE = 1000
 _DEEPEST = 5
@@ -49,10 +43,9 @@ _HANDLES = {
 
 
 def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
-    """The attributes that hold many Python objects, the largest first.
+    """The attributes that hold many Python objects, the largest first, also inside wrappers such as Subset.
 
-    Wrappers (Subset, ConcatDataset, one's own) are looked into. Sizes are estimated from a thousand elements each;
-    elements that are the same object again and again, such as labels, count once.
+    Sizes are estimated from a thousand elements each; the same object again and again, such as a label, counts once.
     """
     large = (_store(value, path) for path, value in _walk(dataset) if _is_large(value))
     return tuple(sorted((store for store in large if store.bytes >= _LEAST_BYTES), key=lambda store: -store.bytes))
@@ -75,10 +68,7 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
 
 
 def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """The objects that a dataset is made of, each once with its place as Python writes it: ``datasets[0].samples``.
-
-    Plain values and arrays are left out, and so is what large containers hold.
-    """
+    """What a dataset is made of, but for plain values and arrays, each with its place such as ``parts[0].samples``."""
     seen = set() if seen is None else seen
     if depth == 0 or id(value) in seen or isinstance(value, _ATOMS) or _is_array(value):
         return
@@ -120,7 +110,7 @@ def _store(container: Any, path: str) -> ObjectStore:
 
 
 def _measure(value: Any, sizes: dict[int, int], depth: int = _DEEPEST) -> bool:
-    """Adds the sizes of an object and of all inside it to ``sizes``; whether the object itself is new there."""
+    """Adds the sizes of an object and of all inside it to ``sizes``; whether it is new there."""
     if id(value) in sizes:
         return False
     sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
@@ -156,21 +146,14 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def open_files() -> dict[int, str]:
-    """Regular files that this process can read and has not mapped into memory: the path by the descriptor.
-
-    Empty where there is no /proc.
-    """
+    """Regular files that this process can read and has not mapped into memory: the path by the descriptor."""
     found: dict[int, str] = {}
-    with contextlib.suppress(OSError):
-        mapped = Path("/proc/self/maps").read_text(errors="replace")
-        for link in Path("/proc/self/fd").iterdir():
-            with contextlib.suppress(OSError):  # the one that the folder is read by
-                path, is_read = (
-                    str(link.readlink()),
-                    link.lstat().st_mode & stat.S_IRUSR,
-                )  # the link's mode is the file's
-                if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
-                    found[int(link.name)] = path
+    mapped = Path("/proc/self/maps").read_text(errors="replace")
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one that the folder is read by
+            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
+            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
+                found[int(link.name)] = path
     return found
 
 

@@ -12,11 +12,8 @@ _DEEPEST = 5
 
 
 def drop(paths: Iterable[str]) -> int:
-    """Asks the kernel to forget the files' pages, which needs no privileges; gives how many files were dropped.
-
-    Pages that a process has mapped stay; those not yet written are written first.
-    """
-    return sum(map(_drop, paths)) if hasattr(os, "posix_fadvise") else 0
+    """Asks the kernel to forget the files' pages but for those that a process has mapped; gives how many it did."""
+    return sum(map(_drop, paths))
 
 
 def _drop(path: str) -> bool:

@@ -54,11 +54,7 @@ def _start_fork_server(pid: int) -> None:
 
 
 def let_fork_server_go() -> None:
-    """Gives up the end of a pipe that a child of the fork server inherits, and whose closing ends the server.
-
-    A child that stands still could not give it up when the main process is gone: the server would live on, and with it
-    the child, which the kernel kills only with the server.
-    """
+    """Gives up the end of a pipe that keeps the fork server alive, as one that stands still could not later."""
     server: Any = forkserver._forkserver
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
@@ -74,25 +70,19 @@ def hear_signals() -> None:
 
 
 def drop_foreign_start_method() -> None:
-    """Back to the platform's own if a library has set one of its own, as joblib does in its workers.
-
-    It would be handed down to every child, where nobody knows it.
-    """
+    """Back to the platform's own if a library has set one of its own, as joblib does, that no child would know."""
     if multiprocessing.get_start_method(allow_none=True) not in (None, *multiprocessing.get_all_start_methods()):
         multiprocessing.set_start_method(None, force=True)
 
 
 def start_method() -> str:
-    """How this program starts processes where it names no way; to ask multiprocessing itself would settle it."""
+    """How this program starts processes; to ask multiprocessing itself would settle it."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C, and whatever else may raise an exception, until the block is done.
-
-    Only the main thread is ever interrupted by a signal.
-    """
+    """Holds back Ctrl-C, and whatever else may raise an exception, until the block is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -136,10 +126,7 @@ def die_with_parent() -> None:
 
 
 def _is_orphan() -> bool:
-    """Whether the process that has started this one is gone: it may have been killed right after that.
-
-    Nobody else would notice: torch's workers, too, take for their parent whoever is it when they look first.
-    """
+    """Whether the process that has started this one is gone, which nobody else would notice."""
     parent = multiprocessing.parent_process()
     if parent is None:  # of something else than multiprocessing
         return False
@@ -148,10 +135,7 @@ def _is_orphan() -> bool:
 
 
 def keep_sockets_in(folder: str) -> None:
-    """Makes multiprocessing put the sockets of this process and its children there, in no folder of its own.
-
-    Processes that are killed have no time to remove theirs.
-    """
+    """Makes multiprocessing put the sockets of this process and its children there."""
     config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
     config["tempdir"] = folder  # what multiprocessing.util.get_temp_dir looks up first
 
@@ -163,7 +147,7 @@ def sockets_folder() -> str | None:
 
 
 def end_tree(process: BaseProcess) -> None:
-    """Kills a started process, its group and its descendants, waits until they are dead, and removes what they left."""
+    """Kills a started process and its family, waits until they are dead, and removes what they left."""
     import psutil
 
     pid, family = process.pid, []
@@ -182,7 +166,7 @@ def end_tree(process: BaseProcess) -> None:
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
-    """Those of the processes that still run after so many seconds, which are waited for only as long as one does."""
+    """Those of the processes that still run after so many seconds at the most."""
     import psutil
 
     family, deadline = [], time.monotonic() + after_s
@@ -208,7 +192,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def remove_shared_memory(pids: Iterable[int]) -> None:
-    """Removes the segments that killed processes had no time to unlink; torch names them after the process."""
+    """Removes the segments that killed processes had no time to unlink."""
     for pid in pids:
         for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
             segment.unlink(missing_ok=True)

@@ -1,14 +1,14 @@
 """Several arms as one: the ranks of a host, which load at once and step by step, as in DistributedDataParallel.
 
 Each is an arm with a dataset and a DataLoader of its own and torchrun's environment. To whoever measures they are one
-arm whose batches are steps of all: batch i of all of them is one step, and its time is that of all, from meeting to
-meeting. Where the consumer is what makes them wait for each other, as a step of DistributedDataParallel does, its own
-time is that of the rank that waited least in it; the rest of the others' is waiting.
+arm whose batches are steps of all, and a step takes as long as from meeting to meeting. Where the consumer makes them
+wait for each other, its own time is that of the rank that waited least in it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 import os
@@ -16,7 +16,7 @@ import socket
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -35,17 +35,13 @@ _OF_FIRST = ("logged", "load", "load_in_turn", "samples")
 
 
 class RankedArm(Commanded):
-    """The ranks of one candidate. ``start`` makes it and ends it.
+    """The ranks of one candidate. ``start`` makes it and ends it; one that fails, dies or hangs ends them all."""
 
-    A command goes to all of them at once, but to the first one alone if it is about single samples. One that fails,
-    dies or hangs ends them all.
-    """
-
-    def __init__(self, ranks: Sequence[Arm], folder: str, supervision: Supervision) -> None:
+    def __init__(self, ranks: Sequence[Arm], folder: str, supervision: Supervision, threads: Executor) -> None:
         super().__init__(supervision)
         self._ranks = ranks
         self._folder = folder
-        self._threads = ThreadPoolExecutor(len(ranks), "nws_sweep-rank")
+        self._threads = threads
 
     def pause(self) -> None:
         """Stops them where they are; none of them is on its way to a meeting."""
@@ -60,10 +56,6 @@ class RankedArm(Commanded):
     def usage(self) -> Usage:
         """What they have used together."""
         return merged_usage([arm.usage() for arm in self._ranks])
-
-    def close(self) -> None:
-        """Ends the threads that waited for answers; the arms themselves are ended by whoever started them."""
-        self._threads.shutdown()
 
     def ask(self, command: str, *arguments: Any) -> Any:
         """What their answers come to."""
@@ -103,10 +95,9 @@ def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
 
 
 def blamed(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
-    """The error of all ranks together, with the number of the one where it happened: one failure takes others along.
+    """The error of all ranks together, with the number of the one where it happened unless that was in all alike.
 
-    Without a number if it happened in all of them alike. If one hangs all are late; the missing ones are those whom the
-    others wait for.
+    One failure takes others along; if one hangs all are late, and the missing ones are those whom the others wait for.
     """
     own = {number: error for number, error in failures.items() if not isinstance(error, RankLost)} or failures
     number, error = min(own.items())
@@ -126,11 +117,7 @@ def _missing(folder: str) -> list[int]:
 
 
 def merged_burst(ranks: Sequence[Burst]) -> Burst:
-    """A burst of steps, of as many batches of each rank.
-
-    The time of a step is its mean over the ranks, which meet at its end; its consumer's time likewise; the rest of it
-    is waiting, for the own loader or for another rank's.
-    """
+    """A burst of steps, of as many batches of each rank; times are means over the ranks, which meet at its end."""
     if not all(rank.meet_s for rank in ranks):
         ranks = _with_meetings(ranks)
     waits_s = [map(sum, zip(rank.wait_s, rank.meet_s, strict=True)) for rank in ranks]
@@ -176,21 +163,16 @@ def merged_usage(ranks: Sequence[Usage]) -> Usage:
     return Usage(**{each.name: _known(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
 
 
-def merged_length(ranks: Iterable[int | None]) -> int | None:
-    """Batches of an epoch, which ends with that of the first rank whose ends; None if one does not know its own."""
-    return _if_all_known(min, ranks)  # type: ignore[no-any-return]
-
-
-def merged_lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def _lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """Each line once, in the order in which they came."""
     return tuple(dict.fromkeys(line for lines in ranks for line in lines))
 
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
-    "open": merged_length,
+    "open": functools.partial(_if_all_known, min),  # an epoch ends with that of the first rank whose ends
     "burst": merged_burst,
-    "warned": merged_lines,
-    "files": merged_lines,
+    "warned": _lines,
+    "files": _lines,
 }
 
 
@@ -198,12 +180,7 @@ _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
 def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedArm]:
     """Starts the ranks, each with a dataset of its own, and kills them in the end.
 
-    What is watched over holds for all together; progress is that of the first one.
-
-    Raises:
-        DatasetError: If a dataset cannot be made.
-        ConfigurationError: If a consumer or a collate_fn cannot be made.
-        TrialError: If a process died while making them.
+    What is watched over holds for all together; progress is that of the first one. Raises what ``Nursery.start`` does.
     """
     outside, port = os.environ if spec.environment is None else spec.environment, free_port()
     alone = replace(supervision, memory_budget_bytes=None)  # which is watched over for all
@@ -217,17 +194,16 @@ def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> It
             each = replace(spec, rank=rank, environment=environment_of(rank, port, outside))
             started.append(stack.enter_context(arms.launch(each, alone)))
             alone = replace(alone, on_progress=UNLIMITED.on_progress)  # one is enough to hear from
-        ranked = RankedArm(started, folder, supervision)
-        stack.callback(ranked.close)
+        threads = stack.enter_context(ThreadPoolExecutor(ranks, "nws_sweep-rank"))
+        ranked = RankedArm(started, folder, supervision, threads)
         ranked.prepare()
         yield ranked
 
 
 def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a rank, as torchrun sets them on one host, on top of those of the program.
+    """The variables of a rank, as torchrun sets them on one host, in place of those of the program's own launcher.
 
-    They replace whatever a launcher of the program has set: these ranks are others than its. As torchrun does, each
-    rank computes with one thread (``OMP_NUM_THREADS``) unless the program says otherwise.
+    As with torchrun, each rank computes with one thread (``OMP_NUM_THREADS``) unless the program says otherwise.
     """
     return {
         "OMP_NUM_THREADS": "1",
@@ -247,7 +223,7 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 
 
 def free_port() -> int:
-    """A port that is free now, for programs that read ``MASTER_PORT``: nothing here listens at it."""
+    """A port that is free now, for programs that read ``MASTER_PORT``."""
     with contextlib.suppress(OSError), socket.socket() as listener:  # without a network any will do
         listener.bind((_ADDRESS, 0))
         port: int = listener.getsockname()[1]

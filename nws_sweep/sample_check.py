@@ -1,10 +1,9 @@
 """Whether workers deliver the samples of loading without workers: a candidate that does not must not be recommended.
 
 Some samples of each candidate are looked at. Of a map-style dataset they are compared by index, part by part, since
-random transforms change some parts only (the image, not the label). A part that differs is loaded again in workers, one
-sample at a time: if it differs again, it is random, or depends on the worker, and cannot be compared. If it is right
-then, workers that load at the same time disturb each other. Of an iterable dataset the streams of a candidate's workers
-are compared with each other; if that is wanted, a whole epoch of them is counted after the search.
+random transforms change some parts only. A part that differs is loaded again in workers, one sample at a time: if it
+differs again it is random; if it is right then, workers that load at the same time disturb each other. Of an iterable
+dataset the workers' streams are compared; if that is wanted, a whole epoch is counted after the search.
 """
 
 from __future__ import annotations
@@ -37,22 +36,19 @@ Reference = Mapping[int | str, Parts]
 # Has a process that holds the dataset, and is not measured, answer a question; gives None if it cannot.
 Ask = Callable[[Callable[[TrialArm], Any]], Any]
 
-# Samples that are loaded without workers for the comparison: two of each candidate, as long as this share of the time
-# that the candidate has taken is not exceeded; more only where something differs.
+# Samples of each candidate that are loaded without workers, in this share of its time; more where something differs.
 _NEW_SAMPLES, _SHARE = 2, 0.01
 # Samples that are compared where some differ: more than half of them must differ, or two if open files are shared.
 MOST_COMPARED = 8
 _FEWEST_WITH_HANDLES = 2
 # Only samples of so many workers, so that few must be started to load them again.
 _MOST_WORKERS = 4
-# Share of the streams' samples that another worker must have delivered too; and samples of a stream at least, more of
-# them for a single part: a few labels are different in any stream.
+# Share of samples that another worker must have delivered too; samples of a stream at least, more for a single part.
 _REPEATED = 0.1
 _LEAST_STREAM, _LEAST_OF_PART = 2, 32
 # Samples of an iterable dataset that are loaded without workers, to see whether samples are random.
 _FIRST_SAMPLES = 4
-# Where workers seem to deliver the same samples, an epoch without workers and one with them are counted, as far as so
-# many samples and s go. Workers that make batches by themselves end with shorter ones, so that there are a few more.
+# Where samples seem to be the same, two epochs are counted so far.
 _MOST_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
 # Of the epochs that are counted if that is wanted: samples, and workers where none are recommended.
 _MOST_OF_EPOCH, _TRIED = 50_000, 2
@@ -81,10 +77,7 @@ class SampleWatch:
     ) -> str:
         """Compares the samples that a candidate's workers made; a warning if they cannot be compared, else empty.
 
-        ``spent_s`` are the seconds that the candidate has taken; ``ask`` asks a process without workers.
-
-        Raises:
-            WrongSamples: If they are others than without workers.
+        ``spent_s`` are the seconds that the candidate has taken. WrongSamples if they are others than without workers.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(
@@ -156,7 +149,7 @@ def about_handles(facts: DatasetFacts) -> str:
 
 
 def candidates(made: Iterable[SampleMade]) -> list[SampleMade]:
-    """Those that are worth comparing, the latest of each worker first: by then all workers load at the same time."""
+    """Those that are worth comparing, the latest of each worker first: by then all load at once."""
     of_worker: dict[int, list[SampleMade]] = {}
     for sample in made:
         if sample.worker < _MOST_WORKERS:
@@ -177,8 +170,7 @@ def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
 def repeated(made: Iterable[SampleMade]) -> tuple[int, int]:
     """Of the first samples of workers' streams: how many another worker delivered too, and how many were looked at.
 
-    (0, n) where workers share their samples, and where that cannot be said: of one worker, of random samples, and of
-    samples that come again and again in a single stream. Parts that identify a sample tell it where others are random.
+    0 where it cannot be said: of one worker, random samples, those that come again and again in one stream.
     """
     of_worker: dict[int, list[Parts]] = {}
     for sample in made:
@@ -203,10 +195,9 @@ def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
 
 
 def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
-    """The result of a search with a check of its samples, where there is something to check: an iterable dataset.
+    """The result with a check of its samples, of an iterable dataset: two epochs as far as 50,000 samples go.
 
-    Takes an epoch without workers and one with the recommended number, as far as 50,000 samples go. If samples come
-    twice or are lost, all candidates that have workers are failed.
+    If samples come twice or are lost, all candidates that have workers are failed.
     """
     if result.facts is None or not result.facts.iterable or result.verdict is None:
         return result

@@ -1,8 +1,7 @@
 """Whether a process that has made a dataset may be forked, so that the dataset need not be made again.
 
-Forking takes only the memory along. A thread of the dataset's would be missing in the copy, with whatever lock it held;
-an open file has one position that all copies move; a process that answers to the first would be asked by all; and a
-lock, a counter or a cache in shared memory would be shared with other candidates, some of which stand still.
+A thread would be missing in the copy, with whatever lock it held; an open file has one position that all copies move;
+what is in shared memory, such as a lock, would be shared with other candidates, some of which stand still.
 """
 
 from __future__ import annotations
@@ -24,11 +23,14 @@ def footprint() -> Footprint:
     """That of this process, from /proc."""
     import psutil
 
-    files = [link for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+    files = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another thread has just closed it
+            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - what it leads to is no path
     mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
         "threads": set(range(_threads())),
-        "open files": {(link.name, os.readlink(link)) for link in files},  # noqa: PTH115 - what it leads to is no path
+        "open files": files,
         "child processes": {child.pid for child in psutil.Process().children()},
         "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
     }
@@ -50,7 +52,7 @@ def obstacle_since(before: Footprint) -> str:
 
 
 def _threads() -> int:
-    """Threads, but for those that a library has started and ends itself before a fork: jemalloc, OpenBLAS."""
+    """Threads, but for those that a library ends itself before a fork: jemalloc, OpenBLAS."""
     import threadpoolctl
 
     names = []

@@ -51,14 +51,9 @@ class Subject:
 
 
 def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
-    """What is going to be measured.
+    """What is going to be measured, of a dataset, a function that makes one, or a DataLoader.
 
-    Args:
-        dataset: A dataset, a function that makes one, or a DataLoader.
-        keywords: Those of ``DATALOADER_DEFAULTS``, all of them.
-
-    Raises:
-        ConfigurationError: If it is none of these, or a keyword is wrong.
+    The keywords are all those of ``DATALOADER_DEFAULTS``; ConfigurationError if one is wrong.
     """
     if isinstance(dataset, DataLoader):
         _refuse_keywords(keywords)
@@ -85,10 +80,9 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
 
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject:
-    functions = (template.collate_fn, template.worker_init_fn)
-    samplers = (template.sampler, template.batch_sampler)
-    parts = (template.dataset, *functions, *samplers, type(template), processes.start_method())
-    identity = fingerprint(*parts, loaders.samples_per_epoch(template))
+    names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
+    parts = [getattr(template, name) for name in names]
+    identity = fingerprint(*parts, type(template), processes.start_method(), loaders.samples_per_epoch(template))
     return Subject(name=type(template.dataset).__name__, settings=settings, made=template, identity=identity)
 
 

@@ -38,10 +38,7 @@ def note_process(path: str) -> None:
 
 
 def remove_left() -> None:
-    """Removes the folders whose programs are gone, and their processes' shared memory.
-
-    Whoever is killed has no time to do it; torch unlinks a segment a moment after it has made it.
-    """
+    """Removes the folders whose programs are gone, and their processes' shared memory."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = _locked(path / _LOCK, create=False)
         if lock is not None:
@@ -50,10 +47,7 @@ def remove_left() -> None:
 
 
 def _remove(path: Path, after_s: float = 0.0) -> None:
-    """Removes a folder and what its processes left, which may take so many seconds to die.
-
-    One that still runs may leave something yet: the folder, which knows its number, is then for a later program.
-    """
+    """Removes a folder and what its processes left; one that still runs leaves it to a later program."""
     noted = [int(note.stem) for note in path.glob(f"*{_PROCESS}")]
     running = processes.running(noted, after_s)
     processes.remove_shared_memory(set(noted).difference(running))
@@ -62,7 +56,7 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 
 
 def _locked(path: Path, *, create: bool) -> int | None:
-    """The kernel's lock on a file, wherever its holder runs; None if another one has it, or there are no locks."""
+    """The kernel's lock on a file; None if another one has it, or there are no locks."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
         try:

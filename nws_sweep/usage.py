@@ -1,14 +1,13 @@
 """What a process and all that descend from it use (CPU time, memory, shared memory, bytes from storage), and what the
 machine does besides.
 
-Read from /proc while the processes stand still; elsewhere what the platform lacks is None.
+Read from /proc while the processes stand still.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MAJFLT = 9  # place in /proc/<pid>/stat after the process's name; that of its dead children follows (proc(5))
-_HAS_PROC = sys.platform == "linux"
 
 
 def of_tree(pid: int) -> Usage:
@@ -39,7 +37,7 @@ def of_tree(pid: int) -> Usage:
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in family),
         memory_bytes=_memory_bytes(pids),
-        shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
+        shm_bytes=_shared_memory_bytes(pids),
         disk_bytes=_known_sum(_numbers(pid, "io").get("read_bytes") for pid in pids),  # not from the page cache
         major_faults=_known_sum(map(_major_faults, pids)),
     )
@@ -75,12 +73,10 @@ def _cpu_s(process: psutil.Process) -> float:
     except psutil.Error:
         return 0.0
     own = times.user + times.system
-    if _HAS_PROC:
-        # The process's own CPU clock counts nanoseconds, its times in /proc hundredths of a second. The number of the
-        # clock is what clock_getcpuclockid(3) computes.
-        with contextlib.suppress(OSError):
-            own = time.clock_gettime((~process.pid << 3) | 2)
-    return own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    # The process's own CPU clock, whose number clock_getcpuclockid(3) computes, counts nanoseconds; /proc hundredths.
+    with contextlib.suppress(OSError):
+        own = time.clock_gettime((~process.pid << 3) | 2)
+    return float(own + times.children_user + times.children_system)
 
 
 def _numbers(pid: int, file: str) -> dict[str, int]:
@@ -90,12 +86,9 @@ def _numbers(pid: int, file: str) -> dict[str, int]:
 
 
 def _memory_bytes(pids: Sequence[int]) -> int | None:
-    """Memory of a process, the first, and its descendants, as if no others shared any with them; None if unknown.
-
-    Their proportional set size, but of what the first has inherited from its parent and both still share (a dataset
-    that was made before the fork) nothing is taken off: a program of its own would have all of it. What a descendant
-    has not written to it shares with the first. Files that others have mapped too are divided among all.
-    """
+    """Memory of a process, the first, and its descendants, as if no others shared any with them; None if unknown."""
+    # Their proportional set size, but of what the first has inherited from its parent (a dataset that was made before
+    # the fork) nothing is taken off: a program of its own would have all of it.
     kinds = [_numbers(pid, "smaps_rollup") for pid in pids]  # kB; see proc_pid_smaps(5)
     if not any(kinds):
         return None
@@ -112,10 +105,7 @@ def _major_faults(pid: int) -> int | None:
 
 
 def _shared_memory_bytes(pids: Iterable[int]) -> int:
-    """Bytes of the files in /dev/shm that the processes have open or mapped; each is counted once.
-
-    Batches on their way lie in files that are unlinked already and that only a file descriptor holds.
-    """
+    """Bytes of the files in /dev/shm that the processes have open or mapped; each counts once."""
     sizes: dict[int, int] = {}
     device = _SHARED_MEMORY.stat().st_dev if _SHARED_MEMORY.is_dir() else None
     for pid in pids:
@@ -144,10 +134,7 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of the tree without the files that it has mapped: quick to read, so that it can be watched.
-
-    Pages that several processes share (by a fork, or shared memory) count in each, so the true figure may be less.
-    """
+    """Memory of the tree without mapped files, quick to read; shared pages count in each process."""
     kinds = [_numbers(member, "status") for member in _family(pid)]
     return 1024 * sum(kind.get("RssAnon", 0) + kind.get("RssShmem", 0) for kind in kinds)
 

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 from unittest import mock
@@ -40,9 +40,7 @@ class SharedProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = [list(arguments), str(folder), dict(environment), draw]
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
+        print(json.dumps([list(arguments), str(folder), dict(environment), draw]), file=self._process.stdin, flush=True)
         status = json.loads(self._process.stdout.readline())
         printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
         for name in _FILES:
@@ -63,8 +61,7 @@ def main(orders: TextIO) -> None:
     answers = os.fdopen(os.dup(1), "w")
     arms.preload([{"_target_": "torchvision.transforms.Compose"}])
     for line in orders:
-        answers.write(f"{json.dumps(_status(*json.loads(line)))}\n")
-        answers.flush()
+        print(json.dumps(_status(*json.loads(line))), file=answers, flush=True)
 
 
 def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], draw: bool) -> int:
@@ -72,14 +69,20 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = ["nws_sweep", *arguments]
-    with _into_files(), contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", _undrawn):
-        try:
+    for number, name in enumerate(_FILES, start=1):
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, number)
+        os.close(file)
+    try:
+        with contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", _undrawn):
             cli.main()
-            return 0
-        except SystemExit as stop:
-            return int(stop.code or 0)
-        finally:
-            GlobalHydra.instance().clear()
+        return 0
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        GlobalHydra.instance().clear()
 
 
 def _undrawn(one: Illustration, folder: Path) -> tuple[Path, Path]:
@@ -87,23 +90,6 @@ def _undrawn(one: Illustration, folder: Path) -> tuple[Path, Path]:
     as_png.touch()
     as_svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>')
     return as_png, as_svg
-
-
-@contextlib.contextmanager
-def _into_files() -> Iterator[None]:
-    kept = [os.dup(number) for number in (1, 2)]
-    for number, name in enumerate(_FILES, start=1):
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, number)
-        os.close(file)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, copy in enumerate(kept, start=1):
-            os.dup2(copy, number)
-            os.close(copy)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -18,7 +17,7 @@ import psutil
 import pytest
 
 from nws_sweep import arms, processes
-from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialTimeout
+from nws_sweep.errors import ConfigurationError, DatasetError, TrialError
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 from tests.children import child, line_of
 from tests.factories import arm_spec as spec
@@ -27,40 +26,31 @@ pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 WHOLE_EPOCH = BurstRequest(kind=BurstKind.EPOCH)
 GONE_WITHIN_S = 30.0
+USERS = "tests.user_datasets"
 
 
 def settings(num_workers: int, **changes: Any) -> LoaderSettings:
     return LoaderSettings(batch_size=8, num_workers=num_workers, **changes)
 
 
-def one_epoch(chosen: ArmSpec, used: LoaderSettings, timeout_s: float | None = 60.0) -> Any:
-    with arms.start(chosen, arms.Supervision(timeout_s=timeout_s)) as arm:
+def one_epoch(chosen: ArmSpec, used: LoaderSettings) -> Any:
+    with arms.start(chosen, arms.Supervision(timeout_s=60.0)) as arm:
         arm.open(used)
         return arm.burst(WHOLE_EPOCH)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 3])
-def test_an_epoch_is_counted_whole(num_workers: int) -> None:
-    burst = one_epoch(spec("Plain", length=50), settings(num_workers))
+@pytest.mark.parametrize(("num_workers", "context"), [(0, None), (3, None), (1, "spawn"), (1, "forkserver")])
+def test_an_epoch_is_counted_whole_however_workers_are_started(num_workers: int, context: str | None) -> None:
+    """What the fork server has loaded is left out of garbage collections: the dataset refuses to load otherwise."""
+    node = {"_target_": f"{USERS}.ragged", "_partial_": True}
+    chosen = replace(spec("Frozen", length=50), collate_fn=node)
+    burst = one_epoch(chosen, settings(num_workers, multiprocessing_context=context))
     assert (burst.batches, burst.samples, burst.ended_epoch) == (7, 50, True)
-    assert all(wait > 0 for wait in burst.wait_s)
 
 
-def test_what_the_fork_server_has_loaded_is_left_out_of_garbage_collections() -> None:
-    assert one_epoch(spec("Frozen"), settings(0)).samples == 64
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        ("nws_sweep.datasets.vision.cifar10", True),
-        ("tests.user_datasets.Plain", False),
-        ("nowhere.to.be.Found", False),
-        ("Plain", False),
-    ],
-)
-def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it(target: str, expected: bool) -> None:
-    assert arms.mentions(target.rpartition(".")[0], "torchvision") is expected
+def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it() -> None:
+    assert arms.mentions("nws_sweep.datasets.vision", "torchvision")
+    assert not arms.mentions("tests.user_datasets", "torchvision")
 
 
 @pytest.mark.parametrize(
@@ -80,31 +70,22 @@ def test_facts_tell_the_kind_and_length_of_a_dataset(
 
 def test_workers_are_started_as_the_users_own_program_would_start_them() -> None:
     """Arms come from a fork server, but their workers must not: DataLoader's default is the platform's own."""
-    with arms.start(spec("ParentPid")) as arm:
-        arm.open(settings(1))
+    with arms.start(spec("Plain")) as arm:
+        arm.open(settings(33, pin_memory=True))
         arm.burst(BurstRequest(kind=BurstKind.STEADY))
-        family = psutil.Process(arm._process.pid).children()
-        assert [process.ppid() for process in family] == [arm._process.pid]
+        assert len(psutil.Process(arm.pid).children()) == 33
+        assert arm.warned() == ()  # torch's own advice on so many
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_the_workers_start_method_can_be_chosen(context: str) -> None:
-    assert one_epoch(spec("Plain"), settings(1, multiprocessing_context=context)).samples == 64
-
-
-IN_WORKER = r"worker \(pid\(?s?\)? [\d, ]+\).* (killed by signal: Killed|exited unexp)"
 AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
 
 
 @pytest.mark.parametrize(
     ("name", "num_workers", "reason"),
     [
-        ("Raises", 0, "^ValueError: bad sample 40$"),
-        ("Raises", 2, r"^ValueError: bad sample 40 \(in a worker\)$"),
         ("RaisesAtLength", 0, f"{AT_LENGTH}$"),
         ("RaisesAtLength", 1, rf"{AT_LENGTH} \(in a worker\)$"),
         ("Killed", 0, "^the loading process was killed by SIGKILL$"),
-        ("Killed", 2, IN_WORKER),
         ("Exits", 0, "^the loading process ended with exit status 3$"),
     ],
 )
@@ -113,32 +94,14 @@ def test_why_a_sample_could_not_be_loaded_is_told(name: str, num_workers: int, r
         one_epoch(spec(name), settings(num_workers))
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_time_limit_holds_even_when_signals_are_ignored(num_workers: int) -> None:
-    began = time.monotonic()
-    with pytest.raises(TrialTimeout, match=r"measure\.timeout_s=0\.5 s"):
-        one_epoch(spec("Hangs"), settings(num_workers), timeout_s=0.5)
-    assert time.monotonic() - began < 120  # it hangs for ever
-
-
-@pytest.mark.parametrize(("collate_fn", "reason"), [("ragged", ""), ("broken_collate", "KeyError: 'label'")])
-def test_a_collate_fn_is_used_and_its_failure_is_the_reason(collate_fn: str, reason: str) -> None:
-    node = {"_target_": f"tests.user_datasets.{collate_fn}", "_partial_": True}
-    with pytest.raises(TrialError, match=reason) if reason else contextlib.nullcontext():
-        assert one_epoch(replace(spec("Plain"), collate_fn=node), settings(1)).samples == 64
-
-
-USERS, REMEDY = "tests.user_datasets", r" needs \+\+consumer._partial_=true"
+REMEDY = r" needs \+\+consumer._partial_=true"
 
 
 @pytest.mark.parametrize(
     ("dataset", "consumer", "kind", "message"),
     [
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
-        ({"_target_": f"{USERS}.not_a_dataset"}, {}, DatasetError, "got int, which has neither"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
-        ({"_target_": f"{USERS}.Plain", "size": 3}, {}, DatasetError, "unexpected keyword argument 'size'"),
-        ({"_target_": f"{USERS}.DiesWhenMade"}, {}, TrialError, "killed by SIGKILL"),
         (
             {},
             {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": -1},
@@ -159,9 +122,7 @@ def test_what_cannot_be_made_or_used_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_dataset_prints_goes_to_the_log_and_its_warnings_are_noted(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_dataset_prints_is_logged_and_its_warnings_noted(tmp_path: Path, capfd: Any) -> None:
     with arms.start(spec("Talks", tmp_path / "arms.log")) as arm:
         assert arm.warned() == ("this dataset is old",)
     assert (tmp_path / "arms.log").read_text() == "hello from the dataset\n"
@@ -173,13 +134,6 @@ def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
         arm.open(settings(0))
         arm.burst(WHOLE_EPOCH)
         assert arm.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
-
-
-def test_torchs_advice_on_the_number_of_workers_is_not_noted() -> None:
-    with arms.start(spec("Plain")) as arm:
-        arm.open(settings(33, pin_memory=True))
-        arm.burst(BurstRequest(kind=BurstKind.STEADY))
-        assert arm.warned() == ()
 
 
 SCRIPT = """
@@ -206,11 +160,10 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
 
 
-@pytest.mark.parametrize("last_words", ["", "    arm.pause()\n"])
-def test_nothing_outlives_a_parent_that_is_killed(last_words: str) -> None:
+def test_nothing_outlives_a_parent_that_is_killed() -> None:
     """Not even what stands still."""
     family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
-    with child(f"{SCRIPT}{last_words}{family}") as parent:
+    with child(f"{SCRIPT}    arm.pause()\n{family}") as parent:
         assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
         pids = [int(pid) for pid in line_of(parent).split()]
         parent.kill()
@@ -244,17 +197,6 @@ def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
         assert arm.usage().cpu_s > before.cpu_s
 
 
-def test_the_workers_sockets_are_removed_with_the_arm(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The name of a socket has room for 107 characters, which pytest's own folders use up.
-    with tempfile.TemporaryDirectory() as temporary:
-        monkeypatch.setattr(tempfile, "tempdir", temporary)
-        with arms.start(spec("Plain")) as arm:
-            arm.open(settings(2))
-            arm.burst(WHOLE_EPOCH)
-            assert list(Path(temporary).glob("nws_sweep-*"))
-        assert not list(Path(temporary).iterdir())
-
-
 def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:
     """Or what was still to be made would be booked as its start-up."""
     with arms.start(spec("Slow", length=48, seconds=0.02)) as arm:
@@ -266,7 +208,7 @@ def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> No
 
 
 def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_same() -> None:
-    with contextlib.suppress(KeyboardInterrupt), arms.start(spec("Hangs"), arms.Supervision(timeout_s=30)) as arm:
+    with contextlib.suppress(KeyboardInterrupt), arms.start(spec("Hangs")) as arm:
         arm.open(settings(1, multiprocessing_context="spawn"))
         arm._connection.send(("burst", WHOLE_EPOCH))
         pid = arm._process.pid

@@ -6,7 +6,7 @@ import abc
 import copy
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,6 @@ UNCOUNTED = -1
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    """The clock by which samples prove cheap."""
     clock = FakeClock()
     monkeypatch.setattr(counting, "time", SimpleNamespace(perf_counter=clock))
     return clock
@@ -47,12 +46,6 @@ class Watching(Dataset[int]):
         return self.slots[0]
 
 
-class WatchingBatches(Watching):
-    def __getitems__(self, indices: list[int]) -> list[int]:
-        self.clock.advance(self.sample_s * len(indices))
-        return [100 * index + self.slots[0] for index in indices]
-
-
 class WatchingStream(IterableDataset[int]):
     def __init__(self, clock: FakeClock, slots: list[int], sample_s: float, length: int) -> None:
         self.clock, self.slots, self.sample_s, self.length = clock, slots, sample_s, length
@@ -67,8 +60,7 @@ class WatchingStream(IterableDataset[int]):
 
 def fetch(dataset: Any, indices: list[int]) -> list[Any]:
     """A batch as DataLoader's fetcher asks for it."""
-    samples = dataset.__getitems__(indices) if hasattr(dataset, "__getitems__") else [dataset[i] for i in indices]
-    return list(samples)
+    return list(dataset.__getitems__(indices))
 
 
 def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attributes() -> None:
@@ -76,28 +68,15 @@ def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attrib
     dataset.extra = [1, 2]
     count_in(dataset, [0], 0)
     assert (len(dataset), dataset[3]) == (12, 3)
-    kind = type(dataset)
-    assert (kind.__name__, kind.__qualname__, kind.__module__, kind.__doc__) == (
-        Plain.__name__, Plain.__qualname__, Plain.__module__, Plain.__doc__,
-    )  # fmt: skip
+    names = ("__name__", "__qualname__", "__module__", "__doc__")
+    assert all(getattr(type(dataset), name) == getattr(Plain, name) for name in names)
     assert isinstance(dataset, Plain)
-    assert not isinstance(dataset, IterableDataset)
     assert vars(dataset) == {"length": 12, "extra": [1, 2]}
     assert copy.deepcopy(dataset)[3] == 3
     assert not hasattr(Plain, "__getitems__")  # nor do others of the class count
     stream = SizedStream(5)
     count_in(stream, [0], 0)
-    assert isinstance(stream, SizedStream)
-    assert (len(stream), list(stream), type(stream).__name__) == (5, [0, 1, 2, 3, 4], "SizedStream")
-
-
-def test_samples_are_counted_in_the_workers_own_slot_and_go_on_from_what_stands_there() -> None:
-    slots = [5, 7, 9]
-    dataset = Plain()
-    count_in(dataset, slots, 1)
-    assert fetch(dataset, [3, 1, 2]) == [3, 1, 2]
-    assert fetch(dataset, []) == []
-    assert slots == [5, 10, 9]
+    assert (len(stream), list(stream), isinstance(stream, SizedStream)) == (5, [0, 1, 2, 3, 4], True)
 
 
 @pytest.mark.parametrize(
@@ -119,38 +98,19 @@ def test_dear_samples_are_counted_one_by_one_and_cheap_ones_by_batches(
     assert slots == [3 * len(batches)]
 
 
-def test_the_users_own_way_of_making_a_batch_is_used_and_counted_by_batches(clock: FakeClock) -> None:
-    slots = [0]
-    dataset = WatchingBatches(clock, slots)
-    count_in(dataset, slots, 0)
-    assert fetch(dataset, [7, 8, 9]) == [700, 800, 900]
-    assert fetch(dataset, [1, 2]) == [103, 203]
-    assert slots == [5]
-
-
-class Broken(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        yield 1
-        yield 2
-        raise ValueError("third")
-
-
-def test_an_exception_passes_through_and_the_samples_before_it_count(clock: FakeClock) -> None:
-    slots = [0, 0]
-    dataset, stream = Raises(), Broken()
-    count_in(dataset, slots, 0)
-    count_in(stream, slots, 1)
+def test_samples_are_counted_in_the_workers_own_slot_those_before_an_exception_too() -> None:
+    slots = [5, 7]
+    dataset = Raises()
+    count_in(dataset, slots, 1)
+    assert fetch(dataset, []) == []
     with pytest.raises(ValueError, match=r"^bad sample 40$"):
         fetch(dataset, [38, 39, 40, 41])
-    with pytest.raises(ValueError, match="third"):
-        list(stream)
-    assert slots == [2, 2]
+    assert slots == [5, 9]
 
 
 @pytest.mark.parametrize(
     ("sample_s", "length", "count"),
-    [(CHEAP_S, length, length if length < 64 else UNCOUNTED) for length in (0, 1, 63, 64, 65, 200)]
-    + [(DEAR_S, 200, 200)],
+    [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
 )
 def test_streams_give_every_sample_once_and_cheap_ones_become_uncounted(
     clock: FakeClock, sample_s: float, length: int, count: int
@@ -167,15 +127,7 @@ def test_streams_give_every_sample_once_and_cheap_ones_become_uncounted(
     assert count > 0 or set(dataset.seen[length:]) <= {UNCOUNTED}
 
 
-def test_what_is_uncounted_stays_so_in_a_worker_that_starts_afresh() -> None:
-    slots = [UNCOUNTED]
-    for dataset in (Plain(), Stream()):
-        count_in(dataset, slots, 0)
-        assert type(dataset) in {Plain, Stream}
-    assert slots == [UNCOUNTED]
-
-
-class Slotted:
+class Slotted(abc.ABC):  # noqa: B024 - the class of such classes is another
     __slots__ = ("length",)
 
     def __init__(self) -> None:
@@ -185,28 +137,13 @@ class Slotted:
         return self.length - index
 
 
-class Abstract(Dataset[int], abc.ABC):
-    @abc.abstractmethod
-    def __getitem__(self, index: int) -> int: ...
-
-
-class Concrete(Abstract):
-    def __getitem__(self, index: int) -> int:
-        return 9 - index
-
-
-@pytest.mark.parametrize("dataset", [Slotted(), Concrete(), Subset(Plain(10), [9, 8, 7])], ids=type)
-def test_classes_with_slots_or_abstract_bases_and_torchs_own_are_counted(dataset: Any) -> None:
+@pytest.mark.parametrize("dataset", [Slotted(), Subset(Plain(10), [9, 8, 7])], ids=type)
+def test_classes_with_slots_and_those_that_make_whole_batches_are_counted(dataset: Any) -> None:
     slots, kind = [0], type(dataset)
     count_in(dataset, slots, 0)
     assert fetch(dataset, [1, 2]) == [8, 7]
     assert slots == [2]
     assert isinstance(dataset, kind)
-
-
-class Final(Plain):
-    def __init_subclass__(cls) -> None:
-        raise TypeError("this class has no subclasses")
 
 
 class Meta(type):
@@ -225,7 +162,7 @@ class Changed(metaclass=Meta):
 
 @pytest.mark.parametrize(
     "dataset",
-    [list(range(9)), range(9), {0: "a"}, torch.arange(9), torch.nn.Parameter(torch.ones(9)), Final(9), Changed(), None],
+    [list(range(9)), torch.arange(9), Changed()],
     ids=lambda dataset: type(dataset).__name__,
 )
 def test_what_cannot_count_is_marked_and_left_as_it_is(dataset: Any) -> None:
@@ -233,6 +170,9 @@ def test_what_cannot_count_is_marked_and_left_as_it_is(dataset: Any) -> None:
     count_in(dataset, slots, 1)
     assert slots == [0, UNCOUNTED]
     assert type(dataset) is kind
+    plain = Plain()  # in a worker of the same number that starts afresh
+    count_in(plain, slots, 1)
+    assert type(plain) is Plain
 
 
 def test_a_loader_whose_workers_do_not_all_count_has_no_count() -> None:
@@ -268,56 +208,44 @@ class Introspective(Plain):
 
 
 @forks
-@pytest.mark.parametrize(
-    ("start_method", "persistent", "epochs"),
-    [
-        ("fork", False, 2),
-        ("spawn", False, 1),
-        ("fork", True, 2),
-    ],  # a second epoch's workers begin where the first's ended
-)
-def test_all_samples_of_real_workers_are_counted(start_method: str, persistent: bool, epochs: int) -> None:
-    workers = 2
-    counter = Counter(workers)
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
+    counter = Counter(2)
     loader = DataLoader(
-        Introspective(48), batch_size=8, num_workers=workers, multiprocessing_context=start_method,
-        persistent_workers=persistent, worker_init_fn=WorkerStart(counter, started_by_user),
+        Introspective(48), batch_size=8, num_workers=2, multiprocessing_context=start_method,
+        worker_init_fn=WorkerStart(counter, started_by_user),
     )  # fmt: skip
-    for epoch in range(epochs):
+    for epoch in (1, 2):  # a second epoch's workers begin where the first's ended
         seen = torch.cat(list(loader))
-        assert sorted(seen.tolist()) == [[worker, 1, 1, 1] for worker in range(workers) for _ in range(48 // workers)]
-        assert counter() == 48 * (epoch + 1)
+        assert sorted(seen.tolist()) == [[0, 1, 1, 1]] * 24 + [[1, 1, 1, 1]] * 24
+        assert counter() == 48 * epoch
     assert min(counter.slots) > 0
-
-
-def calls(made_by: Callable[[], object]) -> int:
-    """Functions called, those of Python and built-in ones."""
-    events: list[str] = []
-    before = sys.getprofile()
-    gc.collect()
-    gc.disable()  # or what earlier tests have left would be called too
-    sys.setprofile(lambda _frame, event, _what: events.append(event))
-    try:
-        made_by()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return sum(event in ("call", "c_call") for event in events)
 
 
 def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> None:
     """Each sample more costs the calls that it costs a dataset that does not count, and not one more."""
-    slots = [0]
+
+    def calls(indices: list[int]) -> int:
+        """Functions called, those of Python and built-in ones."""
+        events, before = [], sys.getprofile()
+        gc.disable()  # or what earlier tests have left would be called too
+        sys.setprofile(lambda _frame, event, _what: events.append(event))
+        try:
+            _ = dataset.__getitems__(indices) if counted else [dataset[index] for index in indices]
+        finally:
+            sys.setprofile(before)
+            gc.enable()
+        return sum(event in ("call", "c_call") for event in events)
+
+    slots, few, many = [0], list(range(100)), list(range(200))
     dataset: Any = Watching(clock, slots, CHEAP_S)
-    few, many = list(range(100)), list(range(200))
-    alone = calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few))
+    counted = False
+    alone = calls(many) - calls(few)
     count_in(dataset, slots, 0)
+    counted = True
     fetch(dataset, few)  # proves that they are cheap
-    assert calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few)) == alone
+    assert calls(many) - calls(few) == alone
     assert slots[0] == 400
-    dataset.sample_s = DEAR_S
-    fetch(dataset, few)  # proves that they are dear now
-    assert calls(lambda: fetch(dataset, many)) - calls(lambda: fetch(dataset, few)) > alone
 
 
 def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:

@@ -17,9 +17,7 @@ from nws_sweep.ranks import merged_burst
 from nws_sweep.records import Burst, BurstKind, BurstRequest, Rank
 from tests.fakes import FakeRank, FakeRanks, SimulatedLoader
 
-
-def request(kind: BurstKind = BurstKind.STEADY, **changes: Any) -> BurstRequest:
-    return BurstRequest(kind=kind, **changes)
+STEADY = BurstKind.STEADY
 
 
 def bursts(
@@ -27,14 +25,13 @@ def bursts(
     asked: BurstRequest,
     consume_s: float = 0.0,
     batches: Sequence[int] = (100, 100, 100),
-    num_workers: int = 0,
     meets: bool = False,
 ) -> tuple[list[Burst], FakeRanks]:
     """A burst of each rank; with ``meets`` the consumer waits for the others, as DistributedDataParallel's step."""
     ranks = FakeRanks(len(make_s))
 
     def work(rank: FakeRank) -> Burst:
-        loader = SimulatedLoader(rank.clock, batches[rank.number], make_s[rank.number], num_workers)
+        loader = SimulatedLoader(rank.clock, batches[rank.number], make_s[rank.number])
 
         def consume(batch: Any) -> None:
             rank.clock.advance(consume_s)
@@ -50,7 +47,7 @@ def bursts(
 
 
 def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
-    (quick, slow), ranks = bursts([0.25, 1.0], request(min_batches=3), consume_s=0.5)
+    (quick, slow), ranks = bursts([0.25, 1.0], BurstRequest(kind=STEADY, min_batches=3), consume_s=0.5)
     assert quick.wait_s == (0.25,) * 3
     assert quick.consume_s == slow.consume_s == (0.5,) * 3
     assert quick.meet_s == (0.75,) * 3
@@ -60,19 +57,12 @@ def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
     assert ranks.meetings == 1 + 3  # to begin with, and after each batch
 
 
-def test_workers_of_a_quick_rank_are_ahead_while_it_waits() -> None:
-    (quick, slow), _ = bursts([0.5, 2.0], request(min_batches=8), num_workers=2)
-    assert quick.wait_s[2:] == (0.0,) * 6
-    assert slow.meet_s == (0.0,) * 8
-    assert quick.elapsed_s == slow.elapsed_s == 8.0  # 2 workers of 2 s make a batch a second
-
-
 @pytest.mark.parametrize(
     ("asked", "meets", "batches"),
     [
-        (request(min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
-        (request(min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
-        (request(min_batches=1), True, 1),
+        (BurstRequest(kind=STEADY, min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
+        (BurstRequest(kind=STEADY, min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
+        (BurstRequest(kind=STEADY, min_batches=1), True, 1),
     ],
 )
 def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: BurstRequest, meets: bool, batches: int) -> None:
@@ -81,11 +71,9 @@ def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: BurstRequest, meets
 
 
 def test_an_epoch_that_ends_in_one_rank_ends_in_all_and_nobody_counts_a_batch_that_others_had_not() -> None:
-    found, _ = bursts([0.5, 1.0], request(BurstKind.EPOCH), batches=[7, 4])
+    found, _ = bursts([0.5, 1.0], BurstRequest(kind=BurstKind.EPOCH), batches=[7, 4])
     assert [(burst.batches, len(burst.meet_s), burst.samples) for burst in found] == [(4, 4, 4)] * 2
     assert [burst.end_s for burst in found] == [0.5, 0.5]  # the other one's fifth batch
-    alike, _ = bursts([0.25, 1.0], request(BurstKind.EPOCH), batches=[5, 5], meets=True)
-    assert [(burst.batches, burst.ended_epoch) for burst in alike] == [(5, True)] * 2
 
 
 def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
@@ -96,14 +84,14 @@ def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
         session = LoaderSession(
             loader, lambda batch: None, clock=rank.clock, produced=lambda: next(counts), others=rank
         )
-        session.burst(request(min_batches=1))
-        return session.burst(request(BurstKind.WARM_UP, cover_buffer=True))
+        session.burst(BurstRequest(kind=STEADY, min_batches=1))
+        return session.burst(BurstRequest(kind=BurstKind.WARM_UP, cover_buffer=True))
 
     assert [burst.batches for burst in FakeRanks(2).run(work)] == [7, 7]
 
 
 def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -> None:
-    found, ranks = bursts([0.25, 1.0], request(min_batches=4), consume_s=0.5, meets=True)
+    found, ranks = bursts([0.25, 1.0], BurstRequest(kind=STEADY, min_batches=4), consume_s=0.5, meets=True)
     assert [burst.batches for burst in found] == [4, 4]
     assert ranks.meetings == 1 + 4  # its own
     assert found[0].consume_s == (1.25,) * 4
@@ -111,11 +99,8 @@ def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -
     assert merged.consume_s == (0.5,) * 4
     assert merged.wait_s == (1.0,) * 4
     assert [rank.meet_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
-
-
-def test_without_its_consumer_such_a_loader_meets_the_others_all_the_same() -> None:
-    found, ranks = bursts([0.25, 1.0], request(BurstKind.LOADING, min_batches=4), consume_s=9.0, meets=True)
-    assert found[0].meet_s == (0.75,) * 4
+    found, ranks = bursts([0.25, 1.0], BurstRequest(kind=BurstKind.LOADING, min_batches=4), consume_s=9.0, meets=True)
+    assert found[0].meet_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
     assert ranks.meetings == 1 + 4
 
 

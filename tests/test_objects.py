@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import sys
-from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,23 +46,17 @@ def test_a_list_of_file_names_is_named_with_its_size() -> None:
 
 def test_samples_as_torchvision_keeps_them_are_named_once() -> None:
     samples = [(name, index % 1000) for index, name in enumerate(names())]
-    (store,) = python_objects(Holds(samples=samples, imgs=samples, targets=[label for _, label in samples]))
-    assert (store.attribute, store.type) == ("samples", "list of tuple")
-    assert store.bytes > 50_000 * (sys.getsizeof(("", 0)) + sys.getsizeof("x" * 24))
+    dataset = Holds(samples=samples, imgs=samples, targets=[label for _, label in samples])
+    assert told(dataset) == [("samples", "list of tuple", 50_000)]
 
 
 @pytest.mark.parametrize(
     "harmless",
     [
         np.array(names()),
-        np.arange(5_000_000),
         torch.zeros(5_000_000),
-        pd.Series(range(500_000)),
         [7] * 5_000_000,
-        [index % 100 for index in range(500_000)],
         names(100),
-        "x" * 5_000_000,
-        range(5_000_000),
         np.array(None, dtype=object),
     ],
     ids=lambda harmless: type(harmless).__name__,
@@ -76,15 +68,11 @@ def test_arrays_and_what_is_few_objects_are_silent(harmless: Any) -> None:
 @pytest.mark.parametrize(
     ("container", "kind"),
     [
-        (np.array(names(), dtype=object), "ndarray of str"),
         (pd.Series(names(), dtype=object), "Series of str"),
         (set(names()), "set of str"),
-        (deque(names()), "deque of str"),
-        (tuple(names()), "tuple of str"),
         ([index * 1_000_003 for index in range(100_000)], "list of int"),
         ([None, *names()], "list of NoneType and str"),
         ([SimpleNamespace(path=name) for name in names()], "list of SimpleNamespace"),
-        ([b"x" * 50_000 for _ in range(2_000)], "list of bytes"),
         ([torch.zeros(1) for _ in range(10_000)], "list of Tensor"),
         ({name: [float(index), 1.5 * index] for index, name in enumerate(names(20_000))}, "dict of str and list"),
     ],
@@ -99,17 +87,11 @@ def test_of_large_objects_only_the_page_with_their_count_is_copied() -> None:
     assert store.bytes == 2_000 * 4096
 
 
-def test_columns_of_a_frame_are_looked_at_one_by_one() -> None:
+def test_columns_of_a_frame_and_all_dimensions_of_an_array_are_looked_at() -> None:
     frame = pd.DataFrame({"label": range(50_000), "path": pd.Series(names(), dtype=object)})
     assert told(Holds(table=frame)) == [("table['path']", "Series of str", 50_000)]
-
-
-def test_of_an_array_of_objects_all_dimensions_count() -> None:
-    table = np.array(names(20_000), dtype=object)
-    (flat,), (square,) = python_objects(Holds(table=table)), python_objects(Holds(table=table.reshape(2_000, 10)))
-    assert (square.count, square.type) == (20_000, "ndarray of str")
-    assert square.bytes == pytest.approx(flat.bytes, rel=0.01)
-    assert told(Holds(few=table[:20].reshape(2, 10))) == []
+    table = np.array(names(20_000), dtype=object).reshape(2_000, 10)
+    assert told(Holds(table=table)) == [("table", "ndarray of str", 20_000)]
 
 
 def test_wrapped_datasets_are_looked_into() -> None:
@@ -137,9 +119,6 @@ def test_what_refers_to_itself_ends_and_no_property_is_called() -> None:
     assert handles((), dataset) == ()
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "data.bin"
@@ -147,53 +126,37 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def stack() -> Iterator[contextlib.ExitStack]:
-    with contextlib.ExitStack() as stack:
-        yield stack
-
-
 def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
     new = [path for number, path in open_files().items() if number not in before]
     return handles(new, dataset)
 
 
-@linux
-def test_files_are_named_by_the_attribute_that_holds_them(path: Path, stack: contextlib.ExitStack) -> None:
+def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Path) -> None:
+    before, connection = open_files(), sqlite3.connect(":memory:")
+    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection):
+        dataset = Holds(parts=[Holds(file=binary)], index=text, table=connection)
+        assert found(before, dataset) == (
+            f"dataset.parts[0].file (BufferedReader of {path})",
+            f"dataset.index (TextIOWrapper of {path})",
+            "dataset.table (sqlite3.Connection)",
+        )
+        assert found(before, Holds()) == (f"the open file {path}",)  # it is somewhere else
+
+
+def test_what_processes_can_share_is_left_out(path: Path) -> None:
     before = open_files()
-    binary, text = stack.enter_context(path.open("rb")), stack.enter_context(path.open())
-    dataset = Holds(parts=[Holds(file=binary)], index=text)
-    assert found(before, dataset) == (
-        f"dataset.parts[0].file (BufferedReader of {path})",
-        f"dataset.index (TextIOWrapper of {path})",
-    )
-    assert found(before, Holds()) == (f"the open file {path}",)  # it is somewhere else
+    with path.open("rb") as closed:
+        pass
+    with path.with_suffix(".log").open("a"):
+        assert found(before, Holds(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()
 
 
-def test_databases_are_known_by_their_kind(path: Path, stack: contextlib.ExitStack) -> None:
-    connection = stack.enter_context(contextlib.closing(sqlite3.connect(path.with_suffix(".db"))))
-    assert handles((), Holds(table=connection)) == ("dataset.table (sqlite3.Connection)",)
-
-
-@linux
-def test_what_processes_can_share_is_left_out(path: Path, stack: contextlib.ExitStack) -> None:
+def test_a_position_is_that_of_the_next_read(path: Path) -> None:
     before = open_files()
-    mapped = np.memmap(path, mode="r")
-    log = stack.enter_context(path.with_suffix(".log").open("a"))
-    closed = path.open("rb")
-    closed.close()
-    assert found(before, Holds(mapped=mapped, closed=closed, array=np.zeros(3))) == ()
-    assert log.writable()
-
-
-@linux
-def test_a_position_is_that_of_the_next_read(path: Path, stack: contextlib.ExitStack) -> None:
-    before = open_files()
-    file = stack.enter_context(path.open("rb", buffering=0))
-    (number,) = open_files().keys() - before.keys()
-    files = {number: str(path)}
-    assert positions(files) == {number: 0}
-    file.seek(123)
-    assert positions(files) == {number: 123}
-    file.close()
+    with path.open("rb", buffering=0) as file:
+        (number,) = open_files().keys() - before.keys()
+        files = {number: str(path)}
+        assert positions(files) == {number: 0}
+        file.seek(123)
+        assert positions(files) == {number: 123}
     assert positions(files) == {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import nws_sweep
 from nws_sweep import sample_check
 from nws_sweep.errors import WrongSamples
-from nws_sweep.identities import digest_of, identify, identify_one
+from nws_sweep.identities import digest_of
 from nws_sweep.records import (
     LoaderSettings,
     MeasureRules,
-    SampleCheck,
     SampleMade,
     SamplePart,
     SamplesLogged,
@@ -46,28 +46,21 @@ def made(key: Any, *contents: object, worker: int = 0) -> SampleMade:
     return SampleMade(worker=worker, key=key, parts=parts)
 
 
-def stream(worker: int, *samples: Any) -> list[SampleMade]:
-    return [made(place, *(s if isinstance(s, tuple) else (s,)), worker=worker) for place, s in enumerate(samples)]
-
-
+# The samples of each worker, as tuples of their parts; and how many of them another one delivered too.
 STREAMS: list[tuple[list[list[Any]], int]] = [
-    ([[1, 2, 3, 4], [1, 2, 3, 4]], 4),  # both have all
-    ([[1, 2, 3, 4], [4, 3, 2, 1]], 4),  # in another order
-    ([[1, 3, 5, 7], [2, 4, 6, 8]], 0),
-    ([[1, 2, 3, 4]], 0),  # of one worker
-    ([[1], [1]], 0),  # too few
-    ([[0, 0, 0, 0], [0, 0, 0, 0]], 0),  # a stream has the same one again and again
-    ([[random.random(), i] for i in range(4)], 0),
+    ([[(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)]], 4),  # both have all, in another order
+    ([[(1,), (3,), (5,), (7,)], [(2,), (4,), (6,), (8,)]], 0),
+    ([[(1,)], [(1,)]], 0),  # too few
+    ([[(0,)] * 4, [(0,)] * 4], 0),  # a stream has the same one again and again
     # Random images: the key tells, but labels do not, and few samples neither.
     ([[(random.random(), f"key {i}") for i in range(40)] for _ in range(3)], 80),
     ([[(random.random(), i % 10) for i in range(40)] for _ in range(3)], 0),
-    ([[(random.random(), i % 10) for i in range(8)] for _ in range(3)], 0),
 ]
 
 
 @pytest.mark.parametrize(("streams", "repeated"), STREAMS)
 def test_samples_that_several_workers_deliver_are_counted(streams: list[list[Any]], repeated: int) -> None:
-    found = [sample for worker, samples in enumerate(streams) for sample in stream(worker, *samples)]
+    found = [made(0, *parts, worker=number) for number, samples in enumerate(streams) for parts in samples]
     assert sample_check.repeated(found)[0] == repeated
 
 
@@ -85,19 +78,17 @@ def test_a_part_differs_by_its_content_its_form_and_by_being_there() -> None:
     assert sample_check.differing(replace(made(1), parts=(*made(1, "a", None).parts, other)), reference) == {2}
 
 
+Sample = Callable[..., tuple[Any, ...]]
+RANDOM: Sample = lambda index, worker=0: (random.random(), index)  # noqa: E731
+
+
 class World:
     """A dataset as a process without workers sees it, as workers do beside each other, and one at a time.
 
     Each is a function of the index and of the worker.
     """
 
-    def __init__(
-        self,
-        alone: Callable[[Any], tuple[Any, ...]],
-        beside: Callable[[Any, int], tuple[Any, ...]],
-        in_turn: Callable[[Any, int], tuple[Any, ...]] | None = None,
-        epochs: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, alone: Sample, beside: Sample, in_turn: Sample | None = None, epochs: Sequence[int] = ()):
         self.alone, self.beside, self.in_turn = alone, beside, in_turn or (lambda index, worker: alone(index))
         self.epochs = list(epochs)
         self.loaded: list[int] = []
@@ -139,9 +130,7 @@ def test_samples_that_are_wrong_only_beside_others_are_reported() -> None:
 @pytest.mark.parametrize(
     "world",
     [
-        World(
-            lambda i: (random.random(), i), lambda i, worker: (random.random(), i), lambda i, w: (random.random(), i)
-        ),
+        World(RANDOM, RANDOM, RANDOM),
         World(lambda i: (i,), lambda i, worker: (i + worker,), lambda i, worker: (i + worker,)),  # by the worker's seed
         World(lambda i: (i,), lambda i, worker: (i if i % 16 else -1,)),  # seldom, as random erasing
     ],
@@ -161,19 +150,6 @@ def test_with_shared_files_two_wrong_samples_are_enough() -> None:
         world.check(SampleWatch(), *range(16), handles=("dataset.file",))
 
 
-def test_what_cannot_be_loaded_again_is_not_judged() -> None:
-    world = World(lambda i: (i,), lambda i, worker: (0,))
-    world.load_in_turn = lambda samples, settings: ()  # type: ignore[method-assign]
-    assert world.check(SampleWatch(), *range(16)) == ""
-
-
-def test_a_file_whose_position_several_workers_move_is_enough() -> None:
-    moved = SamplesLogged(moved_files=("data.bin",))
-    with pytest.raises(WrongSamples, match=r"the workers read data\.bin through one open file, whose position all"):
-        SampleWatch().check(moved, FOUR, FACTS, 1.0, lambda question: None)
-    SampleWatch().check(moved, replace(FOUR, num_workers=1), FACTS, 1.0, lambda question: None)
-
-
 @pytest.mark.parametrize(
     ("epochs", "wrong"),
     [
@@ -186,10 +162,8 @@ def test_a_file_whose_position_several_workers_move_is_enough() -> None:
 def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:
     world = World(lambda i: (i,), lambda i, worker: (i // 4,), epochs=epochs)
     logged = world.logged(*range(40))
-    if wrong:
-        with pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too"):
-            SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask)
-    else:
+    reported = pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too")
+    with reported if wrong else contextlib.nullcontext():
         assert SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
     assert not world.epochs
 
@@ -198,8 +172,6 @@ def test_of_random_streams_it_is_said_that_nothing_can_be_seen() -> None:
     noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
     told = SampleWatch().check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
     assert told.startswith("whether the workers share the samples of the iterable dataset cannot be seen")
-    plain = World(lambda i: (i,), lambda i, worker: (i,))
-    assert SampleWatch().check(plain.logged(*range(40)), FOUR, STREAM, 1.0, plain.ask) == ""
 
 
 def seen(*names: str | None, workers: int = 2, complete: bool = True) -> SamplesSeen:
@@ -207,19 +179,14 @@ def seen(*names: str | None, workers: int = 2, complete: bool = True) -> Samples
     return SamplesSeen(digests=digests, workers=frozenset(range(workers)), complete=complete)
 
 
-NOTHING = seen(None, None, workers=1)
-ENDLESS = seen("a", "b", "c", "d", workers=1, complete=False)
-
-
 @pytest.mark.parametrize(
     ("alone", "shared", "num_workers", "line"),
     [
         (seen("a", "b", workers=1), seen("b", "a"), 2, ""),
         (seen("a", "a", workers=1), seen("a", "a"), 2, ""),  # it has them twice by itself
-        (NOTHING, seen(None, None), 2, ""),
+        (seen(None, None, workers=1), seen(None, None), 2, ""),
         (seen("a", "b", workers=1), seen("c", "d", "e", "f"), 2, "4 in an epoch instead of 2"),  # changed at random
-        (seen("a", "b", workers=1), seen("a", "b", "a", "b"), 2, "4 in an epoch instead of 2"),
-        (ENDLESS, seen("a", "b", "a", "b", complete=False), 2, "2 of those looked at had come before"),
+        (seen(*"abcd", workers=1, complete=False), seen(*"abab", complete=False), 2, "2 of those looked at had come"),
         (seen("a", "b", workers=1), seen("a"), 2, "samples are lost with num_workers=2: 1 in an epoch instead of 2"),
         (seen("a", workers=1), seen("a", workers=1), 4, "3 of 4 workers get no samples"),
     ],
@@ -233,33 +200,13 @@ def test_what_two_epochs_say_of_each_other(
     assert bool(line) == bool(told)
 
 
-def test_a_failure_is_told() -> None:
-    (line,) = sample_check.remarks(SampleCheck(num_workers=2, error="OSError: gone"))
-    assert line == "check_samples: the samples could not be counted (OSError: gone)"
-
-
-SAME: list[Any] = [
-    lambda: (torch.arange(6).reshape(2, 3).t(), 3),
-    lambda: {"a": np.arange(3), "b": ["x", b"y", None, 1.5]},
-    lambda: Image.new("RGB", (4, 4)),
-    lambda: torch.ones(2, dtype=torch.float64)[:1],
-]
-
-
-@pytest.mark.parametrize("make", SAME)
-def test_equal_samples_have_equal_digests(make: Any) -> None:
-    assert digest_of(make()) == digest_of(make()) is not None
-
-
-def test_different_samples_have_different_digests() -> None:
+def test_equal_samples_have_equal_digests_different_ones_others_and_what_cannot_be_told_none() -> None:
+    image, values = Image.new("RGB", (4, 4)), {"a": np.arange(3), "b": ["x", b"y", None, 1.5]}
+    for sample in (torch.arange(6).reshape(2, 3).t(), image, values):
+        assert digest_of(sample) == digest_of(copy.deepcopy(sample)) is not None
     samples = [1, 1.0, "1", b"1", [1], (1,), {1: 1}, {"a": 1}, torch.tensor(1), torch.tensor(1.0), torch.tensor(2)]
     assert len({digest_of(sample) for sample in samples}) == len(samples)
-
-
-def test_a_sample_that_cannot_be_told_has_none() -> None:
     assert digest_of(lambda: None) is None
-    assert identify_one(lambda: None).digests == [None]
-    assert len(identify([1, 2]).digests) == 2
 
 
 class Stream(IterableDataset[int]):
@@ -292,18 +239,6 @@ class SharedFile(Dataset[Any]):
         return int.from_bytes(self.file.read(4), "little"), index
 
 
-class OwnFile(SharedFile):
-    """Each worker opens a file of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.opened_by = path, 0
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        if self.opened_by != os.getpid():
-            self.file, self.opened_by = self.path.open("rb", buffering=0), os.getpid()
-        return super().__getitem__(index)
-
-
 class Augmented(Dataset[Any]):
     def __len__(self) -> int:
         return 600
@@ -315,22 +250,20 @@ class Augmented(Dataset[Any]):
         return image.flip(-2) if torch.rand(()) < 0.5 else image, index
 
 
+Search = Callable[..., nws_sweep.SearchResult]
+
+
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., nws_sweep.SearchResult]:
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     rules = MeasureRules(window_s=0.02, max_seconds=2.0)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
 
-@pytest.mark.parametrize("check_samples", [None, True])
-def test_a_stream_that_is_not_shared_is_loaded_without_workers(
-    measured: Callable[..., nws_sweep.SearchResult], check_samples: bool | None
-) -> None:
-    with pytest.warns(
-        UserWarning, match=r"nws_sweep: num_workers=\d is no choice: .*torch\.utils\.data\.get_worker_info"
-    ):
-        result = measured(Stream(None), candidates=[0, 2, 4], check_samples=check_samples)
+def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search) -> None:
+    with pytest.warns(UserWarning, match=r"nws_sweep: num_workers=\d is no choice: .*utils\.data\.get_worker_info"):
+        result = measured(Stream(None), candidates=[0, 2, 4])
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
     loader = DataLoader(Stream(None), batch_size=5)
@@ -339,9 +272,7 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
 
-def test_workers_that_share_an_open_file_are_no_choice(
-    measured: Callable[..., nws_sweep.SearchResult], tmp_path: Path
-) -> None:
+def test_workers_that_share_an_open_file_are_no_choice(measured: Search, tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"".join(index.to_bytes(4, "little") for index in range(600)))
     lines: list[str] = []
@@ -349,29 +280,19 @@ def test_workers_that_share_an_open_file_are_no_choice(
         result = measured(lambda: SharedFile(path), candidates=[0, 1, 3], progress=lines.append, strategy="exhaustive")
     states = {trial.num_workers: trial.state.value for trial in result.trials}
     assert states == {0: "ok", 1: "ok", 3: "wrong_samples"}
-    named = [
-        number for number, line in enumerate(lines) if line.startswith("forked workers share dataset.file (FileIO")
-    ]
-    assert len(named) == 1
-    assert not any("a batch" in line for line in lines[: named[0]])
-    own = measured(lambda: OwnFile(path), candidates=[3])
-    assert [trial.state.value for trial in own.trials] == ["ok"]
-    assert not [line for line in own.warnings if "share" in line]
+    (named,) = (line for line in lines if line.startswith("forked workers share dataset.file (FileIO"))
+    assert not any("a batch" in line for line in lines[: lines.index(named)])
 
 
-def test_random_transforms_are_no_wrong_samples(measured: Callable[..., nws_sweep.SearchResult]) -> None:
+def test_random_transforms_are_no_wrong_samples(measured: Search) -> None:
     result = measured(Augmented(), candidates=[0, 2, 4], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
     assert result.record.cost is not None
     assert 0 < result.record.cost.samples_s < result.cost_s
 
 
-@pytest.mark.parametrize(("shards", "remark"), [(3, "1 of 4 workers get no samples"), (4, "")])
-def test_real_workers_are_looked_at(
-    measured: Callable[..., nws_sweep.SearchResult], shards: int | None, remark: str
-) -> None:
-    result = measured(Stream(shards), candidates=[4], check_samples=True)
-    told = [line for line in result.warnings if "samples" in line]
-    assert any(remark in line for line in told) if remark else not told
-    idle = [line for line in result.warnings if "1 of 4 workers got no samples in an epoch" in line]
-    assert bool(idle) == (shards == 3)  # seen without being asked for, since the epoch came to its end
+def test_real_workers_are_looked_at(measured: Search) -> None:
+    few, enough = (measured(Stream(shards), candidates=[4], check_samples=True).warnings for shards in (3, 4))
+    assert not [line for line in enough if "samples" in line]
+    assert "1 of 4 workers get no samples" in "".join(few)
+    assert "1 of 4 workers got no samples in an epoch" in "".join(few)  # seen without being asked for

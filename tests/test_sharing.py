@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,12 @@ import pytest
 from nws_sweep import sharing
 
 
-def test_threads_that_end_meanwhile_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, tasks = sharing.footprint(), Path.iterdir
-
-    def iterdir(path: Path) -> Iterator[Path]:
-        yield from tasks(path)
-        yield path / "4194305"  # more than any process ID: it ended just after the threads were listed
-
-    monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert sharing.obstacle_since(before) == ""
-
-
-def test_a_thread_that_is_just_ending_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, done = sharing.footprint(), threading.Event()
+def test_threads_that_are_just_ending_and_files_that_are_just_closed_are_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, done, listed = sharing.footprint(), threading.Event(), Path.iterdir
+    # The last one, a larger number than any has, was gone just after it was listed.
+    monkeypatch.setattr(Path, "iterdir", lambda folder: [*listed(folder), folder / "4194305"])
     monkeypatch.setattr(time, "sleep", lambda seconds: done.set())
     threading.Thread(target=done.wait).start()
     assert sharing.obstacle_since(before) == ""

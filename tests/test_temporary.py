@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep import processes, temporary
-from tests.children import child, line_of, tell
+from tests.children import child, line_of
 
 _PROGRAM = """
 import sys, tempfile
@@ -33,15 +33,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> None:
     left = left_by_a_killed_program(place)
-    for name in ("nws_sweep-2024-11-05", "nws_sweep-arm-of-mine"):  # as people may call their own
+    theirs = {"nws_sweep-2024-11-05", "nws_sweep-arm-of-mine"}  # as people may call their own
+    for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
         temporary.remove_left()
         assert not left.exists()
-        assert Path(mine).is_dir()
-        assert {path.name for path in place.iterdir()} == {
-            "nws_sweep-2024-11-05", "nws_sweep-arm-of-mine", Path(mine).name,
-        }  # fmt: skip
+        assert {path.name for path in place.iterdir()} == {*theirs, Path(mine).name}
     assert not Path(mine).exists()
 
 
@@ -102,6 +100,3 @@ def test_a_program_that_lives_keeps_its_folder_whatever_its_number_is(place: Pat
         path = Path(line_of(living))
         temporary.remove_left()
         assert (path / "socket").exists()
-        tell(living)
-        living.wait()
-    assert not path.exists()

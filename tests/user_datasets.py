@@ -7,9 +7,7 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -52,8 +50,8 @@ class With(Plain):
 class Frozen(Plain):
     """Works only where what the fork server has loaded is no business of garbage collections."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
         if gc.get_freeze_count() == 0:
             raise RuntimeError("everything would be collected")
 
@@ -212,16 +210,12 @@ class NotesItsMaking(Plain):
         with Path(path).open("a") as file:
             file.write(f"{os.getpid()}\n")
         self.held = b"x" * (megabytes * 2**20)
-        kinds: dict[str, Callable[[], Any]] = {
-            "nothing": int,
-            "thread": lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start(),
-            "file": Path(path).open,
-            "process": lambda: subprocess.Popen(["sleep", "60"]),
-            "lock": multiprocessing.Lock,
-            "counter": lambda: multiprocessing.Value("i"),
-            "tensor": lambda: torch.zeros(10).share_memory_(),
-        }
-        self.left = kinds[leaves]()
+        if leaves == "lock":
+            self.lock = multiprocessing.Lock()
+        elif leaves == "counter":
+            self.counter = multiprocessing.Value("i")
+        elif leaves == "tensor":
+            self.tensor = torch.zeros(10).share_memory_()
         warnings.warn("made with a warning", stacklevel=1)
 
 
@@ -248,7 +242,6 @@ class OfRank(Plain):
         self.at -= self.mine
         kinds: dict[str, Callable[[], Any]] = {
             "raise": lambda: fail(ValueError("bad sample")),
-            "exit": lambda: os._exit(7),
             "kill": kill_this_process,
             "hang": lambda: time.sleep(1e6),
         }
