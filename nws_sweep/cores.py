@@ -51,7 +51,7 @@ def shared_cores(
 def enforced_cores(root: Path = Path("/"), affinity: int | None = None) -> float:
     """CPUs that the system lets this process use, whatever variables ask of it; see ``usable_cores``."""
     if affinity is None:
-        affinity = len(os.sched_getaffinity(0))
+        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min([float(affinity), *_quotas(root)])
 
 

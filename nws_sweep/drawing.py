@@ -130,7 +130,9 @@ def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
 
 def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
     """Marks the recommended candidate."""
-    axes.plot(x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2)
+    axes.plot(
+        x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2, clip_on=False
+    )
 
 
 def plain(text: str) -> str:

@@ -1,8 +1,13 @@
 """What a dataset holds that forked workers come to copy, or that they must not share.
 
-To read a Python object changes its count of references, so that each forked worker comes to hold a copy of every list
-of file names that it reads from. Arrays and tensors are one object, however many values they hold. And all processes
-that inherit an open file share its position.
+A forked worker shares its memory with the others until one of them writes to it, page by page. Reading a Python object
+writes to it: its count of references changes. So each worker comes to hold a copy of every list of file names that it
+reads from, and memory grows through the first epoch as if it leaked. Arrays and tensors are one object, however many
+values they hold.
+
+All processes that inherit an open file share its position: when one reads, the position moves for all. Databases and
+HDF5 say of their handles that they must not be used in a forked process. Each worker needs handles of its own, opened
+on first use or in ``worker_init_fn``.
 """
 
 from __future__ import annotations
@@ -148,6 +153,8 @@ def _attributes(value: Any) -> dict[str, Any]:
 def open_files() -> dict[int, str]:
     """Regular files that this process can read and has not mapped into memory: the path by the descriptor."""
     found: dict[int, str] = {}
+    if not Path("/proc/self/fd").is_dir():  # the platform does not say
+        return found
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the one that the folder is read by

@@ -1,7 +1,7 @@
 """What a process and all that descend from it use (CPU time, memory, shared memory, bytes from storage), and what the
 machine does besides.
 
-Read from /proc while the processes stand still.
+Read from /proc while the processes stand still; elsewhere what the platform lacks is None.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import psutil
 
 _SHARED_MEMORY = Path("/dev/shm")
+_HAS_PROC = Path("/proc/self").exists()
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MAJFLT = 9  # place in /proc/<pid>/stat after the process's name; that of its dead children follows (proc(5))
 
@@ -37,7 +38,7 @@ def of_tree(pid: int) -> Usage:
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in family),
         memory_bytes=_memory_bytes(pids),
-        shm_bytes=_shared_memory_bytes(pids),
+        shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
         disk_bytes=_known_sum(_numbers(pid, "io").get("read_bytes") for pid in pids),  # not from the page cache
         major_faults=_known_sum(map(_major_faults, pids)),
     )
@@ -73,10 +74,12 @@ def _cpu_s(process: psutil.Process) -> float:
     except psutil.Error:
         return 0.0
     own = times.user + times.system
-    # The process's own CPU clock, whose number clock_getcpuclockid(3) computes, counts nanoseconds; /proc hundredths.
-    with contextlib.suppress(OSError):
-        own = time.clock_gettime((~process.pid << 3) | 2)
-    return float(own + times.children_user + times.children_system)
+    if _HAS_PROC:
+        # The process's own CPU clock counts nanoseconds, its times in /proc hundredths of a second. The number of the
+        # clock is what clock_getcpuclockid(3) computes.
+        with contextlib.suppress(OSError):
+            own = time.clock_gettime((~process.pid << 3) | 2)
+    return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
 def _numbers(pid: int, file: str) -> dict[str, int]:
