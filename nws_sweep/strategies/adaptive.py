@@ -26,6 +26,8 @@ _FEWEST_ROUNDS = 3
 _MANY = 5
 # With the usual precision, two candidates that these rounds do not tell apart are told apart by no affordable number.
 _MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05
+# A candidate that is hoped to be so much faster is started at once, others when the best is known a little better.
+_AT_ONCE = 0.9
 # A candidate is tried for being cheaper only if it saves at least a quarter of the workers.
 _WORTH_SAVING = 0.75
 # Where nothing but the profile is known nobody starts dozens of workers at once; nor many times more than are known.
@@ -138,8 +140,20 @@ class Adaptive(OfWorkers):
         """The predicted best, as far as a first step goes, and whoever is wanted in any case."""
         untried = self._untried(observations)
         step = [n for n in untried if n <= self._reach(0)] or untried[:1]
-        wanted = (_hoped_best(step, forecast, self.rules.tolerance), self.guess, self.rules.reference)
+        goal = _hoped_best(step, forecast, self.rules.tolerance)
+        wanted = (goal, self._check(goal, forecast), self.guess, self.rules.reference)
         return [n for n in untried if n in wanted]
+
+    def _check(self, goal: int | None, forecast: Forecast) -> int | None:
+        """The candidate beyond the predicted best that is wanted in any case where the CPUs are the limit.
+
+        They are never used without a gap, so the prediction cannot be met; a consumer's can.
+        """
+        profile = forecast.profile
+        if not goal or self.rules.maximum_patience == 0 or profile.consume_s >= profile.cpu_s / profile.cores:
+            return None
+        further = (n for n in self.rules.candidates if n >= 2 * goal and forecast.may_beat(forecast.cost_s(0), n))
+        return min(further, default=None)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
         """The untried ones well below the fewest workers that failed, if none beyond those went well."""
@@ -150,7 +164,8 @@ class Adaptive(OfWorkers):
 
     def _faster(self, untried: Sequence[int], contest: Contest, forecast: Forecast) -> int | None:
         """One that is hoped to be faster than the fastest by more than the tolerance."""
-        wanted_s = cost_of(contest.fastest) / (1 + self.rules.tolerance)
+        known = len(contest.fastest.by_round) >= 2
+        wanted_s = cost_of(contest.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
         hopeful = [n for n in untried if forecast.cost_s(n) <= wanted_s and _is_apart(n, forecast.seen)]
         hoped = _hoped_best(hopeful, forecast, self.rules.tolerance)
         if hoped is None:
