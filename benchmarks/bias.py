@@ -14,8 +14,9 @@ from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.comparison import page, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
 from benchmarks.stage import say
-from nws_sweep import host, hostlock, stats
-from nws_sweep.records import SearchRules, Trial
+from nws_sweep.measurement import stats
+from nws_sweep.results import SearchRules, Trial
+from nws_sweep.system import host, host_lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def _measure(workload: Workload, number: int, options: Options, journal: Journal
     rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
     configuration = ours.configuration_of(workload, rules, number)
     log_path = options.journal.with_name(f"{workload.name}.log")
-    with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
+    with host_lock.held(stage.LOCK_FILE, "the benchmark", say):
         journal.add(*_bare(workload, number, BARE_BEFORE, options))
         result = ours.find(configuration, log_path, lambda line: say(f"{label} ours: {line}"))
         journal.add(*(figure_of(workload, trial, number) for trial in result.trials))

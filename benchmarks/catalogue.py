@@ -46,8 +46,8 @@ class Workload:
     def consumer(self) -> dict[str, Any]:
         """The consumer, likewise."""
         if not self.consume_s:
-            return {"_target_": "nws_sweep.consumers.Nothing"}
-        return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": self.consume_s}
+            return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
+        return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": self.consume_s}
 
     @property
     def line(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nws_sweep.diagnosis import Limit
+from nws_sweep.analysis.diagnosis import Limit
 
-_NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.consumers.Nothing"}
+_NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class Case:
 
 
 def _sleeping(seconds: float) -> dict[str, Any]:
-    return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": seconds}
+    return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": seconds}
 
 
 def _training(*layers: int) -> dict[str, Any]:
     return {
-        "_target_": "nws_sweep.training.Train",
-        "model": {"_target_": "nws_sweep.training.mlp", "layers": list(layers)},
+        "_target_": "nws_sweep.dataloading.training.Train",
+        "model": {"_target_": "nws_sweep.dataloading.training.mlp", "layers": list(layers)},
         "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.01},
         "device": "cpu",

@@ -15,8 +15,8 @@ from benchmarks.search_page import page
 from benchmarks.stage import say
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
-from nws_sweep import host, hostlock
-from nws_sweep.cores import usable_cpus
+from nws_sweep.system import host, host_lock
+from nws_sweep.system.cores import usable_cpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class _Contest:
 
     def measure(self, workload: Workload, repeat: int) -> None:
         """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
-        with hostlock.held(stage.LOCK_FILE, "the benchmark", say):
+        with host_lock.held(stage.LOCK_FILE, "the benchmark", say):
             played_before = {
                 o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)
             }

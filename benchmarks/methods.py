@@ -12,9 +12,9 @@ from benchmarks import bare, child, ours, stage
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
-from nws_sweep.analysis import recommend
+from nws_sweep.analysis.summary import recommend
 from nws_sweep.errors import one_line
-from nws_sweep.records import SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
 
 ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
 _OURS: Mapping[str, SearchRules] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from benchmarks.catalogue import Workload
 from benchmarks.pace import PREFETCH_FACTOR
-from nws_sweep import host
-from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
+from nws_sweep.system import host
+from nws_sweep.tuning.runner import search
 
 
 def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks import ours, stage
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
-from nws_sweep import hostlock
-from nws_sweep.records import MeasureRules, SearchCost, SearchRecord, SearchRules
+from nws_sweep.results import MeasureRules, SearchCost, SearchRecord, SearchRules
+from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
 BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
@@ -47,7 +47,7 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
-    with hostlock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
+    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
         stage.start_fork_server()
         for workload in workloads:  # not counted: the files are read, libraries loaded
             _searched(workload, 0, False)

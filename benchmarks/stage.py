@@ -11,12 +11,12 @@ from datetime import date
 
 import psutil
 
-from nws_sweep import host, processes
+from nws_sweep.system import host, processes
 
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # conf/paths has the same
 _PRELOAD = (
-    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.arm_process", "nws_sweep.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest", "nws_sweep.preloaded",
+    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
+    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest", "nws_sweep.executor.preloaded",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # killed processes take a moment to die

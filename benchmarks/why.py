@@ -12,10 +12,11 @@ from pathlib import Path
 
 from benchmarks import ours, stage
 from benchmarks.causes import CASES, Case
-from nws_sweep import advice, hostlock
-from nws_sweep.analysis import best_and_fastest
-from nws_sweep.diagnosis import Diagnosis, diagnose
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.analysis import advice
+from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
+from nws_sweep.analysis.summary import best_and_fastest
+from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
@@ -52,7 +53,7 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     cases = [case for case in CASES if not only or case.name in only]
     findings: list[Finding] = []
-    with hostlock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.say):
+    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.say):
         stage.start_fork_server()
         for number in range(repeats):
             for case in cases:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
-    from nws_sweep.outcome import SearchResult as SearchResult
-    from nws_sweep.records import MeasureRules as MeasureRules
+    from nws_sweep.report.search_result import SearchResult as SearchResult
+    from nws_sweep.results import MeasureRules as MeasureRules
 
 __version__ = "0.1.0"
 
 # Imported when first used: the command line must answer quickly, and the API needs torch.
 _HOMES = {
-    "search": "api", "tune": "api", "SearchResult": "outcome", "MeasureRules": "records", "NwsSweepError": "errors",
-    "ConfigurationError": "errors", "DatasetError": "errors",
+    "search": "api", "tune": "api", "SearchResult": "report.search_result", "MeasureRules": "results",
+    "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - they are strings
 

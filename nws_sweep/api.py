@@ -11,23 +11,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from nws_sweep import config as schema
-from nws_sweep import handover, host, hostlock, loaders, sample_check, temporary, together, units
-from nws_sweep.config import Embedded
-from nws_sweep.cores import cpus_of_rank, most_workers
+from nws_sweep import units
+from nws_sweep.config import schema
+from nws_sweep.config.schema import Embedded
+from nws_sweep.dataloading import loaders, pickling
+from nws_sweep.dataloading.fingerprints import fingerprint
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, Subject, subject_of
+from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.fingerprints import fingerprint
-from nws_sweep.loaders import Loader
-from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.outcome import SearchResult
-from nws_sweep.progress import Narrator, Say, announcer, teller
-from nws_sweep.records import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
-from nws_sweep.runner import DEFAULT_LIMIT
-from nws_sweep.runner import search as run_search
-from nws_sweep.store import ResultStore, default_folder
-from nws_sweep.strategies import most_candidates
-from nws_sweep.subjects import DATALOADER_DEFAULTS, Subject, subject_of
-from nws_sweep.surroundings import ArmFactory, Surroundings
+from nws_sweep.executor import rank0
+from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.measurement import sample_check
+from nws_sweep.measurement.environment import ArmFactory, Surroundings
+from nws_sweep.report.progress import Narrator, Say, announcer, teller
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
+from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.system import host, host_lock, temporary
+from nws_sweep.system.cores import cpus_of_rank, most_workers
+from nws_sweep.tuning.runner import DEFAULT_LIMIT
+from nws_sweep.tuning.runner import search as run_search
+from nws_sweep.tuning.strategy import most_candidates
 
 Consumer = float | Callable[[Any], object] | None
 Progress = bool | Say | None
@@ -99,7 +103,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             from there. None for the arguments.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
             for silence; None for True on a terminal and in a notebook, elsewhere for what the search may cost, waits
-            for and has chosen. These lines go to the log ``nws_sweep.progress`` at INFO in any case.
+            for and has chosen. These lines go to the log ``nws_sweep.report.progress`` at INFO in any case.
 
     Returns:
         The best settings and all that was measured.
@@ -177,7 +181,7 @@ def tune(  # noqa: PLR0913
 def _agreed(make_subject: Callable[[], Subject], given: Mapping[str, Any]) -> SearchResult:
     """The answer of all ranks of the program, with a warning if workers deliver other samples than without workers."""
     plan = _plan(given)
-    result = together.agreed(lambda: _answer(make_subject(), plan, given))
+    result = rank0.agreed(lambda: _answer(make_subject(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
@@ -221,11 +225,11 @@ def _rules(given: Mapping[str, Any]) -> SearchRules:
 def _consumer_node(consumer: Consumer) -> dict[str, Any]:
     """The consumer in the configuration."""
     if consumer is None:
-        return {"_target_": "nws_sweep.consumers.Nothing"}
+        return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
     if callable(consumer):
-        return handover.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
+        return pickling.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
     if isinstance(consumer, int | float) and consumer >= 0:
-        return {"_target_": "nws_sweep.consumers.Sleep", "seconds_per_batch": float(consumer)}
+        return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": float(consumer)}
     raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
 
 
@@ -242,8 +246,8 @@ def _answer(subject: Subject, plan: Embedded, given: Mapping[str, Any]) -> Searc
     reuse = plan.reuse if subject.identity else "never"
     if result := _remembered(store, start, reuse, announce):
         return result
-    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
-    with hostlock.held(lock, f"{subject.name} in a program", announce):
+    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
+    with host_lock.held(lock, f"{subject.name} in a program", announce):
         # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
         if result := _remembered(store, start, reuse, announce):
             return result
@@ -272,7 +276,7 @@ def _configuration(subject: Subject, plan: Embedded) -> Configuration:
     columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     return Configuration(
         columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.maximum_patience},
-        dataset=handover.placeholder(subject.name, subject.identity),
+        dataset=pickling.placeholder(subject.name, subject.identity),
         consumer=plan.consumer,
         loader=replace(settings, num_workers=0),
         measure=plan.measure,
@@ -302,7 +306,7 @@ def _measured(start: SearchRecord, subject: Subject, consumer: Consumer, narrato
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
         if callable(consumer):
-            spec = replace(spec, consumer=handover.write("the consumer", consumer, folder / "consumer"))
+            spec = replace(spec, consumer=pickling.write("the consumer", consumer, folder / "consumer"))
         open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, narrator.say)
         start = _as_made(start, open_arm) if subject.open else start
         record = run_search(start, Surroundings(open_arm=open_arm), narrator)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import __version__, channels
+from nws_sweep import __version__
 from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.system import streams
 
 if TYPE_CHECKING:
-    from nws_sweep.analysis import Summary
+    from nws_sweep.analysis.summary import Summary
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
@@ -25,7 +26,7 @@ _WHERE_HELP = "only the configurations with this value, such as batch_size=64; m
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
-    channels.prepare()
+    streams.prepare()
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "nws_sweep"  # the name that argparse shows
     sys.exit(run(sys.argv[1:]))
@@ -39,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # piped into head, say
-        channels.silence_output()
+        streams.silence_output()
         return BROKEN_PIPE
     except (NwsSweepError, OSError) as error:
         print(f"nws_sweep: {error}", file=sys.stderr)
@@ -51,8 +52,8 @@ def run(arguments: Sequence[str]) -> int:
 def sweep(arguments: Sequence[str]) -> int:
     """One configuration or a grid, by Hydra's command line."""
     _find_modules_here()
-    from nws_sweep import app
-    from nws_sweep.config import explain, with_quoted_overrides
+    from nws_sweep.config.schema import explain, with_quoted_overrides
+    from nws_sweep.sweep import app
 
     sys.argv[1:] = map(with_quoted_overrides, arguments)  # which Hydra reads
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -88,8 +89,8 @@ def _parser(command: Callable[..., int], *folders: str) -> argparse.ArgumentPars
 def report(arguments: Sequence[str]) -> int:
     """Rebuilds the report of a run or a grid, also of an interrupted one."""
     options = _parser(report, "DIR").parse_args(arguments)
-    from nws_sweep.report import write
-    from nws_sweep.terminal import View
+    from nws_sweep.report.writer import write
+    from nws_sweep.sweep.terminal import View
 
     summary, written = write(options.dir)
     View().conclude(summary, written)
@@ -98,7 +99,7 @@ def report(arguments: Sequence[str]) -> int:
 
 def best(arguments: Sequence[str]) -> int:
     """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
-    from nws_sweep.formats import FORMATS
+    from nws_sweep.report.snippets import FORMATS
 
     parser = _parser(best, "DIR")
     parser.add_argument(
@@ -115,7 +116,7 @@ def best(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
-    from nws_sweep.formats import render
+    from nws_sweep.report.snippets import render
 
     summary = _summary(options.dir, options.where)
     rendered = render(summary, options.format, options.key)
@@ -127,7 +128,7 @@ def best(arguments: Sequence[str]) -> int:
 
 def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids: for each configuration the time of its best setting in B / that in A."""
-    from nws_sweep.comparing import ALARMS
+    from nws_sweep.analysis.comparing import ALARMS
 
     parser = _parser(compare, "A", "B")
     parser.add_argument(
@@ -142,22 +143,24 @@ def compare(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", type=Path, help="writes the comparison as a page, too")
     options = parser.parse_args(arguments)
-    from nws_sweep import comparing, comparison_text
+    from nws_sweep.analysis import comparing
+    from nws_sweep.report import comparison_text
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
     if options.html:
-        from nws_sweep import disk, html
+        from nws_sweep.report import html
+        from nws_sweep.results import atomic
 
-        disk.write_text(options.html, html.comparison(comparison))
+        atomic.write_text(options.html, html.comparison(comparison))
         print(f"wrote {options.html}")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
-    from nws_sweep import storage
-    from nws_sweep.analysis import summarise, told_apart
+    from nws_sweep.analysis.summary import summarise, told_apart
+    from nws_sweep.results import storage
 
     stored = told_apart(storage.find(folder))
     try:
@@ -175,14 +178,16 @@ def check(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     options = parser.parse_args(arguments)
     _find_modules_here()
-    from nws_sweep import formats, hostlock, recheck
-    from nws_sweep.progress import teller
+    from nws_sweep.report import snippets
+    from nws_sweep.report.progress import teller
+    from nws_sweep.sweep import recheck
+    from nws_sweep.system import host_lock
 
-    say, lock_file = teller(True), os.environ.get("NWS_SWEEP_LOCK_FILE", hostlock.DEFAULT)
+    say, lock_file = teller(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
     summary = _summary(options.dir, ())
     checks = recheck.checks(summary, options.within / 100, lambda chosen: recheck.measured(chosen, say, lock_file))
     found = list(checks)
-    print(formats.markdown_table(*recheck.table(found)), end="")
+    print(snippets.markdown_table(*recheck.table(found)), end="")
     return 0 if all(check.holds for check in found) else 1
 
 

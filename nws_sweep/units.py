@@ -7,7 +7,7 @@ So 6.234 s is 6.23 s if right to 5 % (0.31 s), and 6.2 s if right to 12 % (0.75 
 
 from __future__ import annotations
 
-from nws_sweep.records import Estimate
+from nws_sweep.results import Estimate
 
 NOTHING = "-"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nws_sweep import processes, temporary
+from nws_sweep.system import processes, temporary
 from tests.one_process import SharedProcess
 
 # Most of what the tests' many processes do is to import; each would compile torch anew if nobody may keep the outcome.

@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep import storage
-from nws_sweep.analysis import Summary, summarise
-from nws_sweep.records import (
+from nws_sweep.analysis.summary import Summary, summarise
+from nws_sweep.results import (
     ArmSpec,
     Burst,
     BurstKind,
@@ -30,8 +29,9 @@ from nws_sweep.records import (
     SearchRules,
     Trial,
     TrialState,
+    storage,
 )
-from nws_sweep.storage import Stored, StoredRun
+from nws_sweep.results.storage import Stored, StoredRun
 
 COLUMNS: Mapping[str, Any] = {
     "dataset": "photos",
@@ -80,7 +80,7 @@ def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSp
     """An arm with one of the datasets of tests.user_datasets, and nothing that consumes."""
     return ArmSpec(
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
-        consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
         log_path=str(log_path) if log_path else None,
     )
 

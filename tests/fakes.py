@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nws_sweep.errors import TrialError
-from nws_sweep.measure import LoaderSession
-from nws_sweep.records import (
+from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.timing import LoaderSession
+from nws_sweep.results import (
     Burst,
     BurstRequest,
     Configuration,
@@ -24,8 +25,7 @@ from nws_sweep.records import (
     SamplesSeen,
     Usage,
 )
-from nws_sweep.room import Room
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.system.resources import Room
 
 
 class FakeClock:

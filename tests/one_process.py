@@ -17,8 +17,9 @@ from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep import arms, cli
-from nws_sweep.illustrations import Illustration
+from nws_sweep import cli
+from nws_sweep.executor import trial_process
+from nws_sweep.report.figures import Illustration
 
 
 class SharedProcess:
@@ -59,7 +60,7 @@ _FILES = ("standard_output", "standard_error")
 def main(orders: TextIO) -> None:
     """Does what the orders say."""
     answers = os.fdopen(os.dup(1), "w")
-    arms.preload([{"_target_": "torchvision.transforms.Compose"}])
+    trial_process.preload([{"_target_": "torchvision.transforms.Compose"}])
     for line in orders:
         print(json.dumps(_status(*json.loads(line))), file=answers, flush=True)
 

@@ -12,8 +12,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from nws_sweep import config
-from nws_sweep.records import shown
+from nws_sweep.config import schema
+from nws_sweep.results import shown
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
@@ -73,7 +73,7 @@ def page() -> str:
 
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
-    permitted = {key: permits.text for key, permits in config.ranges().items()} | {"services": "a mapping"}
+    permitted = {key: permits.text for key, permits in schema.ranges().items()} | {"services": "a mapping"}
     for section in ("", "loader", "search", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
@@ -84,7 +84,7 @@ def _value_sections() -> Iterator[str]:
 
 def _defaults() -> dict[str, Any]:
     """The values of ``python -m nws_sweep``, by dotted key, as they are written."""
-    config.register()
+    schema.register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         composed = OmegaConf.to_container(compose("config"), resolve=False)
     assert isinstance(composed, dict)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep import disk, html, report, storage
-from nws_sweep.analysis import summarise
-from nws_sweep.comparing import compare
-from nws_sweep.records import Estimate, SearchRecord, Trial
+from nws_sweep.analysis.comparing import compare
+from nws_sweep.analysis.summary import summarise
+from nws_sweep.report import html, writer
+from nws_sweep.results import Estimate, SearchRecord, Trial, atomic, storage
 from tests.factories import (
     HOST,
     configuration,
@@ -85,12 +85,12 @@ def comparison(parent: Path) -> Path:
     ]
     two = store_grid(parent / "after", *after)
     found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
-    disk.write_text(parent / "comparison.html", html.comparison(found))
+    atomic.write_text(parent / "comparison.html", html.comparison(found))
     return parent / "comparison.html"
 
 
 def page_of(folder: Path) -> Path:
-    report.write(folder)
+    writer.write(folder)
     return folder / storage.PAGE
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nws_sweep.records import Configuration, LoaderSettings, SearchRecord, Trial
-from nws_sweep.runner import search
+from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial
+from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 

@@ -15,10 +15,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 import nws_sweep
-from nws_sweep import api, outcome, progress
+from nws_sweep import api
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.records import MeasureRules, Verdict
-from nws_sweep.subjects import DATALOADER_DEFAULTS
+from nws_sweep.report import progress
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import MeasureRules, Verdict
 from tests.factories import configuration, failed_trial, search_result, search_rules, trial
 
 QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
@@ -226,7 +228,7 @@ def test_a_result_shows_itself_as_a_table_a_frame_and_a_picture() -> None:
 
 def test_a_result_without_a_best_is_none() -> None:
     with pytest.raises(NwsSweepError, match="no candidate could be measured: num_workers=0: "):
-        outcome.SearchResult(search_result(failed_trial(0)))
+        SearchResult(search_result(failed_trial(0)))
 
 
 def test_progress_goes_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:

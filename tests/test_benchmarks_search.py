@@ -21,7 +21,7 @@ from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, wanted
 from benchmarks.peers import Task, binary_share
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
-from nws_sweep.records import TrialState, Verdict
+from nws_sweep.results import TrialState, Verdict
 from tests import factories
 
 # What others decide.
@@ -158,7 +158,7 @@ def test_what_breaks_a_method_is_its_outcome_and_rules_of_thumb_cost_nothing(mon
 
 
 def test_processes_left_behind_are_counted_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nws_sweep.processes.start_fork_server", lambda: None)
+    monkeypatch.setattr("nws_sweep.system.processes.start_fork_server", lambda: None)
     monkeypatch.setenv("NWS_SWEEP_BENCHMARK", "")
     stage.start_fork_server()
     before = stage.family()

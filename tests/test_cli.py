@@ -18,7 +18,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from nws_sweep import __version__, processes
+from nws_sweep import __version__
+from nws_sweep.system import processes
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from nws_sweep import __version__, batch_table, config, storage
-from nws_sweep.records import MeasureRules
+from nws_sweep import __version__
+from nws_sweep.config import schema
+from nws_sweep.results import MeasureRules, batch_table, storage
 from tests import reference
 from tests.conftest import ROOT
 from tests.factories import configuration, search_result, store_grid, trial
@@ -88,7 +89,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
     sleeping = {"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001}
     measured = configuration(
-        dataset=sleeping, consumer={"_target_": "nws_sweep.consumers.Nothing"},
+        dataset=sleeping, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
         measure=MeasureRules(window_s=0.02, max_seconds=0.2),
     )  # fmt: skip
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0), configuration=measured))
@@ -161,7 +162,7 @@ def test_every_group_option_and_value_is_explained() -> None:
 
 
 def test_every_dotted_key_that_the_documents_name_exists() -> None:
-    known = set(config.ranges())
+    known = set(schema.ranges())
     for path in DOCUMENTS:
         for key in re.findall(r"`((?:search|measure|loader|paths)\.\w+)", path.read_text("utf-8")):
             assert key in known, f"{path.name}: {key}"

@@ -16,8 +16,9 @@ from omegaconf import OmegaConf
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from nws_sweep import api, config
-from nws_sweep.records import MeasureRules
+from nws_sweep import api
+from nws_sweep.config import schema
+from nws_sweep.results import MeasureRules
 from tests.conftest import ROOT
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -75,7 +76,7 @@ def test_a_script() -> None:
 
 def test_a_program_that_hands_its_config_over() -> None:
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
-    config.register()
+    schema.register()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
     found = run(shown("docs/projects.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)

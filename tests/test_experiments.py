@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nws_sweep import storage
+from nws_sweep.results import storage
 from tests.conftest import Command
 from tests.real_files import write_mnist
 

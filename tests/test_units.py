@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nws_sweep import units
-from nws_sweep.records import Estimate
+from nws_sweep.results import Estimate
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 Hydra 1.3 imports this module at the start of every program of an environment, 1.4 finds its classes as entry points of
 the group ``hydra.plugins``. So it is thin, imports nothing that Hydra has not imported already but the light
-``nws_sweep.embedding``, and shows one group, ``nws_sweep``: a program with a ``batch_size`` or a ``dataset`` of its own
-does not notice it.
+``nws_sweep.config.embedding``, and shows one group, ``nws_sweep``: a program with a ``batch_size`` or a ``dataset`` of
+its own does not notice it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from nws_sweep import embedding
+from nws_sweep.config import embedding
 
 embedding.register_resolvers()
 

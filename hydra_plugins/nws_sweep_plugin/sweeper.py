@@ -32,8 +32,8 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs the grid; its overrides stand in the configuration too."""
-        from nws_sweep import sweeping
+        from nws_sweep.sweep import sweeper
 
         if self.config is None or self.hydra_context is None or self.launcher is None:
             raise RuntimeError("sweep before setup")
-        sweeping.sweep(self.config, self.hydra_context.config_loader, self.launcher, self._batch_size)
+        sweeper.sweep(self.config, self.hydra_context.config_loader, self.launcher, self._batch_size)

@@ -1,1 +1,4 @@
-"""The datasets that come with nws_sweep, one file each. Any other ``_target_`` works in their place."""
+"""Datasets to measure with, named by ``_target_`` in conf/dataset.
+
+May import: ``system`` and below.
+"""

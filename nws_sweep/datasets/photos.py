@@ -17,8 +17,8 @@ import filelock
 from PIL import Image
 from torch.utils.data import Dataset
 
-from nws_sweep.disk import expanded
 from nws_sweep.errors import DatasetError
+from nws_sweep.results.atomic import expanded
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from fsspec.asyn import AsyncFileSystem, sync
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from nws_sweep import extras
 from nws_sweep.errors import DatasetError, one_line
+from nws_sweep.system import extras
 
 _FIRST_PAUSE_S = 0.1
 # Asking again does not help.

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from nws_sweep import accelerator
 from nws_sweep.errors import DatasetError
+from nws_sweep.system import accelerator
 
 
 class Sleep(Dataset[Tensor]):

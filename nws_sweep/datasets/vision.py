@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from torch.utils.data import TensorDataset
 from torchvision import datasets
 
-from nws_sweep.disk import expanded
 from nws_sweep.errors import DatasetError, one_line
+from nws_sweep.results.atomic import expanded
 
 # torchvision's download has no time limit of its own; without a network it could wait for ever.
 _CONNECT_TIMEOUT_S = 20.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nws_sweep import temporary
+from nws_sweep.system import temporary
 from tests import conftest
 from tests.system import slurm
 from tests.system.program import Program

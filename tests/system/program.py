@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from nws_sweep import storage
+from nws_sweep.results import storage
 from tests.conftest import ROOT, orphaned_segments
 
 # Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.

@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from nws_sweep import processes
+from nws_sweep.system import processes
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
 _START_S = 60

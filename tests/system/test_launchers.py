@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nws_sweep import storage
+from nws_sweep.results import storage
 from tests.conftest import Command
 from tests.system.conftest import need
 from tests.system.program import SMALL, Program, begun, complete, results, wait_until

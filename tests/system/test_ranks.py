@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.nursery import Nursery, spec_of
-from nws_sweep.ranks import free_port
-from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
-from nws_sweep.runner import search
-from nws_sweep.surroundings import Surroundings
+from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.executor.ranks import free_port
+from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
+from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.conftest import ROOT
 from tests.searching import Recorder

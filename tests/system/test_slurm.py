@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from nws_sweep import storage
+from nws_sweep.results import storage
 from tests.system.program import SMALL, Program, begun, complete, results, wait_until
 from tests.system.slurm import PROGRAMS, Slurm, members
 

@@ -1,0 +1,164 @@
+"""Lines that put an answer into question, or help to a better one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nws_sweep import units
+from nws_sweep.analysis import node_kinds
+from nws_sweep.analysis.diagnosis import evidence_of, is_consumer_bound
+from nws_sweep.measurement import sample_check
+from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
+
+# From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
+_DISTURBANCES = (
+    ("other_cpus", 0.2, "other programs used {value:.1f} CPUs while {candidate} was measured"),
+    ("steal", 0.05, "the hypervisor took {share} of the CPU time from {candidate}"),
+    ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
+)
+# Speed that a leaner candidate may lose, and memory that it must save, as shares of the best's.
+_MOST_LOST, _LEAST_SAVED = 0.05, 0.1
+
+
+def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
+    """Lines that put the answer of a search (the best trial, if any) into question, or help to a better one."""
+    if result.provisional:
+        yield result.provisional
+    if best is not None:
+        yield from _about_workers(result.trials)
+    if result.verdict is not None and result.verdict.tied:
+        yield about_tie(result.verdict)
+    yield from _about_edge(result, best)
+    if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
+        yield f"num_workers={wrong.num_workers} is no choice: {wrong.reason}"
+    if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
+        yield sample_check.about_handles(result.facts)
+    if result.sample_check is not None:
+        yield from sample_check.remarks(result.sample_check)
+    if best is not None:
+        yield from _about_objects(result)
+        yield from _about_ranking(result, best)
+    yield from _about_noise(result.trials)
+    yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+
+
+def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
+    """That no candidate with workers could be measured: then 0 is the best for want of others."""
+    failed = [trial for trial in trials if trial.num_workers and trial.objective_s is None]
+    reasons = [trial.reason for trial in failed if trial.reason and trial.state is not TrialState.WRONG_SAMPLES]
+    if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
+        yield f"every candidate with workers failed; the first one: {reasons[0]}"
+
+
+def about_tie(verdict: Verdict) -> str:
+    """Which candidates may be as good as the recommended one, and how much longer would tell."""
+    others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
+    longer = "" if verdict.settle_s is None else f"about {units.seconds(verdict.settle_s)} "
+    return (
+        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: {longer}more of "
+        "measuring would tell"
+    )
+
+
+def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
+    """That more workers may be better, unless the consumer cannot take more or the batches use up the CPUs."""
+    evidence, search = evidence_of(result, best), result.configuration.search
+    if evidence is None or is_consumer_bound(evidence) or len(search.candidates) == 1:
+        return
+    number = evidence.best.num_workers
+    if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
+        edge = f"the best stands at the edge of what was tried (num_workers={number})"
+        yield f"{edge}; {search.wider} may find a better one"
+
+
+def _about_objects(result: SearchRecord) -> Iterator[str]:
+    """A line for each attribute of the dataset that holds many Python objects; none where workers are not forked."""
+    workers = [trial for trial in result.trials if trial.num_workers and trial.measurement]
+    if result.facts is None or not workers:
+        return
+    most = max(workers, key=lambda trial: trial.num_workers)
+    # Elsewhere the platform's own start method is another one.
+    own = "fork" if result.host.platform.startswith("Linux") else None
+    if (most.settings.multiprocessing_context or own) != "fork":
+        return
+    for store in result.facts.objects:
+        yield (
+            f"the dataset keeps {store.count:,} Python objects in {store.attribute} ({store.type}, about "
+            f"{units.memory(store.bytes)}): each forked worker comes to hold its own copy as it reads them, up to "
+            f"{units.memory(store.bytes * most.num_workers)} with {most.num_workers}; NumPy arrays of fixed-width "
+            "strings or numbers, or pyarrow, are shared"
+        )
+
+
+def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
+    """Where the candidate that loads fastest is not the one that trains fastest."""
+    loading = [
+        (trial.measurement.loading_s, trial.num_workers, trial.objective_s)
+        for trial in result.trials
+        if trial.objective_s is not None and trial.measurement and trial.measurement.loading_s
+    ]
+    own_s = best.measurement.loading_s if best.measurement else None
+    if not loading or own_s is None or not best.objective_s:
+        return
+    least_s, number, epoch_s = min(loading)
+    beyond = 1 + result.configuration.search.tolerance
+    if own_s > beyond * least_s and epoch_s > beyond * best.objective_s:
+        yield (
+            f"loading alone would be fastest with num_workers={number} ({units.seconds(least_s)} a batch instead of "
+            f"{units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
+        )
+
+
+def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
+    """What disturbed the measurement, with the largest figure and the candidate that met it."""
+    seen = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
+    for name, limit, line in _DISTURBANCES:
+        value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in seen), default=(0.0, ""))
+        if value > limit:
+            yield line.format(value=value, share=units.share(value), candidate=candidate)
+    outlying = ", ".join(f"{len(noise.outliers)} of {candidate}" for noise, candidate in seen if noise.outliers)
+    if outlying:
+        yield f"windows far from the others, which count all the same: {outlying}"
+
+
+def leaner(result: SearchRecord, best: Trial | None) -> Trial | None:
+    """The candidate with the least memory that has 95 % of the best's speed and saves a tenth, if there is one."""
+    held = _held_bytes(best)
+    if best is None or not held or best.objective_s is None:
+        return None
+    slowest_s, most = best.objective_s / (1 - _MOST_LOST), (1 - _LEAST_SAVED) * held
+    quick = [trial for trial in result.trials if trial.objective_s is not None and trial.objective_s <= slowest_s]
+    # More workers with less memory is how memory was sampled: when theirs had ended already, mostly.
+    able = [trial for trial in quick if trial.num_workers <= best.num_workers and 0 < _held_bytes(trial) <= most]
+    return min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers), default=None)
+
+
+def _held_bytes(trial: Trial | None) -> int:
+    """Memory of all its processes; 0 if it is unknown."""
+    return (trial.measurement.memory_bytes or 0) if trial and trial.measurement else 0
+
+
+def about_leaner(best: Trial, other: Trial) -> str:
+    """What a leaner candidate would save, and lose; with the other settings that differ from the best's."""
+    alike = replace(best.settings, num_workers=other.num_workers).canonical()
+    name = f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
+    held, less = _held_bytes(best), _held_bytes(other)
+    speed = (best.objective_s or 0.0) / (other.objective_s or 1.0)
+    return (
+        f"{name} has {units.share(min(1.0, speed))} of the speed with {units.memory(held - less)} "
+        f"less memory ({units.memory(less)} instead of {units.memory(held)})"
+    )
+
+
+def on_all(results: Sequence[SearchRecord]) -> list[str]:
+    """Lines that concern all configurations of a grid."""
+    lines = []
+    if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
+        lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
+    if node_kinds.versions_differ(results):
+        lines.append(
+            "the configurations were measured on hosts of one kind with different systems or versions; "
+            "their times do not compare"
+        )
+    return [*lines, *dict.fromkeys(result.forced for result in results if result.forced)]

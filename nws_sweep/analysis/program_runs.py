@@ -1,0 +1,194 @@
+"""Makes results of what runs of another program told, so that reports, plots and ``best`` know nothing of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+
+from nws_sweep import units
+from nws_sweep.analysis import time_ratios
+from nws_sweep.analysis.summary import recommend
+from nws_sweep.measurement.quantities import summarise
+from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.results import (
+    HOSTED,
+    Configuration,
+    HostedRun,
+    LoaderSettings,
+    Measurement,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Trial,
+    TrialState,
+    Turn,
+    Verdict,
+    storage,
+)
+
+# Of whoever has no DataLoader; it stands for nothing but its num_workers.
+_UNKNOWN = LoaderSettings(batch_size=1)
+# Half the width of an interval, on the log scale, where too few windows were taken for one.
+_WITHOUT_INTERVAL = 0.1
+# A run beside which other programs used a larger share of the CPUs does not show how fast it is.
+_MOST_DISTURBED = 0.25
+
+
+def gather(folder: Path, *, finished: bool = False) -> None:
+    """Writes the result of one configuration from the files of its runs; may be called again when there are more.
+
+    Unless it is ``finished`` the result says that the search goes on until all candidates are there.
+    """
+    if runs := storage.read_hosted(folder):
+        storage.save(folder, record(runs, finished=finished))
+
+
+def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
+    """The result of the runs of one configuration, in the order in which they started; see ``gather``.
+
+    Of several with the same number the last counts.
+    """
+    latest = list({run.num_workers: run for run in runs}.values())
+    host, chosen = latest[0].host, latest[0].candidates
+    # Those with the most workers: a loader without any does not know what workers are given.
+    given = [run.settings for run in latest if run.settings is not None]
+    typical = max(given, key=lambda settings: settings.num_workers, default=_UNKNOWN)
+    facts = next((replace(run.facts, loader=typical) for run in latest if run.facts), None)
+    # Candidates are ranked by an epoch where its length is known: then it must be known of all.
+    by_epoch = all(run.batches_per_epoch is not None for run in latest if not run.reason)
+    overlap = tuple(_overlap(latest))
+    trials = tuple(replace(_trial(run, typical, by_epoch=by_epoch), warnings=overlap) for run in latest)
+    missing = sorted({*chosen} - {run.num_workers for run in latest})
+    without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
+    done = finished or (not missing and bool(chosen))
+    candidates = tuple(sorted({*chosen, *(run.num_workers for run in latest)}))
+    reference = host.usable_cpus if host.usable_cpus in candidates else None
+    search = SearchRules(strategy=HOSTED, candidates=candidates, reference=reference)
+    return SearchRecord(
+        configuration=Configuration(
+            columns={"dataset": facts.type.rpartition(".")[2] if facts else "unknown", **latest[0].columns},
+            dataset={"_target_": facts.type if facts else ""},
+            consumer={"_target_": latest[0].program},
+            loader=replace(typical, num_workers=0),
+            measure=MeasureRules(cache="as_is"),
+            search=search,
+        ),
+        host=host,
+        facts=facts,
+        trials=trials,
+        stop_reason=f"the program ran with {units.counted(len(latest), 'candidate')}{without}" if done else "",
+        started_at=latest[0].started_at,
+        cost_s=sum(run.elapsed_s for run in latest),
+        verdict=_verdict(trials, search.tolerance, host.usable_cpus) if done else None,
+    )
+
+
+def _verdict(trials: Sequence[Trial], tolerance: float, cpus: int) -> Verdict | None:
+    """Which trial is the best, and which others may be; None if none was measured.
+
+    A trial may be the best if, within the interval of the ratio, it is one with fewer workers that is not slower than
+    the fastest by more than the tolerance, or one that is faster than the recommended one by more than that; and
+    if other programs disturbed it.
+    """
+    recommended, fastest = recommend(trials, tolerance)
+    if recommended is None or fastest is None:
+        return None
+    margin = math.log1p(tolerance)
+
+    def may_be_the_best(trial: Trial) -> bool:
+        if trial.noise is not None and trial.noise.other_cpus > _MOST_DISTURBED * cpus:
+            return True
+        is_smaller = trial.num_workers < recommended.num_workers
+        return _least_log_ratio(fastest, trial) <= margin and (
+            is_smaller or _least_log_ratio(recommended, trial) < -margin
+        )
+
+    measured = [trial for trial in trials if trial.objective_s is not None and trial is not recommended]
+    tied = tuple(trial.settings for trial in measured if may_be_the_best(trial))
+    return Verdict(recommended=recommended.settings, fastest=fastest.settings, tied=tied)
+
+
+def _least_log_ratio(base: Trial, other: Trial) -> float:
+    """The lower end of the interval of log(time of the other / time of the base)."""
+    times = time_ratios.times_of(base, other)
+    half_width = times.ratio.half_width if times else None
+    ratio = (other.objective_s or 0.0) / (base.objective_s or 1.0)
+    return math.log(ratio) - (_WITHOUT_INTERVAL if half_width is None else half_width)
+
+
+def repeated_failure(folder: Path) -> str:
+    """Which two candidates of a program's sweep failed for the same reason, in words; empty if none did.
+
+    Nor if any run with workers went well: then the reason is that of these two.
+    """
+    configurations = [storage.read_hosted(one) for one in storage.hosted_folders(folder)]
+    if any(run.num_workers and not run.reason for runs in configurations for run in runs):
+        return ""
+    for runs in configurations:
+        first: dict[str, int] = {}
+        for run in (run for run in runs if run.reason):
+            alike = re.sub(r"\d+", "", run.reason)  # without numbers of processes and workers
+            before = first.setdefault(alike, run.num_workers)
+            if before != run.num_workers:
+                both = f"num_workers={before} and num_workers={run.num_workers}"
+                return f"{both} failed for the same reason ({run.reason})"
+    return ""
+
+
+def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
+    """A run's own settings are its trial's; of a run that came to no such loader those of the others."""
+    own = run.settings if run.settings is not None and run.settings.num_workers == run.num_workers else None
+    trial = Trial(
+        settings=own or replace(typical, num_workers=run.num_workers).canonical(),
+        state=TrialState.FAILED if run.reason else TrialState.OK,
+        reason=run.reason,
+        measurement=_measurement(run, own, by_epoch=by_epoch) if own else None,
+        noise=run.noise,
+        bursts=run.bursts,
+        cost_s=run.elapsed_s,
+    )
+    if trial.state is TrialState.OK and trial.objective_s is None:
+        taken = sum(burst.batches for burst in run.bursts)
+        reason = (
+            f"{taken} batches are too few: as many as lie in the queue, up to {trial.settings.queued_batches}, do not "
+            "count at both ends of an epoch; let the program take more"
+        )
+        return replace(trial, state=TrialState.FAILED, reason=reason, measurement=None)
+    return trial
+
+
+def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
+    """What the bursts say, with training steps in the warm-up that take as long as those of the windows on average.
+
+    The first steps of a program take longer (memory, compilation, an accelerator's context), which is no start-up of
+    the loader and would count against the candidate that runs first.
+    """
+    if not run.bursts:
+        return None
+    steps_s = [step_s for burst in run.bursts if burst.counts for step_s in burst.consume_s]
+    bursts = [
+        burst if burst.counts or not steps_s else replace(burst, consume_s=(fmean(steps_s),) * burst.batches)
+        for burst in run.bursts
+    ]
+    conditions = Conditions(
+        settings=settings,
+        rules=MeasureRules(),
+        batches_per_epoch=run.batches_per_epoch if by_epoch else None,
+        cores=float(run.host.usable_cpus),
+    )
+    return summarise([Turn(bursts=tuple(bursts))], conditions)
+
+
+def _overlap(runs: Sequence[HostedRun]) -> Iterator[str]:
+    """A line if runs on one machine were at work at the same time."""
+    spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
+    for (host, began, elapsed_s), (other, later, _) in pairwise(spans):
+        if host == other and later < began + timedelta(seconds=elapsed_s):
+            yield "runs were at work at the same time and disturbed each other: launch them one after the other"
+            return

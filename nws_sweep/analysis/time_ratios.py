@@ -1,0 +1,150 @@
+"""How two times compare: their ratio with its interval, and whether that is beyond a limit. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from nws_sweep.measurement.stats import student_t_975
+from nws_sweep.results import Estimate, Trial, TrialState
+
+_NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
+_FEWEST_FOR_SPREAD = 3  # ratios; below, their spread cannot be told from luck
+
+
+class Change(str, Enum):
+    """What a ratio of two times says."""
+
+    SAME = "same"
+    SLOWER = "slower"
+    FASTER = "faster"
+    UNCLEAR = "can't tell"  # there is no interval, or a limit lies in it
+
+
+class Quantity(str, Enum):
+    """What a time is the time of."""
+
+    BATCH = "batch"
+    SAMPLE = "sample"
+    EPOCH = "epoch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """How many times as long one thing takes as another, on the log scale, where its interval is symmetrical.
+
+    ``half_width`` is half the width of the 95 % interval of the natural logarithm; None if there is no interval.
+    """
+
+    log: float
+    half_width: float | None
+
+    @property
+    def value(self) -> float:
+        """The ratio itself; above 1 if the one above takes longer."""
+        return math.exp(self.log)
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of its interval; None if there is none."""
+        if self.half_width is None:
+            return None
+        return math.exp(self.log - self.half_width), math.exp(self.log + self.half_width)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves no change out."""
+        return self.half_width is not None and abs(self.log) > self.half_width
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + (" ({:.2f} to {:.2f})".format(*self.ends) if self.ends else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The times of two trials, of the same thing, s: of the one that is compared with (base), and of the other."""
+
+    quantity: Quantity
+    base: Estimate
+    other: Estimate
+
+    @property
+    def ratio(self) -> Ratio:
+        """Time of the other / time of the base; it has an interval if both have one: half-widths add in quadrature."""
+        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
+        return Ratio(
+            log=math.log(self.other.value / self.base.value),
+            half_width=math.hypot(*widths) if len(widths) == 2 else None,
+        )
+
+
+def change_of(ratio: Ratio, within: float) -> Change:
+    """What the whole interval says: beyond a limit or within both; what has no interval says nothing.
+
+    A share of 0.03 within which times count as the same sets the limits at 1.03 and 1 / 1.03.
+    """
+    margin = math.log1p(within)
+    if ratio.half_width is None:
+        return Change.UNCLEAR
+    if abs(ratio.log) + ratio.half_width <= margin:
+        return Change.SAME
+    if abs(ratio.log) - ratio.half_width <= margin:
+        return Change.UNCLEAR
+    return Change.SLOWER if ratio.log > 0 else Change.FASTER
+
+
+def times_of(base: Trial, other: Trial) -> Times | None:
+    """What of two trials can be compared: steady batches if they are of one size, else samples; else epochs.
+
+    None if there is nothing that both have a time of.
+    """
+    same_size = base.settings.batch_size == other.settings.batch_size
+    for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
+        one, another = time_of(base, quantity), time_of(other, quantity)
+        if one and another and one.value > 0 and another.value > 0:
+            return Times(quantity=quantity, base=one, other=another)
+    return None
+
+
+def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
+    """The time of a batch, a sample or an epoch, s; None if it was not measured or cannot be trusted."""
+    found = trial.measurement
+    if found is None or trial.state is not TrialState.OK:
+        return None
+    if quantity is Quantity.EPOCH:
+        return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s is not None else None
+    if quantity is Quantity.BATCH or found.batch_s is None:
+        return found.batch_s
+    if not found.samples_per_s:
+        return None
+    value = 1 / found.samples_per_s
+    low, high = (end and end * value / found.batch_s.value for end in (found.batch_s.low, found.batch_s.high))
+    return replace(found.batch_s, value=value, low=low, high=high)
+
+
+def combined(ratios: Sequence[Ratio]) -> Ratio:
+    """One ratio of several that show the same effect, such as that of an axis: their geometric mean.
+
+    Its half-width is the larger of two. What their own intervals leave open, sqrt(sum of squares) / n, would be all if
+    the effect were the same in each pair. Their spread, t x standard deviation / sqrt(n), knows where it is not (see
+    DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). Two ratios have a spread, but too few for
+    Student's t: it may widen their own interval, by the normal quantile, and makes none by itself.
+
+    Args:
+        ratios: At least one, from independent trials.
+
+    Returns:
+        The mean; without an interval where neither half-width is known.
+    """
+    logs, count = [ratio.log for ratio in ratios], len(ratios)
+    own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
+    spread = statistics.stdev(logs) / math.sqrt(count) if count > 1 else 0.0
+    half_width: float | None = spread * (student_t_975(count - 1) if count >= _FEWEST_FOR_SPREAD else _NORMAL_975)
+    if len(own) == count:
+        half_width = max(half_width or 0.0, math.hypot(*own) / count)
+    elif count < _FEWEST_FOR_SPREAD:
+        half_width = None
+    return Ratio(log=statistics.fmean(logs), half_width=half_width)

@@ -1,0 +1,114 @@
+"""nws_sweep inside the configuration of another Hydra program: what of conf/ it is shown, and what it hands over.
+
+The plugin (hydra_plugins/nws_sweep_plugin) is imported at the start of every Hydra program of an environment, and
+imports this module: nothing here is imported that Hydra has not imported already.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nws_sweep.errors import ConfigurationError
+
+GROUP = "nws_sweep"
+PACKAGE = "nws_sweep.conf"
+SCHEME = "nws-sweep"
+SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
+# Of conf/, what is for the program itself: its primary configuration, and files that stand at fixed places of it.
+_OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
+_PROJECT = "project"  # the host is one
+
+
+def config_path() -> str:
+    """Where Hydra finds our own configuration: the installed package, or the folder of an uninstalled checkout.
+
+    Raises:
+        ConfigurationError: If there is neither.
+    """
+    if importlib.util.find_spec(PACKAGE) is not None:
+        return f"pkg://{PACKAGE}"
+    if folder := conf_folder():
+        return str(folder)
+    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
+
+
+def conf_folder() -> Path | None:
+    """The folder of our own configuration; None if it is missing: no reason to stop somebody else's program."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    checkout = Path(__file__).resolve().parents[2] / "conf"
+    return checkout if checkout.is_dir() else None
+
+
+def is_our_own(search_path: str) -> bool:
+    """Whether an entry of Hydra's search path is our own configuration, as a package or as a folder."""
+    folder = conf_folder()
+    is_folder = folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
+    return is_folder or search_path == f"pkg://{PACKAGE}"
+
+
+def served(folder: Path | None, config_path: str) -> Path | None:
+    """The file or folder of ours that a host is shown at a path as Hydra writes it; None if there is nothing to see."""
+    parts = PurePosixPath(config_path).parts
+    if folder is None or parts[:1] != (GROUP,):
+        return None
+    names = [part.removesuffix(".yaml") for part in parts[1:]]
+    is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
+    return None if is_our_own else folder.joinpath(*parts[1:])
+
+
+def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
+    """The names of files and folders that a host may be shown in a group; at the root only the group itself."""
+    if folder is not None and config_path == "":
+        return [GROUP]
+    place = served(folder, config_path)
+    return [entry.name for entry in place.iterdir()] if place is not None and place.is_dir() else []
+
+
+def register_resolvers() -> None:
+    """Makes the resolvers known that what a host embeds is written with; what they need is imported when they are used.
+
+    May be called again.
+    """
+    import omegaconf
+
+    is_old = tuple(map(int, omegaconf.__version__.split(".")[:2])) < (2, 4)
+    # OmegaConf 2.4, which Hydra 1.4 needs, warns of the old name.
+    register: Any = getattr(omegaconf.OmegaConf, "register_new_resolver" if is_old else "register_resolver")
+
+    def usable_cpus(times: int = 1, ranks: int = 1) -> int:
+        from nws_sweep.system import cores
+
+        return cores.cpus_of_rank(max(1, ranks), times)
+
+    def most_workers(ranks: int = 1) -> int:
+        from nws_sweep.system import cores
+
+        return cores.most_workers(max(1, ranks))
+
+    def best_setting(name: str, *given: Any, _root_: Any) -> Any:
+        from nws_sweep.config import best_resolver
+
+        return best_resolver.best_setting(name, *given, _root_=_root_)
+
+    register("nws_sweep.usable_cpus", usable_cpus, replace=True)
+    register("nws_sweep.most_workers", most_workers, replace=True)
+    register("nws_best", best_setting, replace=True)
+
+
+def refuse_unserved(node: object) -> None:
+    """Refuses what Hydra makes of ``+nws_sweep=base`` where it has not found the plugin: the string ``base``.
+
+    Raises:
+        ConfigurationError: If what a host hands over as its ``cfg.nws_sweep`` is a string.
+    """
+    if isinstance(node, str):
+        raise ConfigurationError(
+            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
+            "once more (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
+            "--info plugins lists NwsSweepSearchPath"
+        )

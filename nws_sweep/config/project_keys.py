@@ -1,0 +1,162 @@
+"""DataLoader settings in another project's config: where they stand, if they load the same, the best in their place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import ProjectFacts, shown
+
+# Whether a node is being looked at only to tell what it loads.
+_asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
+SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+# How the names of nodes begin that belong to one split of the data.
+_SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
+
+
+def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The dotted keys at or below a node that are called like settings of the DataLoader, the outermost of each.
+
+    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split (``train``,
+    ``val``, ``test`` or ``predict``) count.
+
+    Returns:
+        Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
+        its keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
+    """
+    by_depth: dict[str, dict[int, list[str]]] = {}
+    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), key, split, 0):
+        by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
+    places = {name: depths[min(depths)] for name, depths in by_depth.items()}
+    keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
+    return keys, {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
+
+
+def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
+    """The nodes right below a node, with their names; not those that stand elsewhere and are interpolated."""
+    for name in node:
+        is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
+        if is_here and isinstance(node[name], DictConfig):
+            yield str(name), node[name]
+
+
+def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
+    """Depth, name and dotted key of all that is called like a setting."""
+    for name in SETTINGS:
+        if name in node:
+            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))
+    for name, child in nodes_in(node):
+        if name not in SETTINGS and not is_of_another_split(name, split):
+            yield from _settings_below(child, f"{key}.{name}", split, depth + 1)
+
+
+def is_of_another_split(name: str, split: str) -> bool:
+    """Whether a node's name, or a dotted key, says that it belongs to another split than this one."""
+    return split in _SPLITS and bool(named := _splits_of(name)) and split not in named
+
+
+def _splits_of(name: str) -> set[str]:
+    return {split for split, begin in _SPLITS.items() if re.search(rf"(^|[._])({begin})", name, re.IGNORECASE)}
+
+
+def _leaves(value: Any, dotted: str, split: str) -> list[str]:
+    """The keys of a setting: its own, or those in a mapping; of these the one of the split if there is one."""
+    if isinstance(value, ListConfig):
+        return []
+    if not isinstance(value, DictConfig):
+        return [dotted]
+    names = [str(name) for name in value if not is_of_another_split(str(name), split)]
+    own = [name for name in names if split in _splits_of(name)]
+    return [leaf for name in own or names for leaf in _leaves(value[name], f"{dotted}.{name}", split)]
+
+
+def fingerprint_of(composed: DictConfig, key: str) -> str:
+    """A short hash of what a node loads: of all that it says but the settings of the DataLoader.
+
+    Raises:
+        OmegaConfBaseException: If something in the node cannot be resolved.
+    """
+    with asking():
+        text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """What a node says, without settings: they may be taken from the result that this hash is asked about."""
+    if isinstance(value, DictConfig):
+        names = [name for name in value if name not in SETTINGS]
+        return {str(name): "???" if OmegaConf.is_missing(value, name) else _plain(value[name]) for name in names}
+    return [_plain(inner) for inner in value] if isinstance(value, ListConfig) else value
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """What is resolved in the block is only looked at."""
+    token = _asking.set(True)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def is_asking() -> bool:
+    """Whether a fingerprint is being made: what is asked of a result meanwhile must not ask for the result again."""
+    return _asking.get()
+
+
+def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
+    """``++data.num_workers=4 ...`` for the settings for which the project has one key.
+
+    A key that the project does not have would be passed to its class, which may refuse it.
+    """
+    return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
+
+
+def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
+    """The same as nested mappings from the top of the project's config."""
+    top = OmegaConf.create()
+    for name, value in settings.items():
+        if name in project.keys:
+            OmegaConf.update(top, project.keys[name], value, force_add=True)
+    return cast("dict[str, Any]", OmegaConf.to_container(top))
+
+
+def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
+    """A line for each setting that is in neither, and why."""
+    for name, value in settings.items():
+        if not (keys := project.unclear.get(name)):
+            continue
+        parent = keys[0].rpartition(".")[0]
+        what = f"the project's config has {', '.join(keys)}"
+        if parent.rpartition(".")[2] == name:
+            what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
+        yield (
+            f"{name}={shown(value)} is left out: {what}; add the key that the measured loader takes, such as "
+            f"++{keys[0]}={shown(value)}"
+        )
+    missing = [name for name in settings if name not in project.keys and name not in project.unclear]
+    if missing:
+        assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
+        yield f"the project's config has no key for: {assigned}"
+
+
+def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
+    """Refuses a key below which a setting would take the place of a mapping of the project's config.
+
+    Raises:
+        ConfigurationError: If there is such a mapping.
+    """
+    for name in settings:
+        mapping = f"{key}.{name}" if key else name
+        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+            raise ConfigurationError(
+                f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
+            )

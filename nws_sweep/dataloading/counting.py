@@ -1,0 +1,146 @@
+"""Counts the samples that workers finish, on the workers' side of the queue.
+
+What the consumer sees comes in clumps, what the workers finish does not. The dataset in each worker is given a subclass
+of its own class that counts; user code that reaches it by ``get_worker_info().dataset`` must not notice.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
+from nws_sweep.system import processes, temporary
+
+_UNCOUNTED = -1
+# A sample that takes less is counted with its batch, or not at all in a stream, where those that are logged tell.
+_CHEAP_SAMPLE_S = 20e-6
+# Others make of a subclass what they will: samples of torch.Tensor become unpicklable, a DataPipe's iterators invalid.
+_PLAIN_METACLASSES = (type, abc.ABCMeta)
+
+Slots = MutableSequence[int]
+
+
+class Counter:
+    """Samples finished so far, a slot per worker in shared memory; of at least one worker."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.slots: Slots = RawArray("q", num_workers)
+
+    def idle(self) -> int:
+        """Workers that have finished no sample yet; 0 if any worker cannot count them."""
+        counts = list(self.slots)
+        return 0 if _UNCOUNTED in counts else counts.count(0)
+
+    def __call__(self) -> int | None:
+        """All workers' samples since the loader was made; None if any worker cannot count them."""
+        counts = list(self.slots)
+        return None if _UNCOUNTED in counts else sum(counts)
+
+
+class WorkerStart:
+    """A ``worker_init_fn``: binds the worker's life to its parent's and makes its dataset count.
+
+    The user's own function comes first. ``threads`` are those of torch's operations, None for the one that DataLoader
+    sets; the log gets some of the samples of the worker's first epoch.
+    """
+
+    def __init__(
+        self,
+        counter: Counter,
+        user_function: Callable[[int], Any] | None = None,
+        threads: int | None = None,
+        log: SampleLog | None = None,
+    ) -> None:
+        self.user_function = user_function
+        self._slots, self._threads, self._log = counter.slots, threads, log
+
+    def __call__(self, worker_id: int) -> None:
+        """Runs in the worker before its first sample."""
+        processes.die_with_parent()
+        if folder := processes.sockets_folder():
+            temporary.note_process(folder)
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+        if self.user_function is not None:
+            self.user_function(worker_id)
+        if worker := get_worker_info():
+            count_in(worker.dataset, self._slots, worker_id, self._log)
+
+
+def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
+    """Makes a dataset count its samples in a worker's slot, or marks the slot as uncounted where that cannot be.
+
+    A count goes on from what stands there; only without one, in the first epoch, some samples are logged.
+    """
+    if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
+        return
+    kind = type(dataset)
+    methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
+    own = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    try:
+        if type(kind) not in _PLAIN_METACLASSES:
+            raise TypeError(kind)
+        own |= methods(kind, slots, slot, None if slots[slot] else log)
+        dataset.__class__ = type(kind.__name__, (kind,), own)
+    except Exception:  # built-in types, extension types and classes that watch over their subclasses
+        slots[slot] = _UNCOUNTED
+
+
+def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
+    """``__getitems__``, which DataLoader prefers to asking for one sample after the other."""
+    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
+    cheap, batches = False, 0
+
+    def one_by_one(self: Any, indices: Sequence[int]) -> Iterator[Any]:
+        for index in indices:
+            yield get_item(self, index)
+            slots[slot] += 1
+
+    def counted(self: Any, indices: Sequence[int]) -> list[Any]:
+        nonlocal cheap, batches
+        began = clock()
+        if cheap or get_items is not None:
+            samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
+            slots[slot] += len(indices)
+        else:
+            samples = list(one_by_one(self, indices))
+        cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
+        if log is not None:
+            log.note_batch(slot, batches, indices, samples)
+            batches += 1
+        return samples
+
+    return {"__getitems__": counted}
+
+
+def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
+    """``__iter__``, counting until the samples prove cheap, and logging as many."""
+    clock, iterate = time.perf_counter, kind.__iter__
+
+    def counted(self: Any) -> Iterator[Any]:
+        samples = iterate(self)
+        seen, making_s = 0, 0.0
+        while slots[slot] != _UNCOUNTED:  # which may have been found out in an earlier epoch of the same worker
+            began = clock()
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            making_s += clock() - began
+            if log is not None and seen < STREAM_SAMPLES:
+                log.note(slot, seen, sample)
+            seen += 1
+            slots[slot] += 1
+            yield sample
+            if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
+                slots[slot] = _UNCOUNTED
+        yield from samples
+
+    return {"__iter__": counted}

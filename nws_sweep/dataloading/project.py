@@ -1,0 +1,183 @@
+"""Makes what a project with Hydra configs of its own loads, as those configs compose it.
+
+Runs in an arm, in the project's place: nothing of its program is run but what the configs name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import UnsupportedInterpolationType
+from torch.utils.data import DataLoader, Dataset
+
+from nws_sweep.config import best_resolver
+from nws_sweep.config.project_keys import fingerprint_of, is_of_another_split, keys_of, nodes_in
+from nws_sweep.dataloading.loaders import Project
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import ProjectFacts, shown
+
+_ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
+_LIKELY = re.compile(r"data|loader", re.IGNORECASE)
+_STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
+
+
+def load(
+    config: str,
+    overrides: Sequence[str] = (),
+    key: str | None = None,
+    method: str = "train_dataloader",
+    imports: Sequence[str] = (),
+) -> Project:
+    """Composes a project's config and makes what it loads.
+
+    Args:
+        config: The primary config's file.
+        overrides: What the project's own command line would be given.
+        key: Dotted key of the node that makes a DataLoader, a Dataset or a LightningDataModule; None to find it.
+        method: What is asked of a LightningDataModule.
+        imports: Modules to import first: those that register resolvers or structured configs.
+
+    Raises:
+        ConfigurationError: If the config cannot be composed, or does not say what to measure.
+    """
+    path = Path(config).absolute()
+    if not path.is_file():
+        raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
+    _behave_like_the_program(path, imports)
+    best_resolver.stand_in()
+    try:
+        composed = _composed(path, overrides)
+        chosen = key or found_node(composed)
+        node = OmegaConf.select(composed, chosen, default=None)
+        if node is None:
+            top = ", ".join(map(str, composed))
+            raise ConfigurationError(
+                f"dataset.key={key}: the project's config has no such node; at its top it has {top}"
+            )
+        keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
+        fingerprint, target = fingerprint_of(composed, chosen), str(node.get("_target_", ""))
+        facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint, target=target, unclear=unclear)
+        return Project(made=made_by(node, chosen, method), facts=facts)
+    except UnsupportedInterpolationType as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"dataset.imports={shown(list(imports))}: {reason}; allowed is a list with the project's module that "
+            "registers it, such as [train]"
+        ) from error
+
+
+def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
+    """Paths as most projects' programs set them, before anything of theirs is imported."""
+    folders = (config.parent, *config.parent.parents)
+    root = next((one for one in folders if any((one / mark).exists() for mark in _ROOT_MARKS)), config.parent.parent)
+    os.environ.setdefault("PROJECT_ROOT", str(root))  # what rootutils sets and lightning-hydra-template's configs read
+    homes = (Path.cwd(), config.parent.parent, root, root / "src")  # where its program may lie, and what it imports
+    sys.path[:0] = [str(folder) for folder in homes if str(folder) not in sys.path and folder.is_dir()]
+    for module in imports:
+        importlib.import_module(module)
+
+
+def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
+        composed = compose(config_name=path.stem, overrides=list(overrides), return_hydra_config=True)
+    with open_dict(composed.hydra):
+        composed.hydra.runtime.output_dir = tempfile.gettempdir()  # for ${hydra:runtime.output_dir}; nothing is written
+        composed.hydra.job.num, composed.hydra.job.id = 0, "nws_sweep"
+    HydraConfig.instance().set_config(composed)
+    with open_dict(composed):
+        del composed["hydra"]
+    return composed
+
+
+def found_node(composed: DictConfig) -> str:
+    """The dotted key of the one node that makes what is loaded for training.
+
+    Nodes that sound like data are looked at first: to look at one means to import its class.
+
+    Raises:
+        ConfigurationError: If there is none, or there are several.
+    """
+    nodes = sorted(_targets(composed, ""), key=lambda node: not _LIKELY.search(node[0]))
+    for _, alike in groupby(nodes, key=lambda node: not _LIKELY.search(node[0])):
+        kinds = [(key, _kind(target)) for key, target in alike]
+        for kind in ("loader", "module", "dataset"):
+            keys = [key for key, found in kinds if found == kind]
+            keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
+            if len(keys) > 1:
+                raise ConfigurationError(f"dataset.key=null: the project has several: {', '.join(keys)}; name one")
+            if keys:
+                return keys[0]
+    raise ConfigurationError(
+        "dataset.key=null: no node of the project's config has the _target_ of a DataLoader, a Dataset or a "
+        "LightningDataModule; dataset.key=KEY names a function that returns one"
+    )
+
+
+def _targets(node: DictConfig, prefix: str) -> Iterator[tuple[str, str]]:
+    """Dotted key and ``_target_`` of the outermost nodes that have one."""
+    for name, child in nodes_in(node):
+        if "_target_" in child:
+            yield f"{prefix}{name}", str(child["_target_"])
+        else:
+            yield from _targets(child, f"{prefix}{name}.")
+
+
+def _kind(target: str) -> str:
+    """What it makes; empty if that is nothing to load, or cannot be told without calling it."""
+    try:
+        made = get_object(target)
+    except Exception:  # what is not for loading may need what is not installed here
+        return ""
+    if not isinstance(made, type):
+        return ""
+    if issubclass(made, DataLoader):
+        return "loader"
+    if hasattr(made, "train_dataloader"):
+        return "module"
+    return "dataset" if issubclass(made, Dataset) else ""
+
+
+def made_by(node: DictConfig, key: str, method: str) -> Any:
+    """The DataLoader or Dataset that a project's node makes: as Hydra instantiates it, else without the nodes in it.
+
+    Programs make it so with ``_recursive_=False``. ``method`` is what is asked of a LightningDataModule.
+
+    Raises:
+        Exception: That of the first attempt, if both fail: ConfigurationError if it makes none.
+    """
+    try:
+        return loader_of(instantiate(node), key, method)
+    except Exception as first:
+        with contextlib.suppress(Exception):
+            return loader_of(instantiate(node, _recursive_=False), key, method)
+        raise first
+
+
+def loader_of(made: Any, key: str, method: str) -> Any:
+    """The DataLoader or Dataset of what a project's node has made; see ``made_by``."""
+    if hasattr(made, "train_dataloader") and not isinstance(made, Dataset | DataLoader):
+        made.prepare_data()
+        made.setup(_STAGES.get(method, "fit"))
+        if not hasattr(made, method):
+            raise ConfigurationError(f"dataset.method={method}: {type(made).__name__} has no such method")
+        made = getattr(made, method)()
+    gives_samples = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
+    if isinstance(made, list | dict) or not gives_samples:
+        raise ConfigurationError(
+            f"dataset.key={key}: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or "
+            "LightningDataModule"
+        )
+    return made

@@ -1,0 +1,159 @@
+"""Times the DataLoaders of a program that knows nothing of it: when each batch was asked for, and when it was there.
+
+DataLoader's own methods are wrapped for the time being, in their classes, so that every object keeps its type. The
+wrapped ones note two moments a batch, in one to three microseconds; whatever else they might do wrong is
+kept from the program. torch is not imported for this: where the program has not imported it yet, its module is wrapped
+as soon as it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nws_sweep.measurement.timeline import Epoch, Timeline
+from nws_sweep.measurement.timing import batch_length
+from nws_sweep.results import DatasetFacts
+
+_MODULE = "torch.utils.data.dataloader"
+# By then everything is known that a loader's times can tell; what comes later is not noted.
+_MOST_BATCHES = 100_000
+
+_clock = time.perf_counter
+
+
+class LoaderWatch(MetaPathFinder):
+    """Notes the times of all DataLoaders of this process from ``start`` to ``stop``."""
+
+    def __init__(self) -> None:
+        self._timelines: list[Timeline] = []
+        # Nothing of the program is kept alive: loaders end their workers when they go.
+        self._by_loader: WeakKeyDictionary[Any, Timeline] = WeakKeyDictionary()
+        # With the number of batches that may still be noted.
+        self._by_iterator: WeakKeyDictionary[Any, tuple[Epoch, int]] = WeakKeyDictionary()
+        self._wrapped: list[tuple[type, str, Any, Any]] = []
+
+    def start(self) -> None:
+        """Begins to watch."""
+        if _MODULE in sys.modules:
+            self._wrap(sys.modules[_MODULE])
+        else:
+            sys.meta_path.insert(0, self)
+
+    def stop(self) -> list[Timeline]:
+        """Leaves DataLoader as it was, and tells what was noted."""
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        for owner, name, original, ours in self._wrapped:
+            if getattr(owner, name) is ours:  # else the program has wrapped it once more, and keeps ours inside
+                setattr(owner, name, original)
+        self._wrapped.clear()
+        return [_with_batch_size(timeline) for timeline in self._timelines]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Part of Python's import: wraps the module of DataLoader once it has been executed."""
+        if fullname != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                self._wrap(module)
+
+            setattr(spec.loader, "exec_module", executed)  # noqa: B010
+        return spec
+
+    def _wrap(self, module: ModuleType) -> None:
+        self._replace(module.DataLoader, "__iter__", self._watched_iter)
+        self._replace(module._BaseDataLoaderIter, "__next__", self._watched_next)
+
+    def _replace(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        ours = functools.wraps(original)(wrap(original))
+        setattr(owner, name, ours)
+        self._wrapped.append((owner, name, original, ours))
+
+    def _watched_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def watched(loader: Any) -> Any:
+            began = _clock()
+            iterator = original(loader)
+            if self._wrapped:
+                with contextlib.suppress(Exception):  # an unusual loader goes unnoted
+                    self._begun(loader, iterator, Epoch(began_s=began, iter_s=_clock() - began))
+            return iterator
+
+        return watched
+
+    def _begun(self, loader: Any, iterator: Any, epoch: Epoch) -> None:
+        timeline = self._by_loader.get(loader)
+        if timeline is None:
+            timeline = self._by_loader[loader] = _described(loader)
+            self._timelines.append(timeline)
+        self._by_iterator[iterator] = epoch, _MOST_BATCHES - timeline.batches
+        timeline.epochs.append(epoch)
+
+    def _watched_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        notes_of = self._by_iterator
+
+        def watched(iterator: Any) -> Any:
+            epoch, room = notes_of.get(iterator, (None, 0))
+            if epoch is None or epoch.batches >= room:
+                return original(iterator)
+            asked = _clock()
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                epoch.over_s = epoch.over_s or (asked, _clock())
+                raise
+            given = _clock()
+            if not epoch.batches:
+                with contextlib.suppress(Exception):  # whatever it is made of
+                    epoch.batch_length = batch_length(batch, 0) or None
+            epoch.asked_s.append(asked)
+            epoch.given_s.append(given)
+            return batch
+
+        return watched
+
+
+def _with_batch_size(timeline: Timeline) -> Timeline:
+    """With a sampler of whole batches, or a dataset of them, as the first one was."""
+    length = next((epoch.batch_length for epoch in timeline.epochs if epoch.batch_length), 1)
+    size = timeline.settings.batch_size
+    return replace(timeline, settings=replace(timeline.settings, batch_size=length if size is None else size))
+
+
+def _described(loader: Any) -> Timeline:
+    """What a DataLoader says of itself; nothing is asked that might draw random numbers or change how it behaves."""
+    from torch.utils.data import BatchSampler, IterableDataset
+
+    from nws_sweep.dataloading.loaders import length, settings_of
+    from nws_sweep.system import accelerator
+
+    kind, sampler = type(loader.dataset), loader.batch_sampler
+    iterable = isinstance(loader.dataset, IterableDataset)
+    return Timeline(
+        settings=replace(settings_of(loader), prefetch_factor=loader.prefetch_factor).canonical(),
+        facts=DatasetFacts(
+            type=f"{kind.__module__}.{kind.__qualname__}",
+            iterable=iterable,
+            samples=None if iterable else length(loader.dataset),
+            accelerator=accelerator.available() if loader.pin_memory else None,
+        ),
+        length=length(sampler) if type(sampler) is BatchSampler else None,  # others may draw batches to count them
+    )

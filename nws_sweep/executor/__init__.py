@@ -1,0 +1,4 @@
+"""Runs trials in processes of their own.
+
+May import: ``dataloading`` and below.
+"""

@@ -1,0 +1,81 @@
+"""Estimates with intervals. Pure functions over sequences of numbers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from nws_sweep.results import Estimate
+
+# Below this many bursts a spread cannot be told from luck, so there is no interval.
+MIN_BURSTS_FOR_INTERVAL = 3
+
+_FEWEST_FOR_OUTLIERS = 5
+_MOST_Z = 3.5
+_LEAST_FACTOR = 1.1
+
+# 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests compare them with SciPy's).
+_T_975 = (
+    4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448, 2.1314,
+    2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452,
+    2.0423,
+)  # fmt: skip
+
+
+def student_t_975(degrees_of_freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, for a two-sided interval of 95 %.
+
+    From a table up to 30 degrees of freedom; above, the first terms of the Cornish-Fisher expansion about the normal
+    quantile (Abramowitz and Stegun, 26.7.5), right to 4 decimals there.
+    """
+    if degrees_of_freedom < 2:
+        raise ValueError(f"degrees_of_freedom must be at least 2, got {degrees_of_freedom}")
+    if degrees_of_freedom <= 30:
+        return _T_975[degrees_of_freedom - 2]
+    z = statistics.NormalDist().inv_cdf(0.975)
+    return z + (z**3 + z) / (4 * degrees_of_freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees_of_freedom**2)
+
+
+def estimate_mean(burst_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
+    """A mean per batch with its 95 % interval, the burst being the unit of replication.
+
+    Batches inside a burst are not independent (n workers deliver in clumps of n), their means over whole clumps nearly
+    are. The interval is Student's t on the logarithms, which keeps it above zero and fits times, whose errors are
+    proportional. It is centred on the overall mean, which weighs each burst by its length.
+
+    Args:
+        burst_means: Seconds per batch of each burst, all > 0.
+        overall: Total seconds / total batches over all bursts.
+        widened_by: Factor on the half-width of the interval (on the log scale) beyond Student's.
+    """
+    n = len(burst_means)
+    if n < MIN_BURSTS_FOR_INTERVAL or min(burst_means) <= 0:
+        return Estimate(value=overall, low=None, high=None, n=n)
+    spread = statistics.stdev(math.log(mean) for mean in burst_means)
+    factor = math.exp(widened_by * student_t_975(n - 1) * spread / math.sqrt(n))
+    return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
+
+
+def half_width(estimate: Estimate) -> float:
+    """Half the width of the interval as a share of the mean; infinite where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return math.inf
+    return math.sqrt(estimate.high / estimate.low) - 1
+
+
+def outliers(values: Sequence[float]) -> tuple[int, ...]:
+    """Indices of values that lie far from the others: to be labelled, never to be dropped.
+
+    The modified z-score of the logarithms (Iglewicz and Hoaglin, 1993: 0.6745 x deviation from the median / median
+    absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth.
+
+    All values are > 0. Fewer than five have no outliers: their spread cannot be told.
+    """
+    if len(values) < _FEWEST_FOR_OUTLIERS or min(values) <= 0:
+        return ()
+    logs = [math.log(value) for value in values]
+    middle = statistics.median(logs)
+    deviations = [abs(value - middle) for value in logs]
+    least = max(_MOST_Z * statistics.median(deviations) / 0.6745, math.log(_LEAST_FACTOR))
+    return tuple(index for index, deviation in enumerate(deviations) if deviation > least)

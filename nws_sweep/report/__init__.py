@@ -1,0 +1,4 @@
+"""Renders results: terminal tables, Markdown, HTML, figures, settings ready to paste.
+
+May import: ``analysis`` and below.
+"""

@@ -1,0 +1,76 @@
+"""A comparison of two runs or grids as text: a table, then lines for what it cannot hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nws_sweep import units
+from nws_sweep.analysis.comparing import Pair, RunComparison
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.time_ratios import Change
+from nws_sweep.report import formatted, snippets
+
+HEADER = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
+
+
+def render(comparison: RunComparison) -> str:
+    """The comparison as it is printed, with a line break at the end."""
+    table = snippets.markdown_table(HEADER, [row(pair) for pair in comparison.pairs])
+    heading = f"A: {origin(comparison.a)}\nB: {origin(comparison.b)}\n"
+    return f"{heading}\n{table}\n" + "\n".join(_lines(comparison)) + "\n"
+
+
+def origin(summary: Summary) -> str:
+    """Where and when it was measured."""
+    started_at = summary.stored.runs[0].result.started_at
+    return f"{summary.stored.folder}, measured on {summary.hosts[0].hostname}, started at {started_at}"
+
+
+def row(pair: Pair) -> list[str]:
+    """The cells of a configuration under ``HEADER``."""
+    times = pair.times
+    return [
+        pair.label,
+        " -> ".join(dict.fromkeys((_setting(pair.a), _setting(pair.b)))),
+        times.quantity.value if times else units.NOTHING,
+        units.interval(times.base if times else None),
+        units.interval(times.other if times else None),
+        str(times.ratio) if times else units.NOTHING,
+        _verdict(pair),
+    ]
+
+
+def _setting(one: ConfigurationSummary) -> str:
+    """The best num_workers, with what it has otherwise than the configuration; ``-`` if nothing could be measured."""
+    return formatted.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
+
+
+def _verdict(pair: Pair) -> str:
+    """What has become of it, in a word or two."""
+    sides = [name for name, one in (("A", pair.a), ("B", pair.b)) if one.best is None]
+    return pair.change.value if pair.change else f"failed in {' and '.join(sides)}"
+
+
+def about_all(comparison: RunComparison) -> Iterator[str]:
+    """How many there are of each verdict (``3 configurations in both: 1 slower, 2 same``), and what one means."""
+    verdicts = Counter(map(_verdict, comparison.pairs))
+    counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
+    yield f"{units.counted(len(comparison.pairs), 'configuration')} in both: {counts}"
+    yield (
+        f"B is slower or faster where all of the 95 % interval of B / A is beyond {100 * comparison.within:g} %, "
+        "the same where all of it is within."
+    )
+    if Change.UNCLEAR.value in verdicts:
+        yield "More can be told after longer measuring (measure=rigorous), or with a larger --within."
+
+
+def _lines(comparison: RunComparison) -> Iterator[str]:
+    yield from about_all(comparison)
+    yield from (f"note: {pair.label}: {note}" for pair in comparison.pairs for note in pair.notes)
+    yield from (f"only in A: {label}" for label in comparison.only_a)
+    yield from (f"only in B: {label}" for label in comparison.only_b)
+    for what, differences in (("differs", comparison.settings), ("hosts differ", comparison.hosts)):
+        yield from (f"{what}: {one.name}: {one.a} in A, {one.b} in B" for one in differences)
+    for name, summary in (("A", comparison.a), ("B", comparison.b)):
+        yield from (f"warning: {name}: {line}" for line in summary.stored.unreadable)

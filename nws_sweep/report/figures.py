@@ -1,0 +1,178 @@
+"""The pictures of a report: what there is to show of a run or a grid, the most important first.
+
+Each stands for a figure that is drawn when it is asked for, from a pure value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nws_sweep import units
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style
+from nws_sweep.results import storage
+from nws_sweep.results.batch_table import BatchTime
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Illustration:
+    """One picture."""
+
+    name: str  # of its files, without a suffix
+    title: str  # what it is called
+    alt: str  # what it shows, with its main figures, for those who do not see it
+    draw: Callable[[], Figure]  # makes the figure
+
+    def save(self, folder: Path) -> tuple[Path, Path]:
+        """Draws it, and gives its PNG and its SVG."""
+        return style.save(self.draw(), folder / self.name)
+
+
+def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str, alt: str) -> Illustration:
+    return Illustration(name=name, title=title, alt=alt, draw=partial(draw, chart, title))
+
+
+def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
+    """All pictures that make sense for this run or grid, the most important first."""
+    times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
+    if not summary.stored.is_grid:
+        (only,) = summary.configurations
+        return (*_scaling(only), *times, *waiting, *_batches(only, batches), *costs)
+    fastest = _batches(summary.fastest, batches) if summary.fastest else ()
+    maps = (*_throughput(summary), *_best(summary), *_heat(summary))
+    return (*maps, *waiting, *_memory(summary), *fastest, *costs)
+
+
+def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
+    """The pictures that stand in the folder of a configuration, also of one of a grid."""
+    return (*_scaling(summary), *_batches(summary, batches))
+
+
+def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
+    scaled, paid = memory_charts.scaling(c), memory_charts.prices(c)
+    alt = []
+    if scaled:
+        rates = {rate.num_workers: units.rate(rate.value, rate.low, rate.high) for rate in scaled.measured}
+        first = scaled.measured[0].num_workers
+        best = f", {rates[scaled.best]} with the recommended {scaled.best}" if scaled.best in rates else ""
+        alt.append(f"Samples per second against num_workers: {rates[first]} with {first:g}{best}.")
+    if paid:
+        held = [units.memory(price.memory_bytes) for price in paid.candidates if price.num_workers == paid.best]
+        alt.append(
+            f"Seconds per {paid.unit} against memory{f': the recommended candidate holds {held[0]}' if held else ''}."
+        )
+    if alt:
+        title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
+        yield _illustration(
+            storage.SCALING_PLOT, partial(memory_charts.draw_scaling, scaled), paid, title, " ".join(alt)
+        )
+
+
+def _times(summary: Summary) -> Iterator[Illustration]:
+    if chart := line_charts.times(summary):
+        alt = f"{chart.quantity.capitalize()} against num_workers."
+        for _, _, point in chart.recommended:
+            alt += f" With the recommended {point.num_workers} it is {units.number(point.value)}."
+        yield _illustration(storage.TIME_PLOT, line_charts.draw, chart, "Time against num_workers", alt)
+
+
+def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
+    if lines := batch_times.timelines(batches(c)):
+        alt = f"Waiting and consumer of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
+        if c.best and (found := c.best.measurement) and found.wait_s is not None:
+            waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
+            alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
+        draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
+        yield _illustration(storage.BATCHES_PLOT, draw, lines, _titled("Time of each batch", c), alt)
+
+
+def _heat(summary: Summary) -> Iterator[Illustration]:
+    if chart := heat_map.heat_map(summary):
+        heats = [heat for rows in chart.sheets.values() for heat in heat_map.measured(rows)]
+        least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
+        each = ", of each dataset" if len(chart.sheets) > 1 else ""
+        alt = (
+            f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
+            f"{heat_map.told(least)} to {heat_map.told(most)} samples per second."
+        )
+        title = f"Best throughput by {chart.down} and {chart.across}"
+        yield _illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
+
+
+def _memory(summary: Summary) -> Iterator[Illustration]:
+    if chart := memory_charts.fields(summary):
+        spots = [spot for field in chart for spot in field.front]
+        least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
+        alt = (
+            "Seconds per 1000 samples against memory at the best setting of each configuration. The leanest holds "
+            f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the quickest holds "
+            f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
+        )
+        title = "Time against memory, best setting of each configuration"
+        yield _illustration(storage.MEMORY_PLOT, memory_charts.draw_fields, chart, title, alt)
+
+
+def _costs(summary: Summary) -> Iterator[Illustration]:
+    chart = bar_charts.costs(summary)
+    if chart.costs:
+        parts_s = bar_charts.summed(chart.costs)
+        total_s = sum(parts_s)
+        shares = [units.share(part_s / total_s) for part_s in parts_s]
+        parts = ", ".join(f"{part} {share}" for part, share in zip(bar_charts.PARTS, shares, strict=True))
+        alt = (
+            f"{len(chart.costs)} search{'' if len(chart.costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
+        )
+        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, chart, "Where the time of the search went", alt)
+
+
+def _throughput(summary: Summary) -> Iterator[Illustration]:
+    if chart := line_charts.throughput(summary):
+        curves = sum(map(len, chart.panels.values()))
+        alt = f"Samples per second against num_workers, {units.counted(curves, 'configuration')}."
+        if chart.recommended:
+            title, curve, best = max(chart.recommended, key=lambda found: found[2].value)
+            rate = units.rate(best.value, best.low, best.high)
+            where = _named(title, curve.label)
+            alt += f" The best: {rate} samples per second with num_workers={best.num_workers}{where}."
+        yield _illustration(storage.THROUGHPUT_PLOT, line_charts.draw, chart, "Throughput against num_workers", alt)
+
+
+def _best(summary: Summary) -> Iterator[Illustration]:
+    chart = bar_charts.bars(summary)
+    if chart.bars:
+        first, last = chart.bars[0], chart.bars[-1]
+        settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
+        alt = (
+            f"The best settings of {units.counted(len(chart.bars), 'configuration')}, from "
+            f"{last.rate} to {first.rate} samples per second; the "
+            f"fastest has num_workers={first.num_workers}{_named(*settings)}."
+        )
+        yield _illustration(storage.BEST_PLOT, bar_charts.draw_bars, chart, "Best setting per configuration", alt)
+
+
+def _waiting(summary: Summary) -> Iterator[Illustration]:
+    if chart := line_charts.waiting(summary):
+        alt = "The share of the time in which the consumer waits for the loader, against num_workers."
+        if shares := [f"{point.value:.0f}" for _, _, point in chart.recommended]:
+            least, most = min(shares, key=float), max(shares, key=float)
+            alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
+        yield _illustration(storage.WAITING_PLOT, line_charts.draw, chart, "Time spent waiting for data", alt)
+
+
+def _titled(text: str, c: ConfigurationSummary) -> str:
+    return f"{text}: {c.label}" if c.label else text
+
+
+def _named(*names: str) -> str:
+    """What it is of, in brackets."""
+    known = [style.shortened(name, 60) for name in names if name]
+    return f" ({', '.join(known)})" if known else ""

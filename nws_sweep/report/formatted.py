@@ -1,0 +1,47 @@
+"""A trial as people read it: the one place that decides which figures are shown, and with which digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nws_sweep import units
+from nws_sweep.results import Configuration, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCells:
+    """The figures of a trial as text, in the order of a row; a dash where there is none.
+
+    ``bursts`` is how many the interval rests on.
+    """
+
+    candidate: str  # the number of workers, and what else it has otherwise than its configuration
+    batch: str = units.NOTHING
+    rate: str = units.NOTHING
+    startup: str = units.NOTHING
+    epoch: str = units.NOTHING
+    waiting: str = units.NOTHING
+    memory: str = units.NOTHING
+    bursts: str = units.NOTHING
+    state: str  # how it ended, with the reason if that was no good end
+
+
+def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
+    """What is shown of a trial, beside what was held fixed."""
+    candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
+    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
+    found = trial.measurement
+    if found is None:
+        return TrialCells(candidate=candidate, state=state)
+    uncertainty = units.uncertainty(found.batch_s)
+    return TrialCells(
+        candidate=candidate,
+        state=state,
+        batch=units.interval(found.batch_s),
+        rate=units.number(found.samples_per_s, uncertainty),
+        startup=units.seconds(found.startup_s),
+        epoch=units.seconds(found.epoch_s, uncertainty),
+        waiting=units.share(found.stall_fraction),
+        memory=units.memory(found.memory_bytes),
+        bursts=str(found.batch_s.n if found.batch_s else 0),
+    )

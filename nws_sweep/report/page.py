@@ -1,0 +1,195 @@
+"""What the HTML report says, as one frozen value: every figure is text already, so that drawing it decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+
+from nws_sweep import units
+from nws_sweep.analysis import caveats, per_rank, time_ratios
+from nws_sweep.analysis.effects import effects
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
+from nws_sweep.report import formatted, snippets
+from nws_sweep.results import Trial
+
+# Each with its sentences and snippets; of more configurations these are told, and the table has them all.
+MOST_ANSWERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under their titles; numbers with their units are sorted as such by the page."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was found for one configuration."""
+
+    label: str
+    setting: str  # what to set, such as ``num_workers=4``; empty if nothing could be measured
+    pace: str  # how fast that is, with its interval
+    gains: tuple[str, ...]  # what it gains, a phrase each
+    why: tuple[str, ...]  # what limits it, the most important sentence first
+    certainty: str  # how sure the answer is
+    snippets: tuple[tuple[str, str], ...]  # the settings, ready to paste: where to, and the text
+    warnings: tuple[str, ...]  # what puts it into question
+    error: str  # why there is none; empty if there is one
+    ranks: Table  # A row for each rank; none for one alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The report of a run or a grid."""
+
+    title: str
+    measured: str  # when and where, in a line
+    answer: Answer | None  # of a grid that of the fastest configuration; None if nothing could be measured
+    configurations: int
+    answers: tuple[Answer, ...]  # those that are told one by one, in the order of measuring
+    best: Table
+    effects: Table  # what each varying setting changes
+    trials: Table
+    failures: tuple[str, ...]  # A line each
+    warnings: tuple[str, ...]  # those that concern all configurations, a line each
+    facts: tuple[tuple[str, str], ...]  # about the host and the circumstances: name and text
+
+
+def page(summary: Summary) -> Page:
+    """All that is said of a run or a grid."""
+    best = summary.fastest
+    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
+    told = set(map(id, fastest))
+    began = min((run.result.started_at for run in summary.stored.runs), default="")
+    return Page(
+        title=summary.title,
+        measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
+        answer=_answer(best) if best else None,
+        configurations=len(summary.configurations),
+        answers=tuple(_answer(c) for c in summary.configurations if id(c) in told),
+        best=Table(snippets.best_header(summary), [snippets.best_cells(summary, c) for c in summary.configurations]),
+        effects=Table(
+            ("setting", "from", "to", "change of time", "pairs"),
+            [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)],
+        ),
+        trials=_trials(summary),
+        failures=summary.failures,
+        warnings=summary.warnings,
+        facts=tuple(_facts(summary)),
+    )
+
+
+def _answer(configuration: ConfigurationSummary) -> Answer:
+    best, of_each = configuration.best, configuration.configuration.of_each
+    return Answer(
+        label=configuration.label,
+        setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() + of_each if best else "",
+        pace=_pace(best, configuration) if best else "",
+        gains=tuple(_gains(configuration)),
+        why=configuration.explanation,
+        certainty=certainty(configuration),
+        snippets=tuple(_snippets(configuration)),
+        warnings=(*configuration.warnings, *snippets.left_out(configuration)),
+        error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
+        ranks=Table(per_rank.HEADER, [*per_rank.rows(best.measurement.ranks)] if best and best.measurement else []),
+    )
+
+
+def _pace(best: Trial, configuration: ConfigurationSummary) -> str:
+    shown = formatted.of_trial(best, configuration.configuration)
+    parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
+    return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
+
+
+def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
+    best, reference = configuration.best, configuration.configuration.search.reference
+    if best is None:
+        return
+    if configuration.gain_over_zero is not None and best.num_workers:
+        yield f"{configuration.gain_over_zero} as fast as without workers"
+    if configuration.gain_over_reference is not None and best.num_workers != reference:
+        rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
+        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
+
+
+def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
+    if settings := best_settings(configuration):
+        yield "DataLoader", snippets.kwargs(settings)
+        yield "Hydra overrides", snippets.overrides_in_place(settings, configuration)
+
+
+def certainty(configuration: ConfigurationSummary) -> str:
+    """What speaks for the recommended candidate against the others; empty if there is none."""
+    best, result = configuration.best, configuration.run.result
+    if best is None or not best.objective_s:
+        return ""
+    if result.verdict is not None and result.verdict.provisional:
+        return "Not sure: the search was ended by its time budget, and this is the best so far."
+    if result.verdict is not None and result.verdict.tied:
+        return f"Not sure: {caveats.about_tie(result.verdict)}."
+    if not result.complete:
+        return "Not sure: the search did not finish."
+    return _against_others(configuration, best, best.objective_s)
+
+
+def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: float) -> str:
+    others = [(t.objective_s, t) for t in configuration.worker_trials if t.num_workers != best.num_workers]
+    measured = [(seconds, trial) for seconds, trial in others if seconds is not None]
+    if not measured:
+        return "Nothing to compare it with: no other number of workers was measured."
+    nearest_s, nearest = min(measured, key=lambda other: other[0])
+    name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
+    if ratio < 1:
+        tolerance = units.share(configuration.configuration.search.tolerance)
+        return f"{name} takes {units.percent(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
+    return f"{_how_sure(best, nearest)}: the nearest other, {name}, takes {units.percent(ratio - 1)} longer."
+
+
+def _how_sure(best: Trial, other: Trial) -> str:
+    """By the intervals of both; start-up, which counts for an epoch, has none."""
+    times = time_ratios.times_of(best, other)
+    if times is None or times.ratio.half_width is None:
+        return "Probably (without an interval: too few bursts)"
+    return "Sure" if times.ratio.is_certain else "Probably (the intervals overlap)"
+
+
+def _trials(summary: Summary) -> Table:
+    """Of a single configuration without its name, which the page has told."""
+    first = 0 if len(summary.configurations) > 1 else 1
+    rows = []
+    for configuration in summary.configurations:
+        for trial in configuration.trials:
+            shown = formatted.of_trial(trial, configuration.configuration)
+            rows.append((configuration.label, *astuple(shown))[first:])
+    return Table(_TRIALS[first:], rows)
+
+
+_TRIALS = (
+    "configuration", "num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "bursts",
+    "state",
+)  # fmt: skip
+
+
+def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    host = summary.hosts[0]
+    yield "host", host.hostname
+    yield "CPUs", f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count}"
+    yield "memory", units.memory(host.memory_bytes)
+    yield "system", host.platform
+    packages = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
+    yield "versions", f"Python {host.python}, {packages}"
+    for other in summary.hosts[1:]:
+        cpus = f"{other.usable_cpus} usable of {other.cpu_count} CPUs"
+        yield "another host", f"{other.hostname}: {other.cpu_model}, {cpus}"
+    yield from (("fastest on", line) for line in snippets.fastest_lines(summary))
+    if noises := [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]:
+        steal, throttled = (units.share(max(getattr(n, name) for n in noises)) for name in ("steal", "throttled"))
+        yield (
+            "noise",
+            f"while a candidate was measured, other programs used up to {max(n.other_cpus for n in noises):.1f} CPUs, "
+            f"the hypervisor took up to {steal} of the CPU time, and the CPU quota throttled up to {throttled} of it",
+        )
+    cost_s = sum(run.result.cost_s for run in summary.stored.runs)
+    yield "cost", f"searching took {units.seconds(cost_s)} in all"

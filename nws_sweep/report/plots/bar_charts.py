@@ -1,0 +1,163 @@
+"""Bars: the best setting of each configuration, and where the time of the searches went; each from a pure value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nws_sweep import units
+from nws_sweep.analysis.summary import Gain, Summary
+from nws_sweep.report.plots import facets, style
+from nws_sweep.report.plots.style import COLOURS, WIDTH
+from nws_sweep.report.plots.svg import BAND, INK, MUTED, PAPER
+
+Row = TypeVar("Row")
+
+PARTS = ("profile", "start-up", "warm-up", "measuring", "other")
+_PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
+_MOST_BARS = 24
+_MOST_COLUMNS = 6  # that name a row
+_NAME = 3.4  # inches of a row's name
+_HEIGHT = 0.62  # of a bar, in rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """The best setting of one configuration."""
+
+    cells: tuple[str, ...]  # its values of the columns that vary
+    samples_per_s: float  # what it reaches
+    ends: tuple[float, float]  # those of its interval, samples/s; the value itself if there is none
+    num_workers: int  # the recommended candidate
+    gain: Gain | None  # over loading without workers; None where that is not known or says nothing
+
+    @property
+    def rate(self) -> str:
+        """Its samples per second."""
+        return units.rate(self.samples_per_s, *self.ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The best settings of a grid: the names of what varies, and a bar per configuration, the fastest first."""
+
+    columns: tuple[str, ...]
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the search of one configuration took: its values of the columns that vary, and the seconds of ``PARTS``."""
+
+    cells: tuple[str, ...]
+    parts_s: tuple[float, ...]
+
+    @property
+    def total_s(self) -> float:
+        """All parts."""
+        return sum(self.parts_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What all searches took: the names of what varies, and a value per configuration, the dearest first."""
+
+    columns: tuple[str, ...]
+    costs: tuple[Cost, ...]
+
+
+def bars(summary: Summary) -> Bars:
+    """The best setting of every configuration that has one."""
+    columns = facets.columns(summary, _MOST_COLUMNS)
+    found = [
+        Bar(
+            cells=facets.cells(c, columns),
+            samples_per_s=rate.value,
+            ends=rate.ends,
+            num_workers=c.best.num_workers,
+            gain=c.gain_over_zero if c.best.num_workers else None,
+        )
+        for c in summary.configurations
+        if c.best and c.best.measurement and (rate := c.best.measurement.rate)
+    ]
+    return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
+
+
+def costs(summary: Summary) -> Costs:
+    """What the search of each configuration cost, so far if it goes on; without those taken from an earlier search."""
+    columns = facets.columns(summary, _MOST_COLUMNS)
+    found = []
+    for c in summary.configurations:
+        if cost := c.run.result.cost:
+            parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s + cost.samples_s)
+            found.append(Cost(facets.cells(c, columns), parts_s))
+    known = [cost for cost in found if cost.total_s > 0]
+    return Costs(columns=columns, costs=tuple(sorted(known, key=lambda cost: -cost.total_s)))
+
+
+def summed(costs: Sequence[Cost]) -> tuple[float, ...]:
+    """The parts of all together, s."""
+    return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
+
+
+def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those that are shown one by one, and the others: at least two, or they could be shown as well."""
+    most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
+    return chosen[:most], chosen[most:]
+
+
+@style.styled
+def draw_bars(chart: Bars, title: str) -> Figure:
+    """A row per configuration; only the fastest ones if there are many, and how far the others reach."""
+    shown, others = split(chart.bars)
+    more = [(f"{len(others)} more",)] if others else []
+    rows = [*(bar.cells for bar in shown), *more]
+    figure, axes = _rows(chart.columns, rows, "samples/s (num_workers), of 0 workers", title)
+    low, high = zip(*((b.samples_per_s - b.ends[0], b.ends[1] - b.samples_per_s) for b in shown), strict=True)
+    rates = [bar.samples_per_s for bar in shown]
+    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=(low, high), color=COLOURS[0], ecolor=INK)
+    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "") for bar in shown]
+    axes.bar_label(drawn, texts, padding=4)
+    if others:
+        fastest, *_, slowest = others
+        reach = fastest.samples_per_s - slowest.samples_per_s
+        rest = axes.barh(len(shown), reach, _HEIGHT, left=slowest.samples_per_s, color=BAND, edgecolor=MUTED)
+        axes.bar_label(rest, [f"{slowest.rate} to {fastest.rate}"], padding=4)
+    axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
+    return figure
+
+
+@style.styled
+def draw_costs(chart: Costs, title: str) -> Figure:
+    """A row per configuration, in the parts of its search; of many the last one is the mean of those without a row."""
+    rows, others = split(chart.costs)
+    if others:
+        mean_s = tuple(part_s / len(others) for part_s in summed(others))
+        rows = [*rows, Cost((f"mean of {len(others)} more",), mean_s)]
+    scale, unit = (60.0, "min") if rows[0].total_s > 600 else (1.0, "s")
+    figure, axes = _rows(chart.columns, [row.cells for row in rows], "in all", title)
+    left = [0.0] * len(rows)
+    for index, (part, colour) in enumerate(zip(PARTS, _PART_COLOURS, strict=True)):
+        widths = [row.parts_s[index] / scale for row in rows]
+        drawn = axes.barh(range(len(rows)), widths, _HEIGHT, left=left, color=colour, edgecolor=PAPER, label=part)
+        left = [begin + width for begin, width in zip(left, widths, strict=True)]
+    axes.bar_label(drawn, [units.seconds(row.total_s) for row in rows], padding=4)
+    axes.set_xlabel(f"time of the search, {unit}")
+    style.legend(figure, axes.containers)
+    return figure
+
+
+def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str, title: str) -> tuple[Figure, Axes]:
+    """Axes for horizontal bars with their names, the first one on top; above them what names and texts mean."""
+    figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
+    axes.set_title(style.fitting(f"{facets.BETWEEN.join(columns)}: {what}", WIDTH - 1))
+    names = [facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row) for row in rows]
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    return figure, axes

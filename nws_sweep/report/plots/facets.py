@@ -1,0 +1,92 @@
+"""How the configurations of a grid are shared out among small pictures, and what tells those of one apart. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.results import TrialState, shown
+
+DATASET = "dataset"
+BETWEEN = " · "
+_MOST_CURVES, _MOST_PANELS = 8, 9
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facets:
+    """The configurations in panels."""
+
+    across: tuple[str, ...]  # the names of what differs between panels
+    within: tuple[str, ...]  # the names of what differs within panels
+    panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have anything measured
+
+
+def facets(summary: Summary) -> Facets:
+    """The panels of a run or a grid: one per dataset, and per value of a further column where curves would be many."""
+    axes = values(summary)
+    across = _across(summary.configurations, axes)
+    panels: dict[str, list[ConfigurationSummary]] = {}
+    order = [axes[name].index for name in across]
+    groups = _groups(summary.configurations, across)
+    for key in sorted(groups, key=lambda key: [index(text) for index, text in zip(order, key, strict=True)]):
+        titles = (text if name == DATASET else f"{name}={text}" for name, text in zip(across, key, strict=True))
+        if measured := [c for c in groups[key] if any(t.state is TrialState.OK for t in c.worker_trials)]:
+            panels[BETWEEN.join(titles)] = measured
+    return Facets(across=across, within=tuple(name for name in axes if name not in across), panels=panels)
+
+
+def values(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """The values of each column that varies: numbers ascending, others before them in the order of measuring."""
+    found = {}
+    for name in summary.distinguishing:
+        cells = dict.fromkeys(cell(c, name) for c in summary.configurations)
+        found[name] = tuple(sorted(cells, key=lambda text: float(text) if _NUMBER.fullmatch(text) else -float("inf")))
+    return found
+
+
+def cell(configuration: ConfigurationSummary, name: str) -> str:
+    """A configuration's value of a column, as people type it."""
+    columns = configuration.configuration.columns
+    return (shown(columns[name]) or '""') if name in columns else "-"
+
+
+def cells(configuration: ConfigurationSummary, names: Sequence[str]) -> tuple[str, ...]:
+    """Its values of several columns."""
+    return tuple(cell(configuration, name) for name in names)
+
+
+def columns(summary: Summary, most: int) -> tuple[str, ...]:
+    """The columns of a table of configurations: those that vary, or of many the ones with the most values."""
+    found = values(summary) or {DATASET: ()}
+    chosen = sorted(found, key=lambda name: -len(found[name]))[:most]
+    return tuple(name for name in found if name in chosen)
+
+
+def _across(configurations: Sequence[ConfigurationSummary], axes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    names = (DATASET,) if 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS else ()
+    if _largest(_groups(configurations, names)) <= _MOST_CURVES:
+        return names
+    options = []
+    for name in axes:
+        groups = _groups(configurations, (*names, name))
+        if name not in names and len(groups) <= _MOST_PANELS and _largest(groups) > 1:
+            options.append((max(_largest(groups), _MOST_CURVES), len(groups), name))
+    return (*names, min(options)[2]) if options else names
+
+
+_Groups = dict[tuple[str, ...], list[ConfigurationSummary]]
+
+
+def _groups(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> _Groups:
+    """The configurations by their values of some columns."""
+    groups: _Groups = {}
+    for c in configurations:
+        groups.setdefault(cells(c, names), []).append(c)
+    return groups
+
+
+def _largest(groups: _Groups) -> int:
+    return max(map(len, groups.values()), default=0)

@@ -1,0 +1,231 @@
+"""Quantities against num_workers, in a panel per dataset: throughput, time, waiting; from one pure value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
+
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report.plots import facets, style
+from nws_sweep.report.plots.facets import BETWEEN, DATASET, Facets
+from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, WIDTH
+from nws_sweep.report.plots.svg import MUTED, PAPER
+from nws_sweep.results import Trial, TrialState
+
+_MOST_NAMED = 8  # curves that can be told apart
+_IN_A_CROWD = 6  # that have a name if there are more
+_MOST_LINES = 1000  # without a name that are drawn one by one
+_SPREAD = 0.24  # of a worker: so far apart stand points of different curves
+_LOG_FROM = 20  # the largest value divided by the smallest, from which on the scale is logarithmic
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A candidate: its workers, the value, and the ends of its interval (the value itself if there is none)."""
+
+    num_workers: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One configuration's line."""
+
+    label: str  # what tells it from the others of its panel
+    points: tuple[Point, ...]  # ascending by num_workers
+    best: int | None  # the recommended candidate
+    look: tuple[int, int] | None = (0, 0)  # numbers of colour and style in all panels; None if it has no name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Something against num_workers."""
+
+    quantity: str  # what the height means, with its unit
+    key: str  # what the labels of the curves are values of; empty if there is one curve in each panel
+    panels: dict[str, list[Curve]]  # the curves by what those of a panel have in common
+    comparable: bool = False  # whether all panels have the same axis: they show the same dataset
+    top: float | None = None  # where the axis ends; None for where its values end
+
+    @property
+    def recommended(self) -> list[tuple[str, Curve, Point]]:
+        """The recommended candidate of each curve with a name, if it has one, after the title of its panel."""
+        curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
+        return [(title, curve, p) for title, curve in curves for p in curve.points if p.num_workers == curve.best]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the axis is logarithmic: values are too far apart."""
+        panels = list(self.panels.values())
+        groups = [[curve for curves in panels for curve in curves]] if self.comparable else panels
+        reaches = [[point.value for curve in curves for point in curve.points] for curves in groups]
+        return self.top is None and any(max(reach) > _LOG_FROM * min(reach) > 0 for reach in reaches)
+
+
+def throughput(summary: Summary) -> Chart | None:
+    """Samples per second; None if nothing has a pace."""
+    return _chart(summary, "samples per second", _rate)
+
+
+def times(summary: Summary) -> Chart | None:
+    """Seconds per epoch, or of 1000 samples where the length of an epoch is unknown; None if nothing was measured."""
+    trials = [trial for c in summary.configurations for trial in _measured(c)]
+    if all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials):
+        return _chart(summary, "seconds per epoch", _epoch)
+    return _chart(summary, "seconds per 1000 samples", _thousand)
+
+
+def waiting(summary: Summary) -> Chart | None:
+    """The share of the time that the consumer waits, %; None if nobody told."""
+    return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
+
+
+def _measured(c: ConfigurationSummary) -> Iterator[Trial]:
+    return (trial for trial in c.worker_trials if trial.measurement and trial.state is TrialState.OK)
+
+
+def _rate(trial: Trial) -> Point | None:
+    rate = trial.measurement.rate if trial.measurement else None
+    return Point(trial.num_workers, rate.value, *rate.ends) if rate else None
+
+
+def _epoch(trial: Trial) -> Point | None:
+    found = trial.measurement
+    if found is None or not found.epoch_s:
+        return None
+    batch = found.batch_s
+    quick, slow = (end / batch.value for end in batch.ends) if batch else (1.0, 1.0)
+    return Point(trial.num_workers, found.epoch_s, found.epoch_s * quick, found.epoch_s * slow)
+
+
+def _thousand(trial: Trial) -> Point | None:
+    point = _rate(trial)
+    return Point(point.num_workers, 1000 / point.value, 1000 / point.high, 1000 / point.low) if point else None
+
+
+def _stall(trial: Trial) -> Point | None:
+    share = trial.measurement.stall_fraction if trial.measurement else None
+    return None if share is None else Point(trial.num_workers, 100 * share, 100 * share, 100 * share)
+
+
+def _chart(
+    summary: Summary, quantity: str, measure: Callable[[Trial], Point | None], top: float | None = None
+) -> Chart | None:
+    shared = facets.facets(summary)
+    looks, panels = _looks(shared), {}
+    for title, configurations in shared.panels.items():
+        curves = []
+        for c in configurations:
+            cells = facets.cells(c, shared.within)
+            best, look = c.best.num_workers if c.best else None, looks.get(cells)
+            if points := tuple(point for trial in _measured(c) if (point := measure(trial))):
+                curves.append(Curve(label=BETWEEN.join(cells), points=points, best=best, look=look))
+        if curves:
+            panels[title] = curves
+    if not panels:
+        return None
+    key, comparable = BETWEEN.join(shared.within), DATASET not in shared.across
+    return Chart(quantity=quantity, key=key, panels=panels, comparable=comparable, top=top)
+
+
+def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Number of the colour and of the dash of what is named: of several columns one is told by dashes."""
+    shares: dict[tuple[str, ...], float] = {}
+    for configurations in shared.panels.values():
+        most = max(c.best_rate for c in configurations) or 1.0
+        for c in configurations:
+            cells = facets.cells(c, shared.within)
+            shares[cells] = max(shares.get(cells, 0.0), c.best_rate / most)
+    if len(shares) > _MOST_NAMED:  # the best have names, by their share of the winner of their panel
+        best = sorted(shares, key=lambda cells: -shares[cells])[:_IN_A_CROWD]
+        return {cells: (number, 0) for number, cells in enumerate(best)}
+    columns = [list(dict.fromkeys(column)) for column in zip(*shares, strict=True)]
+    few = [index for index, column in enumerate(columns) if 1 < len(column) <= len(DASHES)]
+    if len(columns) > 1 and few:
+        dashed = min(few, key=lambda index: (len(columns[index]), -index))
+        rest = {cells: (*cells[:dashed], *cells[dashed + 1 :]) for cells in shares}
+        colours = list(dict.fromkeys(rest.values()))
+        if len(colours) <= len(COLOURS):
+            return {cells: (colours.index(rest[cells]), columns[dashed].index(cells[dashed])) for cells in shares}
+    return {cells: (number % len(COLOURS), number // len(COLOURS)) for number, cells in enumerate(shares)}
+
+
+@style.styled
+def draw(chart: Chart | None, title: str) -> Figure:
+    """The panels, with the names of their curves below; without a chart an empty figure."""
+    if chart is None:
+        return style.panels(title, 0, 1, 1.0)[0]
+    count = len(chart.panels)
+    columns = 1 if count == 1 else 2 if count in (2, 4) else 3
+    figure, panels = style.panels(title, count, columns, 3.4 if count == 1 else 2.0, sharey=chart.comparable)
+    for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
+        axes.set_title(style.fitting(name, WIDTH / columns - 0.6))
+        _draw_panel(axes, chart, curves)
+    for axes in panels[::columns]:
+        axes.set_ylabel(chart.quantity)
+    for axes in panels[-columns:]:
+        axes.set_xlabel("num_workers (ring: recommended)" if chart.recommended else "num_workers")
+    if chart.key:
+        style.legend(figure, _entries(chart), f"{style.fitting(chart.key, WIDTH - 1)}:")
+    return figure
+
+
+def _entries(chart: Chart) -> list[Line2D]:
+    """Of a single panel by the ends of the curves, of several in the order of appearance."""
+    every = [curve for curves in chart.panels.values() for curve in curves]
+    named = list({curve.label: curve for curve in every if curve.look}.values())
+    if len(chart.panels) == 1:
+        named.sort(key=lambda curve: -curve.points[-1].value)
+    entries = [Line2D([], [], **_look(curve), label=style.fitting(curve.label, 3.1)) for curve in named]
+    if others := sum(not curve.look for curve in every):
+        entries.append(Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more"))
+    return entries
+
+
+def _look(curve: Curve) -> dict[str, Any]:
+    colour, dash = curve.look or (0, 0)
+    return {
+        "color": COLOURS[colour], "linestyle": DASHES[dash], "linewidth": 1.5, "marker": MARKERS[colour],
+        "markersize": 4.5, "markerfacecolor": PAPER if dash else COLOURS[colour],
+    }  # fmt: skip
+
+
+def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
+    # Those without a name are one thin line with gaps.
+    gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
+    points = [point for curve in others for point in (*curve.points, gap)]
+    axes.plot(
+        [p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5,
+        rasterized=len(others) > _MOST_LINES,
+    )  # fmt: skip
+    named = [curve for curve in curves if curve.look]
+    for index, curve in enumerate(named):
+        # Side by side, or the intervals of equal configurations would cover each other.
+        _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
+    if chart.is_log:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, chart.top)
+    axes.yaxis.set_major_formatter("{x:.6g}")
+    axes.grid(axis="y")
+    style.label_workers(axes, [point.num_workers for curve in curves for point in curve.points])
+
+
+def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
+    look, x = _look(curve), [point.num_workers + shift for point in curve.points]
+    if any(point.low < point.high for point in curve.points):
+        axes.vlines(x, [p.low for p in curve.points], [p.high for p in curve.points], color=look["color"], linewidth=1)
+    axes.plot(x, [point.value for point in curve.points], **look)
+    for point in curve.points:
+        if point.num_workers == curve.best:
+            style.ring(axes, point.num_workers + shift, point.value, look["color"])

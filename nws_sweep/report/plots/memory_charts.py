@@ -1,0 +1,271 @@
+"""Time against memory: of the best settings of all configurations, of the candidates of one beside how it scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from nws_sweep import units
+from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report.plots import facets, style
+from nws_sweep.report.plots.facets import BETWEEN, DATASET
+from nws_sweep.report.plots.line_charts import Point
+from nws_sweep.report.plots.style import COLOURS
+from nws_sweep.report.plots.svg import MUTED
+
+_MOST_PANELS = 6
+_MOST_NAMED = 6
+_MOST_DOTS = 300  # that are drawn one by one
+_NAMES = 2.9  # inches of a name
+_PER_SAMPLES = 1000
+_FEWEST = 2  # candidates without which there is nothing to compare
+_QUICK = 0.95  # of the best's speed
+_STEPS = 120  # of the curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """What a setting costs: the name of its configuration, its workers, its memory, B, and its time, s."""
+
+    label: str = ""
+    num_workers: int
+    memory_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """The configurations of one dataset."""
+
+    title: str  # the dataset; empty if there is only one
+    key: str  # what the labels are values of
+    front: tuple[Spot, ...]  # those of which none other is both quicker and leaner, the leanest first
+    others: tuple[Spot, ...]  # the rest
+
+
+def fields(summary: Summary) -> tuple[Field, ...]:
+    """A field per dataset that has at least two configurations to compare; its seconds are those of 1000 samples."""
+    axes = facets.values(summary)
+    names = [name for name in axes if name != DATASET]
+    spots: dict[str, list[Spot]] = {name: [] for name in axes.get(DATASET, ("",))}
+    for c in summary.configurations:
+        found = c.best.measurement if c.best else None
+        if c.best and found and found.memory_bytes and found.samples_per_s:
+            spot = Spot(
+                label=BETWEEN.join(facets.cells(c, names)),
+                num_workers=c.best.num_workers,
+                memory_bytes=found.memory_bytes,
+                seconds=_PER_SAMPLES / found.samples_per_s,
+            )
+            spots[facets.cell(c, DATASET) if DATASET in axes else ""].append(spot)
+    fronts = {title: tuple(_front(found)) for title, found in spots.items() if len(found) > 1}
+    return tuple(
+        Field(
+            title=title, key=BETWEEN.join(names), front=front, others=tuple(s for s in spots[title] if s not in front)
+        )
+        for title, front in fronts.items()
+    )
+
+
+def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
+    """Those of which none other is both quicker and leaner."""
+    least = float("inf")
+    for spot in sorted(spots, key=lambda spot: (spot.memory_bytes, spot.seconds)):
+        if spot.seconds < least:
+            least = spot.seconds
+            yield spot
+
+
+def named(front: Sequence[Spot]) -> list[Spot]:
+    """Those that have names: all, or of many the ends and others between them."""
+    if len(front) <= _MOST_NAMED:
+        return list(front)
+    chosen = style.spaced(len(front), _MOST_NAMED)
+    return [spot for index, spot in enumerate(front) if index in chosen]
+
+
+@style.styled
+def draw_fields(fields: Sequence[Field], title: str) -> Figure:
+    """A panel per dataset: a configuration is a dot; those that nothing beats are numbered, and named beside it."""
+    chart = fields[:_MOST_PANELS]
+    left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
+    figure, panels = style.panels(title, len(chart), 1, 2.4)
+    about = f"numbered: no other is both quicker and leaner{left_out}"
+    figure.supxlabel(about, x=0.01, ha="left", fontsize="medium")
+    for axes, field in zip(panels, chart, strict=True):
+        _draw_field(axes, field)
+    return figure
+
+
+def _draw_field(axes: Axes, field: Field) -> None:
+    places = _places(axes, (*field.front, *field.others), "seconds per 1000 samples")
+    axes.set_title(style.fitting(field.title, _NAMES))
+    axes.set_xlim(*_around([memory for memory, _ in places]))
+    axes.set_ylim(*_around([seconds for _, seconds in places]))
+    axes.plot(*zip(*places, strict=True), "o", color=MUTED, markersize=4, rasterized=len(places) > _MOST_DOTS)
+    front = places[: len(field.front)]
+    axes.plot(*zip(*front, strict=True), "o-", color=COLOURS[0], markersize=5.5, linewidth=1)
+    names = []
+    for number, spot in enumerate(named(field.front), 1):
+        place = front[field.front.index(spot)]
+        axes.annotate(str(number), place, xytext=(-5, -5), textcoords="offset points", ha="right", va="top")
+        text = f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers)
+        names.append(Line2D([], [], linestyle="", label=f"{number}  {style.fitting(text, _NAMES)}"))
+    key = style.fitting(f"{field.key}: num_workers" if field.key else "num_workers", _NAMES)
+    axes.legend(
+        handles=names, title=key, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
+        handletextpad=0,
+    )  # fmt: skip
+
+
+def _places(axes: Axes, spots: Sequence[Spot], ylabel: str) -> list[tuple[float, float]]:
+    """Where they are: memory and time."""
+    scale, unit = (1e9, "GB") if max(spot.memory_bytes for spot in spots) >= 1e9 else (1e6, "MB")
+    axes.set(xlabel=f"memory of all processes, {unit}", ylabel=ylabel)
+    axes.grid(visible=True)
+    return [(spot.memory_bytes / scale, spot.seconds) for spot in spots]
+
+
+def _around(reach: Sequence[float]) -> tuple[float, float]:
+    """An axis that has room for numbers, and that does not blow up what is nearly equal; never below 0."""
+    least, most = min(reach), max(reach)
+    room = max(0.15 * (most - least), 0.08 * most)
+    return max(0.0, least - 1.6 * room), most + room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Time against memory of the candidates of a configuration."""
+
+    candidates: tuple[Spot, ...]  # ascending by num_workers
+    unit: str  # what the seconds are of
+    best: int  # the recommended candidate
+    leaner: int | None  # the one that is nearly as fast for far less memory; None if there is none
+
+
+def prices(summary: ConfigurationSummary) -> Prices | None:
+    """What the candidates of a configuration cost; None if fewer than two tell their memory."""
+    found = [(t.num_workers, t.objective_s, t.measurement) for t in summary.worker_trials if t.objective_s is not None]
+    candidates = tuple(
+        Spot(num_workers=num_workers, seconds=seconds, memory_bytes=measured.memory_bytes)
+        for num_workers, seconds, measured in found
+        if seconds is not None and measured and measured.memory_bytes
+    )
+    if len(candidates) < _FEWEST or summary.best is None:
+        return None
+    by_epoch = all(measured and measured.epoch_s is not None for _, _, measured in found)
+    return Prices(
+        candidates=candidates,
+        unit="epoch" if by_epoch else "batch",
+        best=summary.best.num_workers,
+        leaner=summary.leaner.num_workers if summary.leaner else None,
+    )
+
+
+def draw_prices(axes: Axes, paid: Prices) -> None:
+    """Each candidate at its memory and its time, named by its workers; below 95 % of the best's speed it is faint."""
+    best = next((spot for spot in paid.candidates if spot.num_workers == paid.best), paid.candidates[0])
+    places = _places(axes, paid.candidates, f"seconds per {paid.unit}")
+    for spot, place in zip(paid.candidates, places, strict=True):
+        quick = spot.seconds <= best.seconds / _QUICK
+        axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
+        name, beside = str(spot.num_workers), (6, 4)
+        if spot.num_workers == paid.leaner:  # the long name stands below, or it would cover its neighbour's
+            name, beside = f"{name}: {units.memory(best.memory_bytes - spot.memory_bytes)} less", (-40, -16)
+        axes.annotate(name, place, xytext=beside, textcoords="offset points")
+    style.ring(axes, *places[paid.candidates.index(best)])
+    axes.set_title("blue: at least 95 % of the best's speed,\nnamed by num_workers")
+    axes.set_xlim(0, 1.2 * max(memory for memory, _ in places))
+    if max(seconds for _, seconds in places) > 20 * min(seconds for _, seconds in places):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.1 * max(seconds for _, seconds in places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Throughput against num_workers, samples/s."""
+
+    measured: tuple[Point, ...]  # the candidates, ascending by num_workers
+    law: tuple[Point, ...]  # the curve through those with workers; empty without one
+    ceiling: float | None  # what no number of workers can exceed; None if nothing is known of it
+    ceiling_of: str  # what sets it, ``consumer`` or ``CPUs``
+    best: int  # the recommended candidate
+
+
+def scaling(summary: ConfigurationSummary) -> Scaling | None:
+    """How a configuration scales; None if fewer than two candidates have a pace."""
+    measured = tuple(
+        Point(trial.num_workers, rate.value, *rate.ends)
+        for trial in summary.worker_trials
+        if trial.objective_s is not None and (found := trial.measurement) and found.batch_s and (rate := found.rate)
+    )
+    diagnosis, best = summary.diagnosis, summary.best
+    if len(measured) < _FEWEST or best is None or diagnosis is None:
+        return None
+    found, floor_s = best.measurement, diagnosis.evidence.floor_s
+    samples = (found.samples_per_s or 0.0) * found.batch_s.value if found and found.batch_s else 0.0
+    return Scaling(
+        measured=measured,
+        law=tuple(_law(diagnosis, samples, int(measured[-1].num_workers))),
+        ceiling=samples / floor_s if samples and floor_s > 0 else None,
+        ceiling_of="consumer" if diagnosis.evidence.consume_s >= floor_s else "CPUs",
+        best=best.num_workers,
+    )
+
+
+def _law(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
+    law = diagnosis.law
+    if law is None or not samples or most < 1:
+        return
+    for step in range(_STEPS + 1):
+        number = 1 + (most - 1) * step / _STEPS
+        quick_s, slow_s = law.interval_s(number)
+        yield Point(number, samples / law.batch_s(number), samples / slow_s, samples / quick_s)
+
+
+@style.styled
+def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
+    """Throughput against num_workers beside time against memory; a panel for each that there is."""
+    count = (scaled is not None) + (paid is not None)
+    figure, panels = style.panels(title, count, count, 3.4)
+    if scaled is not None:
+        _draw_rates(panels[0], scaled)
+        style.legend(figure, panels[0].get_legend_handles_labels()[0])
+    if paid is not None:
+        draw_prices(panels[-1], paid)
+    return figure
+
+
+def _draw_rates(axes: Axes, scaled: Scaling) -> None:
+    """Throughput of the candidates with their intervals, the curve through them with its own, and the ceiling."""
+    numbers, values, lows, highs = _columns(scaled.measured)
+    ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
+    axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
+    tops = [max(highs)]
+    if scaled.law:
+        x, y, low, high = _columns(scaled.law)
+        axes.plot(x, y, color=COLOURS[4], label="law of scaling, 95 %")
+        axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
+        tops.append(min(max(high), 1.5 * max(highs)))
+    # A ceiling far above all points would press them to the ground, and says nothing.
+    if scaled.ceiling is not None and scaled.ceiling <= 2 * max(values):
+        about = f"the {scaled.ceiling_of} allow{'s' if scaled.ceiling_of == 'consumer' else ''} no more"
+        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=about)
+        tops.append(scaled.ceiling)
+    if scaled.best in numbers:
+        style.ring(axes, scaled.best, values[numbers.index(scaled.best)])
+    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * max(tops)))
+    axes.grid(axis="y")
+    style.label_workers(axes, numbers)
+
+
+def _columns(points: tuple[Point, ...]) -> tuple[list[float], list[float], list[float], list[float]]:
+    return (
+        [p.num_workers for p in points], [p.value for p in points], [p.low for p in points], [p.high for p in points]
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""The one style of all figures, and how they are saved.
+
+Drawn with ``matplotlib.figure.Figure``: no pyplot and no display; matplotlib's constrained layout finds the places.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.container import Container
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
+
+from nws_sweep.report.plots import svg
+from nws_sweep.report.plots.svg import GRID, INK, MUTED, SERIES
+from nws_sweep.results.atomic import write_bytes
+
+COLOURS = SERIES
+MARKERS = "osD^vX"
+DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
+WIDTH = 7.6  # inches
+LINE = 0.165  # inches of a line of text
+TITLE = 0.4  # inches of a title of one line
+LETTER = 0.07  # inches of a letter, as a rule
+_TITLE_WIDTH = 78  # characters
+
+# Text stays text, in fonts that most machines have; the same figure gives the same bytes; no name is a formula.
+_STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.formatter.useoffset": False,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": "medium",
+    "figure.facecolor": svg.PAPER,
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],
+    "font.size": 8,
+    "grid.color": GRID,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "nws_sweep",
+    "text.color": INK,
+    "text.hinting": "none",
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+}
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+Drawing = TypeVar("Drawing", bound=Callable[..., Figure])
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Names may be written in any script: a letter that the font lacks is drawn as a box."""
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph .* missing")
+        warnings.filterwarnings("ignore", message=r"(?s)Matplotlib currently does not support")
+        yield
+
+
+def styled(draw: Drawing) -> Drawing:
+    """Decorates what draws a figure, which has the style and its layout then: to find it again takes time."""
+
+    @wraps(draw)
+    def drawn(*args: Any, **how: Any) -> Figure:
+        with _style():
+            figure = draw(*args, **how)
+            if figure.axes:
+                ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06).execute(figure)
+        return figure
+
+    return cast(Drawing, drawn)
+
+
+class Picture(Figure):
+    """A figure that notebooks show by themselves, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return rendered(self, "png")
+
+
+def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
+    """A figure with its title, and so many axes, in rows of so many columns, each so many inches high."""
+    rows = max(1, -(-count // columns))
+    lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
+    figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)
+    figure.patch.set_gid(svg.BACKGROUND)
+    figure.suptitle("\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold")
+    axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
+    for unused in axes[count:]:
+        unused.remove()
+    return figure, axes[:count]
+
+
+def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "") -> None:
+    """The entries below the panels, in as many columns as there is room for."""
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    columns = max(1, int(figure.get_figwidth() / (LETTER * longest + 0.5)))
+    rows = -(-len(entries) // columns) + bool(title)
+    figure.set_figheight(figure.get_figheight() + 0.1 + 1.2 * LINE * rows)
+    figure.legend(handles=list(entries), loc="outside lower left", ncols=columns, title=title or None, alignment="left")
+
+
+def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
+    """Labels at whole numbers, and marks at the candidates."""
+    candidates = sorted(set(numbers))
+    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.set_xticks(candidates, minor=True)
+
+
+def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
+    """Marks the recommended candidate."""
+    axes.plot(
+        x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2, clip_on=False
+    )
+
+
+def plain(text: str) -> str:
+    """The text in one line."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def shortened(text: str, most: int) -> str:
+    """The text with its middle left out if it is longer than so many characters: names differ at their ends."""
+    if len(text) <= most:
+        return text
+    kept = max(2, most - 1)
+    return f"{text[: kept // 2]}…{text[-(kept - kept // 2) :]}"
+
+
+def fitting(text: str, inches: float) -> str:
+    """The text in one line that is about as long as there is room for."""
+    return shortened(plain(text), int(inches / LETTER))
+
+
+def spaced(count: int, most: int) -> set[int]:
+    """Of so many things in a row, the numbers of at most ``most`` (two or more) at equal distances, both ends too."""
+    return {round(step * (count - 1) / (most - 1)) for step in range(most)}
+
+
+def save(figure: Figure, path: Path) -> tuple[Path, Path]:
+    """Writes the figure as a PNG and as an SVG beside it, and gives both; the path has no suffix."""
+    as_png, as_svg = path.with_suffix(".png"), path.with_suffix(".svg")
+    write_bytes(as_png, rendered(figure, "png"))
+    write_bytes(as_svg, rendered(figure, "svg"))
+    return as_png, as_svg
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """The figure as ``png`` or ``svg``; in the latter text is text, and the same figure gives the same document."""
+    content = io.BytesIO()
+    with _style():
+        figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
+    if kind == "png":
+        return content.getvalue()
+    # Hundredths of a point, which nobody can see.
+    return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())

@@ -1,0 +1,297 @@
+"""The best setting per configuration, ready to paste: command-line arguments, Python keywords, YAML, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from nws_sweep import units
+from nws_sweep.analysis import node_kinds
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest, best_settings
+from nws_sweep.config import project_keys
+from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.report import formatted
+from nws_sweep.results import Configuration, SearchRecord, Trial, shown, storage
+
+# Parts of the cost below this are not told.
+_NEGLIGIBLE_S = 0.05
+_PARTS = {
+    "profile_s": "profile",
+    "startup_s": "start-up",
+    "warm_up_s": "warm-up",
+    "measuring_s": "measuring",
+    "samples_s": "comparing samples",
+    "other_s": "other",
+    "waiting_s": "before that waiting",
+}
+
+FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
+
+# Those that transformers.TrainingArguments take as ``dataloader_...``, in every version and in newer ones only.
+_TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+_NEWER_TRAINING_ARGUMENTS = ("multiprocessing_context", "in_order")
+_NEWER_TRANSFORMERS = "5.15"
+
+# The one in C is ten times as quick; a platform may lack it.
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """The best settings in one format."""
+
+    text: str  # what can be pasted, and nothing else; empty, or whole lines
+    comments: tuple[str, ...] = ()  # lines about it
+
+    @property
+    def file(self) -> str:
+        """Both as YAML, the comments first."""
+        return "".join(f"# {line}\n" for line in self.comments) + self.text
+
+
+def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
+    """The best settings in one of ``FORMATS``.
+
+    Args:
+        summary: What was found.
+        format_name: ``table`` for people; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
+            ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
+            ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid. The other formats but
+            ``table`` hold one configuration.
+        key: Where the settings belong in the configuration that is given them, such as ``data`` for
+            ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and makes of ``yaml`` a config that
+            Hydra composes there. None if it was not given: LightningCLI's own ``data``; where a project's config was
+            measured, for ``overrides`` and the ``yaml`` of a run the keys that it has; for the others no prefix.
+
+    Raises:
+        ConfigurationError: If the key is none, or a setting below it is a mapping of the project's config, or several
+            configurations are asked for in a format that holds one.
+    """
+    if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
+        raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+    number = len(summary.configurations)
+    if format_name == "yaml" and key is None and not summary.stored.is_grid:
+        return best_file(summary.configurations[0])
+    if format_name in ("table", "json") or (format_name == "yaml" and key is None):
+        lines = ((one.label, line) for one in summary.configurations for line in _about(one))
+        comments = tuple(f"{label}: {line}" if number > 1 else line for label, line in lines)
+        return Rendered(text=_of_all(summary, format_name), comments=comments)
+    if number > 1:
+        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+        raise ConfigurationError(
+            f"--format {format_name}: holds one configuration, but there are {number}; "
+            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
+        )
+    return _of_one(summary.configurations[0], format_name, key)
+
+
+def _of_all(summary: Summary, format_name: str) -> str:
+    """A format that has room for several configurations."""
+    if format_name == "table":
+        return as_markdown_table(summary)
+    found: Any = [
+        {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
+    ]
+    if not summary.stored.is_grid:
+        found = found[0]["loader"]
+    return as_yaml(found) if format_name == "yaml" else json.dumps(found, indent=2) + "\n"
+
+
+def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
+    """A format that is pasted, and so holds one configuration."""
+    settings, comments = best_settings(configuration), [*_about(configuration)]
+    if not settings:
+        return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
+    if key is not None and configuration.project is not None:
+        project_keys.refuse_mapping(settings, configuration.project, key)
+    if format_name == "yaml":
+        line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
+    elif format_name == "overrides" and key is None:
+        line, comments = overrides_in_place(settings, configuration), [*comments, *left_out(configuration)]
+    elif format_name == "overrides":
+        line = arguments(settings, "++", key)
+    elif format_name == "kwargs":
+        line = kwargs(settings)
+    elif format_name == "lightning":
+        line = arguments(settings, "--", "data" if key is None else key)
+    else:
+        line, comments = transformers(settings), [*comments, *unknown_to_transformers(settings)]
+    return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
+
+
+def best_file(configuration: ConfigurationSummary) -> Rendered:
+    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config that was measured."""
+    settings, project = best_settings(configuration), configuration.project
+    placed = project_keys.as_nodes(settings, project) if settings and project else settings
+    return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
+
+
+def _about(configuration: ConfigurationSummary) -> Iterator[str]:
+    """What to know before the settings of a configuration are pasted."""
+    ranks = configuration.configuration.ranks
+    if ranks > 1:
+        yield f"for each of {ranks} ranks"
+    if configuration.best and (reason := configuration.run.result.provisional):
+        yield f"provisional: {reason}"
+
+
+def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
+    """A line for the settings that have no key of their own in the project's config, if one was measured."""
+    settings, project = best_settings(configuration), configuration.project
+    return tuple(project_keys.left_out(settings, project)) if settings and project else ()
+
+
+def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
+    """As ``overrides``, for the keys that the project's config has where one was measured."""
+    project = configuration.project
+    return arguments(settings, "++") if project is None else project_keys.as_overrides(settings, project)
+
+
+def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
+    """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists.
+
+    With two dashes as LightningCLI takes the arguments of a LightningDataModule; null is None.
+    """
+    prefix = f"{mark}{key}." if key else mark
+    return " ".join(f"{prefix}{name}={shown(value)}" for name, value in settings.items())
+
+
+def kwargs(settings: Settings) -> str:
+    """``batch_size=64, num_workers=4, ...`` as Python writes it."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def transformers(settings: Settings) -> str:
+    """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
+
+    A prefetch_factor of None is left out: so it is by default, and without workers any other is refused.
+    """
+    known = {f"dataloader_{name}": settings.get(name) for name in _TRAINING_ARGUMENTS}
+    known = {"per_device_train_batch_size": settings.get("batch_size"), **known}
+    return kwargs({name: value for name, value in known.items() if value is not None})
+
+
+def unknown_to_transformers(settings: Settings) -> Iterator[str]:
+    """Lines about the settings that not every version takes, or none."""
+    newer = {f"dataloader_{name}": settings[name] for name in _NEWER_TRAINING_ARGUMENTS if name in settings}
+    known = ("batch_size", *_TRAINING_ARGUMENTS, *_NEWER_TRAINING_ARGUMENTS)
+    others = {name: value for name, value in settings.items() if name not in known}
+    if newer:
+        yield f"taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"
+    if others:
+        yield f"TrainingArguments cannot be told: {kwargs(others)}"
+
+
+def options(summary: Summary) -> dict[str, str]:
+    """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
+
+    A program composes one under its own key, as by ``+best@data=batch_size-64``; the project that was measured
+    composes it where it belongs, as by ``+best=batch_size-64``.
+    """
+    distinguished = []  # by what each differs from the others; of one by itself in a grid by its dataset
+    for each in summary.configurations:
+        columns = each.configuration.columns
+        names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
+        distinguished.append({name: columns[name] for name in names if name in columns})
+    named = zip(storage.option_names(distinguished), summary.configurations, strict=True)
+    return {name: _option(configuration) for name, configuration in named if configuration.best}
+
+
+def _option(configuration: ConfigurationSummary) -> str:
+    package = "" if configuration.project is None else "# @package _global_\n"
+    return f"{package}# {one_line(configuration.label)}\n{best_file(configuration).file}"
+
+
+def as_yaml(document: Any) -> str:
+    """YAML with the keys in their own order."""
+    return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+
+
+def best_header(summary: Summary) -> list[str]:
+    """Column titles of the table of best settings."""
+    references = {configuration.configuration.search.reference for configuration in summary.configurations}
+    number = references.pop() if len(references) == 1 else None
+    reference = "vs CPU count" + (f" ({number})" if number is not None else "")
+    also = ["also"] if summary.searched_besides else []
+    each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
+    return [*summary.varying, f"num_workers{each}", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
+
+
+def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
+    """One row of the table of best settings."""
+    columns = configuration.configuration.columns
+    identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
+    best = configuration.best
+    if best is None or best.measurement is None:
+        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_besides else 5)]
+    also = [configuration.found_besides] if summary.searched_besides else []
+    figures = formatted.of_trial(best, configuration.configuration)
+    gains = (configuration.gain_over_zero, configuration.gain_over_reference)
+    found = [*also, figures.rate, figures.batch, figures.epoch, *gains]
+    return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
+
+
+def fastest_lines(summary: Summary) -> list[str]:
+    """Which configuration is the fastest on each kind of node; none where there is one kind."""
+    return [
+        f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != node_kinds.COLUMN)} "
+        f"with num_workers={one.best.num_workers}, {units.number(one.best_rate)} samples/s"
+        for node, one in summary.fastest_per_node.items()
+        if one.best
+    ]
+
+
+def cost_line(result: SearchRecord) -> str:
+    """What the search cost, and on what: ``search took 6.80 s, 1.5 epochs at the best setting (profile ...)``."""
+    best, _ = best_and_fastest(result)
+    epoch_s = best.measurement.epoch_s if best and best.measurement else None
+    epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
+    parts = [
+        f"{name} {units.seconds(getattr(result.cost, part))}"
+        for part, name in _PARTS.items()
+        if getattr(result.cost, part, 0.0) > _NEGLIGIBLE_S
+    ]
+    return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def found_line(result: SearchRecord) -> str:
+    """Which candidate is the best."""
+    best, _ = best_and_fastest(result)
+    each = result.configuration.of_each
+    return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
+
+
+def trial_line(trial: Trial, configuration: Configuration) -> str:
+    """A candidate that has just been measured, in a line."""
+    told = formatted.of_trial(trial, configuration)
+    workers, _, besides = told.candidate.partition(" ")
+    name = f"num_workers={workers:<3}" + (f" {besides}" if besides else "")
+    if trial.measurement is None:
+        return f"{name} {told.state}"
+    return (
+        f"{name} {told.batch:>14} a batch  {told.rate:>8} samples/s  start-up {told.startup:>8}  epoch {told.epoch:>8}"
+    )
+
+
+def as_markdown_table(summary: Summary) -> str:
+    """The table of best settings in Markdown."""
+    rows = [best_cells(summary, configuration) for configuration in summary.configurations]
+    return markdown_table(best_header(summary), rows)
+
+
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, aligned so that it reads well as plain text too; cells are escaped."""
+    escaped = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
+    columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    padded = ([cell.ljust(width) for cell in column] for column, width in zip(columns, widths, strict=True))
+    lines = [f"| {' | '.join(row)} |" for row in zip(*padded, strict=True)]
+    lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
+    return "\n".join(lines) + "\n"

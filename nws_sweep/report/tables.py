@@ -1,0 +1,79 @@
+"""Tables: every trial (results.csv) and the best setting per configuration (best.csv), as rows and as pandas frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.results.storage import TIMING_COLUMNS, timing_row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BEST_TIMES = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
+
+
+class Rows(NamedTuple):
+    """A table: the names of its columns, and rows that may lack some of them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+    def frame(self) -> pd.DataFrame:
+        """As a frame whose integers stay integers beside empty cells."""
+        import pandas as pd
+
+        frame: pd.DataFrame = pd.DataFrame(list(self.rows), columns=list(self.columns)).convert_dtypes()
+        return frame
+
+
+def trials(summary: Summary) -> Rows:
+    """One row per trial: the identifying columns of its configuration first, then those of timings.csv.
+
+    Where not all were measured on one host there is a column for it in between.
+    """
+    several = len(summary.hosts) > 1
+    rows = [
+        {
+            **c.configuration.columns,
+            **({"host": c.run.result.host.hostname} if several else {}),
+            **timing_row(trial, c.run.result),
+        }
+        for c in summary.configurations
+        for trial in c.run.result.trials
+    ]
+    return _rows(rows, [*_configuration_columns(summary), *(["host"] if several else []), *TIMING_COLUMNS])
+
+
+def best(summary: Summary) -> Rows:
+    """One row per configuration: identifying columns, the recommended setting, its times and the gains."""
+    rows = [_best_row(configuration) for configuration in summary.configurations]
+    return _rows(rows, [*_configuration_columns(summary), *(name for row in rows for name in row)])
+
+
+def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
+    best, fastest, result = summary.best, summary.fastest, summary.run.result
+    timing = timing_row(best, result) if best else {}
+    return {
+        **summary.configuration.columns,
+        "num_workers": best.num_workers if best else None,
+        "persistent_workers": best.settings.persistent_workers if best else None,
+        **{name: timing.get(name) for name in _BEST_TIMES},
+        "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
+        "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
+        "fastest_num_workers": fastest.num_workers if fastest else None,
+        "limits": "+".join(limit.value for limit in summary.diagnosis.limits) if summary.diagnosis else None,
+        "stop_reason": result.stop_reason,
+        "error": result.error,
+    }
+
+
+def _configuration_columns(summary: Summary) -> list[str]:
+    return [name for configuration in summary.configurations for name in configuration.configuration.columns]
+
+
+def _rows(rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
+    """With each column once, and lists and mappings as text."""
+    texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
+    return Rows(columns=tuple(dict.fromkeys(columns)), rows=tuple(texts))

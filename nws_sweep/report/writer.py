@@ -1,0 +1,160 @@
+"""Writes the report of a run or a grid from its files: tables, pictures, best settings, and pages that show them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nws_sweep.analysis import advice, per_rank
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
+from nws_sweep.errors import NotARunError
+from nws_sweep.report import formatted, snippets, tables
+from nws_sweep.results import Host, atomic, storage
+from nws_sweep.results.batch_table import BatchTime
+
+logger = logging.getLogger(__name__)
+
+_TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]
+
+
+def write(folder: Path) -> tuple[Summary, list[Path]]:
+    """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
+
+    Returns:
+        What was found, and the files written, the report first; of a grid without those of single configurations. A
+        folder stands for all files in it, a PNG for the SVG beside it.
+
+    Raises:
+        NotARunError: If the folder is neither.
+    """
+    from nws_sweep.report import figures, html, page
+    from nws_sweep.report.plots import svg
+
+    summary = summarise(storage.find(folder))
+    plots = folder / storage.PLOTS if summary.stored.is_grid else folder
+    plots.mkdir(exist_ok=True)
+    chosen = figures.of(summary, _batches)
+    files = [one.save(plots) for one in chosen]
+    own = [*_write_tables(summary), *_write_best(summary), *([plots] if plots != folder else [png for png, _ in files])]
+    drawn = []
+    for one, (_, as_svg) in zip(chosen, files, strict=True):
+        inlined = svg.inline(as_svg.read_text("utf-8"), as_svg.stem, one.title, one.alt)
+        drawn.append(html.Drawn(title=one.title, alt=one.alt, svg=inlined))
+    pictures = [(one.alt, png.relative_to(folder)) for one, (png, _) in zip(chosen, files, strict=True)]
+    atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
+    atomic.write_text(folder / storage.PAGE, html.report(page.page(summary), drawn))
+    return summary, [folder / storage.PAGE, folder / storage.REPORT, *own]
+
+
+def try_pictures(run_folder: Path) -> None:
+    """Writes the pictures of a single configuration, which a report of its grid shows and leaves alone.
+
+    If it can: what was measured must not be lost for a picture.
+    """
+    try:
+        from nws_sweep.report import figures
+
+        (configuration,) = summarise(storage.find(run_folder)).configurations
+        for one in figures.of_configuration(configuration, _batches):
+            one.save(run_folder)
+    except OSError as error:  # a full disk, say
+        logger.warning("the pictures of %s could not be written: %s", run_folder, error)
+    except Exception:
+        logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
+
+
+def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
+    try:
+        return storage.read_batches(configuration.run.folder)
+    except NotARunError as error:  # the figures do not need it
+        logger.warning("%s; its single batches are not drawn", error)
+        return []
+
+
+def _write_tables(summary: Summary) -> Iterator[Path]:
+    if not summary.stored.is_grid:
+        return
+    for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
+        path = summary.stored.folder / name
+        atomic.write_text(path, storage.csv_text(table.columns, table.rows))
+        yield path
+
+
+def _write_best(summary: Summary) -> Iterator[Path]:
+    path = summary.stored.folder / storage.BEST
+    atomic.write_text(path, snippets.render(summary, "yaml").file)
+    yield path
+    options, group = snippets.options(summary), summary.stored.folder / storage.BEST_GROUP
+    storage.write_options(group, options)
+    if options:
+        yield group
+    if summary.stored.is_grid:
+        for configuration in summary.configurations:
+            atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
+
+
+def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
+    """The report as Markdown, with its own pictures; those of a grid's configurations stand in their sections."""
+    host_facts = [line for host in summary.hosts for line in _host_facts(host)]
+    lists = {
+        "Fastest on each kind of node": snippets.fastest_lines(summary),
+        "Failures": summary.failures,
+        "Warnings": summary.all_warnings,
+    }
+    sections = [
+        f"# {_escaped(summary.title)}",
+        f"## Best settings\n\n{snippets.as_markdown_table(summary)}",
+        *(f"## {title}\n\n{_listed(map(_escaped, lines))}" for title, lines in lists.items() if lines),
+        *(f"![{_escaped(alt)}]({path.as_posix()})" for alt, path in pictures),
+        *(part for configuration in summary.configurations for part in _about(configuration, summary)),
+        f"## Host and method\n\n{_listed([*host_facts, _METHOD])}",
+    ]
+    return "\n\n".join(section.strip() for section in sections if section) + "\n"
+
+
+_METHOD = (
+    "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. "
+    "The recommended candidate has the fewest workers among those that are not slower than the fastest by more "
+    "than search.tolerance."
+)
+
+
+def _host_facts(host: Host) -> Iterator[str]:
+    yield (
+        f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
+        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}"
+    )
+    yield f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
+
+
+def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[str]:
+    """The section of a configuration, part by part."""
+    result, best = configuration.run.result, configuration.best
+    yield f"## {_escaped(configuration.label)}"
+    if result.error:
+        yield f"Failed: {_escaped(result.error)}"
+    yield _listed(map(_escaped, configuration.explanation))
+    yield f"Stopped: {result.stop_reason or 'did not finish'}. The {snippets.cost_line(result)}."
+    shown = [formatted.of_trial(trial, configuration.configuration) for trial in configuration.trials]
+    rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.bursts, c.state] for c in shown]
+    yield snippets.markdown_table(_TRIAL_HEADER, rows)
+    if configuration.diagnosis and (rule := advice.rule(configuration.diagnosis)):
+        yield f"The {rule}."
+    if best and best.measurement and best.measurement.ranks:
+        yield f"The ranks with num_workers={best.num_workers} each, by step:"
+        yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])
+    if summary.stored.is_grid:  # what stands in its folder already
+        for name, what in ((storage.SCALING_PLOT, "how it scales"), (storage.BATCHES_PLOT, "per-batch times")):
+            path = configuration.run.folder / f"{name}.png"
+            if path.is_file():
+                yield f"![{what}](<{path.relative_to(summary.stored.folder).as_posix()}>)"
+
+
+def _escaped(text: str) -> str:
+    """Text that may hold what people called their files, safe outside of tables."""
+    return text.replace("<", "&lt;")
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

@@ -1,0 +1,82 @@
+"""batches.csv: the time of every batch, a row each; made of trials, and read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from nws_sweep.results.measurements import BurstKind
+from nws_sweep.results.search_record import SearchRecord
+
+COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+
+# Which burst of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
+BurstKey = tuple[int, str, int]
+Times = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """One row: the time of one batch, s; ``index`` counts the trial's batches from 0.
+
+    ``settings`` is what its candidate has otherwise than the configuration beside num_workers; empty for most.
+    """
+
+    num_workers: int
+    burst: int
+    index: int
+    warm_up: bool
+    wait_s: float
+    consume_s: float
+    settings: str = ""  # version 1 had no such column
+
+
+def text_of(result: SearchRecord) -> str:
+    """The file's content."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(result))
+    return text.getvalue()
+
+
+def _rows(result: SearchRecord) -> Iterator[tuple[object, ...]]:
+    for trial in result.trials:
+        index, settings = 0, result.configuration.differing(trial.settings)
+        for number, burst in enumerate(trial.bursts):
+            if burst.kind is BurstKind.LOADING:  # a look at something else than what was measured
+                continue
+            outlier = int(trial.noise is not None and number in trial.noise.outliers)
+            for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
+                yield trial.num_workers, number, index, int(not burst.counts), wait_s, consume_s, outlier, settings
+                index += 1
+
+
+def parse(text: str) -> list[BatchTime]:
+    """The rows of a file, in the order of measuring.
+
+    Raises:
+        ValueError: If it is none, or not whole.
+    """
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        if "num_workers" not in (reader.fieldnames or ()):
+            raise ValueError("no header")
+        return msgspec.convert(list(reader), list[BatchTime], strict=False)
+    except (ValueError, TypeError, csv.Error) as error:
+        raise ValueError(f"not a table of batches: {error!r}") from error
+
+
+def by_burst(rows: Sequence[BatchTime]) -> dict[BurstKey, Times]:
+    """The times of each burst, a value per batch."""
+    found: dict[BurstKey, list[BatchTime]] = defaultdict(list)
+    for row in rows:
+        found[row.num_workers, row.settings, row.burst].append(row)
+    return {
+        key: (tuple(row.wait_s for row in rows), tuple(row.consume_s for row in rows)) for key, rows in found.items()
+    }

@@ -1,0 +1,84 @@
+"""What was found before on this machine: a search of the same thing need not be made twice.
+
+Each result lies in a file of its own, named by what was searched and where. The newest of the same search takes the
+place of the one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import atomic, codec
+from nws_sweep.results.search_record import MACHINE, Host, SearchRecord
+from nws_sweep.results.settings import Configuration
+
+REUSES = ("never", "fresh", "always")
+FRESH_FOR = timedelta(days=30)
+
+
+class ResultStore:
+    """Results in a folder, which is made when the first one is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, record: SearchRecord, working_folder: str = "") -> None:
+        """Remembers a search that came to its own end; for ``working_folder`` see ``find``."""
+        if not record.complete or record.verdict is None:
+            return
+        with contextlib.suppress(OSError):  # no home, a full disk: the caller has the result all the same
+            self._folder.mkdir(parents=True, exist_ok=True)
+            atomic.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
+
+    def find(
+        self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
+    ) -> SearchRecord | None:
+        """The result of the same search on the same machine, whatever the configuration is called.
+
+        ``reuse`` is ``never``, ``fresh`` (the same versions, not older than ``FRESH_FOR``) or ``always``.
+        """
+        if reuse not in REUSES:
+            raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
+        record = None if reuse == "never" else _read(self._path(configuration, host, working_folder))
+        if record is None or (reuse == "fresh" and staleness(record, host)):
+            return None
+        return replace(record, configuration=configuration)
+
+    def newest(self) -> Iterator[SearchRecord]:
+        """All results that can be read, those that were written last first."""
+        for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+            if record := _read(path):
+                yield record
+
+    def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
+        machine = json.dumps([working_folder, *(getattr(host, name) for name in MACHINE)])
+        where = hashlib.sha256(machine.encode()).hexdigest()[:8]
+        return self._folder / f"{replace(configuration, columns={}).fingerprint}-{where}.json"
+
+
+def default_folder(cache_dir: str | None = None) -> Path:
+    """Where results are remembered: in the cache folder of this user."""
+    cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
+    return atomic.expanded(cache) / "results"
+
+
+def staleness(record: SearchRecord, host: Host) -> str:
+    """Why a result says nothing about today's programs on this machine; empty if it does."""
+    if difference := record.host.difference(host):
+        return difference
+    age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
+    return f"measured {age.days} days ago" if age > FRESH_FOR else ""
+
+
+def _read(path: Path) -> SearchRecord | None:
+    with contextlib.suppress(OSError, *codec.UNREADABLE):  # none, or of another version: measured again
+        return codec.from_text(path.read_text("utf-8"))
+    return None

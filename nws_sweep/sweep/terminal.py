@@ -1,0 +1,165 @@
+"""What the user sees while it runs and at the end: live progress on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from nws_sweep import units
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.report import snippets
+from nws_sweep.results import Configuration, SearchRecord, Trial
+from nws_sweep.sweep.grid import Plan
+from nws_sweep.system import streams
+
+# Wide enough for the table of best settings where no terminal sets a limit.
+_PLAIN_WIDTH = 160
+
+
+class View:
+    """The terminal during one invocation."""
+
+    def __init__(self) -> None:
+        terminal = sys.stdout.isatty()
+        self._console = _Console() if terminal else _Console(width=_PLAIN_WIDTH, force_terminal=False)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
+            console=self._console,
+            transient=True,
+            refresh_per_second=4,  # drawing takes CPU time from what is measured
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None, left="")
+        self._label = ""
+        self._planned = self._per_configuration = 1
+        self._done = self._measured = 0  # configurations
+        self._measured_s = 0.0
+        self._began = time.monotonic()
+
+    def announce(self, plan: Plan) -> None:
+        """Says what is about to be done."""
+        count, tried = plan.configurations, plan.tried
+        among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
+        lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
+        self._print(
+            f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
+            f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
+        )
+        for note in plan.notes:
+            self.note(note)
+        self._planned, self._per_configuration = count, tried
+        self._progress.update(self._task, total=count * tried)
+
+    def status(self, text: str) -> None:
+        """Says what is being waited for."""
+        if self._console.is_terminal:
+            self._progress.start()
+            self._progress.update(self._task, description=text)
+        else:
+            self._print(text)
+
+    def note(self, text: str) -> None:
+        """Says what the user should know before it goes on."""
+        self._print(f"note: {text}")
+
+    def configuration_started(self, label: str) -> None:
+        """A configuration's search begins."""
+        self._began = time.monotonic()
+        left_s = (self._planned - self._done) * self._measured_s / self._measured if self._measured else None
+        left = f"about {units.seconds(left_s)} left" if left_s else ""
+        self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
+        self._progress.update(self._task, left=left)
+
+    def _numbered(self, label: str) -> str:
+        self._label = label
+        self._done += 1
+        return f"[{self._done}/{self._planned}] {label}" if self._planned > 1 else label
+
+    def configuration_finished(self, label: str, result: SearchRecord) -> None:
+        """A configuration that an earlier call has measured into the same folder."""
+        self._print(f"{self._numbered(label)}: measured before, {snippets.found_line(result)}")
+        self._progress.update(self._task, completed=self._done * self._per_configuration)
+
+    def turn_started(self, num_workers: int) -> None:
+        """Shows which candidate is being measured."""
+        self._progress.start()
+        self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
+
+    def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
+        """A line for the candidate just measured."""
+        self._progress.advance(self._task)
+        self._print(f"  {snippets.trial_line(trial, configuration)}")
+
+    def search_finished(self, result: SearchRecord) -> None:
+        """A line for the configuration just searched, or known by another name."""
+        self._progress.update(self._task, completed=self._done * self._per_configuration)
+        self._print(f"  {snippets.found_line(result)}; stopped: {result.stop_reason}")
+        if result.cost_s:  # nothing, if it was searched under another name
+            self._measured += 1
+            self._measured_s += time.monotonic() - self._began
+            self._print(f"  {snippets.cost_line(result)}")
+
+    def failed(self, reason: str) -> None:
+        """A configuration could not be searched at all."""
+        self._print(f"  failed: {reason}")
+
+    def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
+        """The table of best settings, why they are the best, failures, warnings and the paths of what was written."""
+        self.stop()
+        self._console.print()
+        self._console.print(_best_table(summary))
+        told = {
+            "fastest on": snippets.fastest_lines(summary),
+            "why": summary.explanations,
+            "failed": summary.failures,
+            "warning": summary.all_warnings,
+        }
+        for title, lines in told.items():
+            for line in lines:
+                self._print(f"{title}: {line}")
+        for path in written:
+            self._print(f"wrote {path}")
+
+    def stop(self) -> None:
+        """Ends the live display, so that others may print."""
+        self._progress.stop()
+
+    def _print(self, line: str) -> None:
+        # Text, because names from outside may look like rich's markup; no wrapping, because paths are copied.
+        self._progress.console.print(Text(line), soft_wrap=True)
+
+
+class _Console(Console):
+    """Goes on in silence when nobody reads any more: what is measured is on the disk."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich itself would end the program."""
+        self.quiet = True
+        streams.silence_output()
+
+
+def _enumerated(candidates: Sequence[int]) -> str:
+    if len(candidates) > 3 and list(candidates) == list(range(candidates[0], candidates[-1] + 1)):
+        return f"{candidates[0]} to {candidates[-1]}"
+    return ", ".join(map(str, candidates))
+
+
+def _best_table(summary: Summary) -> Table:
+    header = snippets.best_header(summary)
+    table = Table(title=Text("Best settings"), title_justify="left")
+    for index, name in enumerate(header):
+        table.add_column(Text(name), justify="left" if index < len(summary.varying) else "right", overflow="fold")
+    for configuration in summary.configurations:
+        table.add_row(*(Text(cell) for cell in snippets.best_cells(summary, configuration)))
+    return table

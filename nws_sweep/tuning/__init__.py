@@ -1,0 +1,4 @@
+"""Decides what is measured next, and which setting is the best.
+
+May import: ``measurement`` and below.
+"""

@@ -1,0 +1,57 @@
+"""What the configurations of a grid learn from each other: a first guess, and trials that would be the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+
+from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
+
+
+def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
+    """The best number of workers of the most similar configuration of the same dataset; None if there is none.
+
+    Args:
+        configuration: What is about to be searched.
+        earlier: Results of the same machine.
+    """
+    mine = asdict(configuration.loader).items()
+    similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
+    nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)
+    return nearest.verdict.recommended.num_workers if nearest and nearest.verdict else None
+
+
+def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
+    """A complete result of a search that differs in nothing but its name; None if there is none."""
+    plain = replace(configuration, columns={})
+    return next((r for r in earlier if r.complete and replace(r.configuration, columns={}) == plain), None)
+
+
+def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:
+    """Trials that would be measured once more: num_workers=0 under another prefetch_factor, say.
+
+    Each has a note that says where it was measured.
+    """
+    found: dict[int, Trial] = {}
+    for result in earlier:
+        other = result.configuration
+        how = ((one.measure, one.seed, one.ranks) for one in (configuration, other))
+        if not _loads_the_same(other, configuration) or len(set(how)) > 1:
+            continue
+        where = other.label_of(other.columns)
+        for trial in result.trials:
+            wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
+            usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
+            if usable and trial.num_workers in configuration.search.candidates:
+                found.setdefault(trial.num_workers, replace(trial, notes=(*trial.notes, f"measured once, as {where}")))
+    return tuple(found.values())
+
+
+def _loads_the_same(one: Configuration, other: Configuration) -> bool:
+    names = ("dataset", "consumer", "collate_fn", "services")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def without_bursts(results: Sequence[SearchRecord]) -> list[SearchRecord]:
+    """The results without their single batches, to be kept in memory."""
+    return [replace(r, trials=tuple(replace(trial, bursts=()) for trial in r.trials)) for r in results]

@@ -1,0 +1,116 @@
+"""The search of one configuration: asks the strategy, measures what it wants, until the strategy says stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nws_sweep.errors import TimeBudgetSpent
+from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.rounds import Observer, Rounds
+from nws_sweep.results import SearchRecord, Trial
+from nws_sweep.system import processes
+from nws_sweep.tuning.strategy import Measure, Observation, Race, Strategy, make
+
+# How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
+_LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
+DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is longer"
+
+
+def search(
+    start: SearchRecord, surroundings: Surroundings, observer: Observer, guess: int | None = None
+) -> SearchRecord:
+    """Searches num_workers for one configuration.
+
+    Args:
+        start: The result so far, usually without trials; finished ones that it has are not measured again.
+        surroundings: Where arms come from, the clock, the machine.
+        observer: Told of every trial as soon as it is done.
+        guess: A value of num_workers that was the best in a similar case, which is tried first; None for none.
+
+    Returns:
+        The result with all trials, the verdict, and why the search stopped.
+    """
+    configuration = start.configuration
+    # It decides about one rank, with its share of the CPUs and of their time.
+    cores = surroundings.cores_of_each(configuration.ranks)
+    strategy = make(
+        configuration.search, configuration.loader, configuration.measure, cores, guess, processes.start_method()
+    )
+    with Rounds(start, surroundings, observer) as rounds:
+        try:
+            reason, provisional = _follow(strategy, rounds)
+        except KeyboardInterrupt:
+            observer.interrupted(rounds.record)
+            raise
+    result, verdict = replace(rounds.record, stop_reason=reason), strategy.verdict(_observations(rounds))
+    if provisional:  # without those who had no time for anything
+        result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
+    result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
+    observer.search_finished(result)
+    return result
+
+
+def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
+    """Does what the strategy says until it stops; the reason, and whether time ran out."""
+    rules, is_first = rounds.start.configuration.search, not rounds.start.trials
+    try:
+        while True:
+            rounds.deadline = _deadline(rounds.record, rounds.began)
+            decision = strategy.decide(_observations(rounds))
+            if isinstance(decision, Measure):
+                rounds.measure(decision.candidates, decision.beside)
+            elif isinstance(decision, Race):
+                rounds.race(decision.candidates, decision.dropped, decision.window_s)
+            elif rounds.conclude():  # else there is one that must be measured again
+                of_each = ", each rank" if rounds.start.configuration.ranks > 1 else ""
+                return decision.reason + of_each, False
+            if is_first and rules.strategy == "adaptive":
+                rounds.end_profile()
+            is_first = False
+            if rounds.unshared and rounds.conclude():
+                return f"no candidate with workers is right: {rounds.unshared}", False
+    except TimeBudgetSpent:
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
+        budget_s = rules.time_budget_s
+        spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
+        rounds.give_up(f"stopped when {spent}")
+        return spent, True
+
+
+def _deadline(result: SearchRecord, began: float) -> float | None:
+    """When the search must end: by its budget, or an adaptive one without a budget in proportion to an epoch."""
+    rules = result.configuration.search
+    if rules.time_budget_s is not None:
+        return began + rules.time_budget_s
+    epochs_s = [trial.measurement.epoch_s for trial in result.trials if trial.measurement and trial.measurement.epoch_s]
+    if rules.strategy != "adaptive" or result.configuration.measure.mode == "epoch" or not epochs_s:
+        return None
+    return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
+
+
+def _observations(rounds: Rounds) -> list[Observation]:
+    """What the strategy is shown: the trials that are kept, and the candidates."""
+    start, facts = rounds.start, rounds.facts
+    kept = []
+    for trial in start.trials:
+        has_length = trial.measurement is not None and trial.measurement.epoch_s is not None
+        batches = start.configuration.batches_of(trial.settings, facts) if has_length and facts else None
+        kept.append(replace(_observation(trial, start.configuration.ranks), batches=batches, spent_s=0.0))
+    return [*kept, *(_observation(c.trial, start.configuration.ranks, c) for c in rounds.candidates)]
+
+
+def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -> Observation:
+    found = trial.measurement
+    return Observation(
+        settings=trial.settings,
+        cost_s=trial.objective_s,
+        by_round=candidate.by_round if candidate else {},
+        batch_s=found.batch_s.value if found and found.batch_s else None,
+        startup_s=found.startup_s if found else None,
+        cpu_s=found.cpu_s / ranks if found and found.cpu_s is not None else None,
+        consume_s=found.consume_s if found else None,
+        batches=candidate.batches_per_epoch if candidate else None,
+        spent_s=trial.cost_s,
+        open=candidate is not None and candidate.may_go_on,
+    )

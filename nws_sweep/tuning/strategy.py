@@ -1,0 +1,121 @@
+"""Search strategies: given the observations so far, which candidate is measured next, or why the search stops.
+
+Strategies are pure and know nothing of loaders, processes or files: ask and tell without a state of their own, so that
+a search that was interrupted goes on by showing the strategy what was observed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nws_sweep import units
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.tuning.adaptive import Adaptive
+from nws_sweep.tuning.other_settings import ALSO, Also
+from nws_sweep.tuning.paired_comparison import (
+    Decision,
+    Measure,
+    Observation,
+    OfWorkers,
+    Race,
+    Stop,
+    Strategy,
+    with_workers,
+)
+
+__all__ = [
+    "ALSO", "STRATEGIES", "Measure", "Observation", "Race", "Stop", "Strategy", "make", "most_candidates",
+    "with_workers",
+]  # fmt: skip
+
+STRATEGIES = ("adaptive", "patience", "exhaustive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience(OfWorkers):
+    """Tries candidates in ascending order and remembers the best.
+
+    Candidates that do not improve on the best are counted; an improvement, however small, starts the count anew. The
+    search stops when the count exceeds ``maximum_patience``: with 3, the fourth candidate in a row without improvement
+    is the last. A candidate that could not be measured has not improved.
+
+    Whatever the next measurements say, so many candidates are still going to be tried that the count can exceed the
+    patience; these are asked for together. What is observed out of the order (a reference, say) counts when its turn
+    has come.
+
+    The reference is asked for with the first candidates, to tell the gain over it wherever the search stops.
+    """
+
+    def decide(self, observations: Sequence[Observation]) -> Decision:
+        """The next candidates, unless patience is exceeded or none is left."""
+        candidates, reference = self.rules.candidates, self.rules.reference
+        costs = {observation.num_workers: observation.cost_s for observation in observations}
+        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.maximum_patience
+        best, best_s, without_improvement = None, math.inf, 0
+        for number, candidate in enumerate(candidates):
+            if candidate not in costs:
+                wanted = dict.fromkeys(candidates[number : number + most + 1 - without_improvement])
+                wanted |= {} if reference is None else {reference: None}
+                return Measure(
+                    candidates=tuple(with_workers(self.base, n) for n in wanted if n not in costs),
+                    beside=() if best is None else (with_workers(self.base, best),),
+                )
+            cost_s = costs[candidate]
+            if cost_s is not None and cost_s < best_s:
+                best, best_s, without_improvement = candidate, cost_s, 0
+            else:
+                without_improvement += 1
+            if without_improvement > most:
+                count = units.counted(without_improvement, "candidate")
+                of_best = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
+                return Stop(reason=f"{count} {of_best} (patience {most}){self._about_reference(costs, best_s)}")
+        within = "" if self.rules.strategy == "exhaustive" else f" within patience {most}"
+        return Stop(reason=f"all {len(candidates)} candidates were measured{within}")
+
+    def _about_reference(self, costs: Mapping[int, float | None], best_s: float) -> str:
+        """What the reference says about a search that stopped before it had come so far."""
+        reference, untried = self.rules.reference, [n for n in self.rules.candidates if n not in costs]
+        reference_s = None if reference is None else costs.get(reference)
+        if reference is None or reference_s is None or math.isinf(best_s) or reference_s >= best_s:
+            return ""
+        if min(untried, default=reference) >= reference:
+            return ""
+        return (
+            f"; but the reference num_workers={reference} was faster, and {len(untried)} other candidates were not "
+            "tried: more patience may find a better one"
+        )
+
+
+def make(
+    rules: SearchRules,
+    base: LoaderSettings,
+    measure: MeasureRules,
+    cores: float = 1.0,
+    guess: int | None = None,
+    start_method: str = "fork",
+) -> Strategy:
+    """The strategy that the rules name.
+
+    Args:
+        rules: What to search.
+        base: The DataLoader's settings beside num_workers.
+        measure: How precisely to measure.
+        cores: CPUs that a candidate may use.
+        guess: A value of num_workers that may be the best, from elsewhere.
+        start_method: How workers are started where ``base`` does not say.
+    """
+    workers: Strategy
+    if rules.strategy == "adaptive":
+        start_method = base.multiprocessing_context or start_method
+        workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=start_method)
+    else:
+        workers = Patience(rules=rules, base=base, measure=measure)
+    return Also(workers=workers, rules=rules, base=base, measure=measure, cores=cores) if rules.also else workers
+
+
+def most_candidates(rules: SearchRules) -> int:
+    """How many values of num_workers a search may try."""
+    most = Adaptive.most_candidates(rules) if rules.strategy == "adaptive" else len(rules.candidates)
+    return min(most, len(rules.candidates))

@@ -1,0 +1,369 @@
+"""How two times compare: of two runs or grids side by side, and of the settings of a grid."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.analysis.comparing import RunComparison, compare
+from nws_sweep.analysis.effects import Effect, effects
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.measurement.stats import estimate_mean
+from nws_sweep.report import comparison_text
+from nws_sweep.results import Estimate, SearchRecord, Trial
+from tests.conftest import Command
+from tests.factories import (
+    FACTS,
+    HOST,
+    configuration,
+    endless_trial,
+    failed_trial,
+    loader_settings,
+    measurement,
+    points,
+    search_result,
+    store_grid,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+
+def timed(value: float, half_width: float | None) -> Estimate:
+    """A time whose interval has that half-width on the log scale."""
+    low, high = (half_width and value * math.exp(sign * half_width) for sign in (-1, 1))
+    return Estimate(value=value, low=low, high=high, n=5)
+
+
+def ratio_of(base: Estimate, other: Estimate) -> Ratio:
+    return Times(quantity=Quantity.BATCH, base=base, other=other).ratio
+
+
+def ratio(log: float, half_width: float | None = None) -> Ratio:
+    return Ratio(log=log, half_width=half_width)
+
+
+def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:
+    found = ratio_of(timed(2.0, 0.03), timed(3.0, 0.04))
+    assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
+    assert str(found) == "1.50 (1.43 to 1.58)"
+    for base, other in ((None, 0.1), (0.1, None)):
+        lacking = ratio_of(timed(2.0, base), timed(1.0, other))
+        assert (lacking.value, lacking.half_width, lacking.ends, str(lacking)) == (0.5, None, None, "0.50")
+
+
+def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
+    """Of means of ten windows with errors of 5 %."""
+    noise, runs, covered, truth = random.Random(3), 2000, 0, math.log(1.25)
+
+    def measured(log: float) -> Estimate:
+        logs = [log + noise.gauss(0, 0.05) for _ in range(10)]
+        return estimate_mean([math.exp(one) for one in logs], overall=math.exp(statistics.fmean(logs)))
+
+    for _ in range(runs):
+        found = ratio_of(measured(0.0), measured(truth))
+        covered += found.half_width is not None and abs(found.log - truth) <= found.half_width
+    assert 0.94 < covered / runs < 0.98
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "change"),
+    [
+        (1.02, 0.005, Change.SAME), (0.98, 0.005, Change.SAME),
+        (1.02, 0.02, Change.UNCLEAR), (0.98, 0.02, Change.UNCLEAR), (1.0, 0.05, Change.UNCLEAR),
+        (1.05, 0.01, Change.SLOWER), (1.05, 0.03, Change.UNCLEAR),
+        (0.95, 0.01, Change.FASTER), (0.95, 0.03, Change.UNCLEAR),
+        (1.0, None, Change.UNCLEAR), (9.0, None, Change.UNCLEAR),
+        (1 / 1.029, 0.0, Change.SAME), (1 / 1.031, 0.0, Change.FASTER),  # as far down as up
+    ],
+)  # fmt: skip
+def test_the_whole_interval_decides(value: float, half_width: float | None, change: Change) -> None:
+    assert change_of(ratio(math.log(value), half_width), 0.03) is change
+
+
+LARGER = trial(
+    2, 128.0, settings=loader_settings(2, batch_size=128), measurement=measurement(128.0, samples_per_s=128.0)
+)
+NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
+
+
+@pytest.mark.parametrize(
+    ("other", "quantity", "base", "ratio"),
+    [
+        (trial(4, 64.0), Quantity.BATCH, Estimate(value=1.0, low=0.75, high=1.5, n=5), 0.5),
+        (LARGER, Quantity.SAMPLE, Estimate(value=1 / 64, low=0.75 / 64, high=1.5 / 64, n=5), 0.5),
+        (NO_BATCHES, Quantity.EPOCH, Estimate(value=128.0, low=None, high=None, n=1), 2.0),
+    ],
+)
+def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epochs(
+    other: Trial, quantity: Quantity, base: Estimate, ratio: float
+) -> None:
+    times = times_of(trial(2, 128.0), other)
+    assert times is not None
+    assert (times.quantity, times.base) == (quantity, base)
+    assert times.ratio.value == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "log", "half_width"),
+    [
+        ([ratio(0.5)], 0.5, None),
+        ([ratio(0.5, 0.2)] * 4, 0.5, 0.1),  # equal ones narrow each other's interval
+        # those that differ by more than their intervals widen the mean, by Student's t or by the normal quantile
+        ([ratio(0.1, 0.001), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
+        ([ratio(0.0, 0.001), ratio(0.2, 0.001)], 0.1, 1.95996 * 0.1),
+        # without intervals of their own three have their spread, and two have nothing
+        ([ratio(0.1), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
+        ([ratio(0.1), ratio(0.3, 0.001)], 0.2, None),
+    ],
+)
+def test_ratios_are_combined(ratios: list[Ratio], log: float, half_width: float | None) -> None:
+    found = combined(ratios)
+    assert found.log == pytest.approx(log)
+    assert found.half_width == (None if half_width is None else pytest.approx(half_width, rel=1e-4))
+
+
+@pytest.mark.parametrize(("pairs", "varies", "most"), [(2, 0.0, 0.995), (4, 0.0, 0.995), (4, 0.1, 0.965)])
+def test_the_interval_of_an_effect_covers_the_truth_at_least_as_often_as_it_says(
+    pairs: int, varies: float, most: float
+) -> None:
+    noise, runs, truth, error = random.Random(5), 2000, 0.3, 0.02
+    drawn = [
+        combined([ratio(truth + noise.gauss(0, varies) + noise.gauss(0, error), 1.96 * error) for _ in range(pairs)])
+        for _ in range(runs)
+    ]
+    covered = sum(one.half_width is not None and abs(one.log - truth) <= one.half_width for one in drawn)
+    assert 0.94 < covered / runs < most
+
+
+def one(seconds: float, precision: float | None = 0.01, **columns: Any) -> SearchRecord:
+    """A configuration whose best takes so many seconds per batch, known so well."""
+    batch_s = None
+    if precision is not None:
+        batch_s = Estimate(value=seconds, low=seconds / (1 + precision), high=seconds * (1 + precision), n=6)
+    found = measurement(65 * seconds, batch_s=batch_s, samples_per_s=64 / seconds)
+    return search_result(trial(0, 65 * seconds, measurement=found), columns=columns)
+
+
+def of(*results: SearchRecord) -> dict[str, Effect]:
+    return {f"{e.axis} {e.baseline} {e.value}": e for e in effects(summary_of_grid(*results))}
+
+
+def test_a_setting_that_helps_is_told_with_its_interval() -> None:
+    found = of(
+        one(1.0, batch_size=64, pin_memory=False), one(0.8, batch_size=64, pin_memory=True),
+        one(2.0, batch_size=128, pin_memory=False), one(1.6, batch_size=128, pin_memory=True),
+    )  # fmt: skip
+    pinned = found["pin_memory false true"]
+    assert (pinned.pairs, pinned.text) == (2, "20 % less time (19 % less time to 21 % less time)")
+    assert found["batch_size 64 128"].ratio.value == pytest.approx(2.0)  # per sample: the factory's batches have 64
+
+
+@pytest.mark.parametrize(
+    ("precision", "text"),
+    [
+        (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
+        (None, "1.0 % more time, without an interval: too few bursts or pairs to tell"),
+    ],
+)
+def test_a_setting_that_makes_no_difference_is_told_as_such(precision: float | None, text: str) -> None:
+    results = [one(seconds, precision, prefetch_factor=n) for n, seconds in ((8, 1.01), (None, 1.0), (2, 1.01))]
+    found = of(*results)  # with the plainest value
+    assert list(found) == ["prefetch_factor null 2", "prefetch_factor null 8"]
+    assert {effect.text for effect in found.values()} == {text}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [one(1.0)],
+        [one(1.0, batch_size=64, pin_memory=False), one(0.5, batch_size=128, pin_memory=True)],
+        [one(1.0, pin_memory=False), search_result(failed_trial(0), columns={"pin_memory": True})],
+        [one(1.0, dataset="a"), one(2.0, dataset="b")],
+    ],
+    ids=["a run", "more than one differs", "one that was not measured", "datasets"],
+)
+def test_only_pairs_that_differ_in_one_setting_have_effects(results: list[SearchRecord]) -> None:
+    assert of(*results) == {}
+
+
+LIMIT = 0.03
+
+
+def precise(num_workers: int, batch_s: float, **changes: Any) -> Trial:
+    """A trial whose batches took so long, give or take a thousandth."""
+    steady = Estimate(value=batch_s, low=batch_s / 1.001, high=batch_s * 1.001, n=5)
+    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=steady), **changes)
+
+
+def found(
+    batch_s: float, columns: Mapping[str, Any] | None = None, num_workers: int = 2, **changes: Any
+) -> SearchRecord:
+    return search_result(precise(num_workers, batch_s), columns=columns, **changes)
+
+
+def grid(**seconds: float) -> Summary:
+    """A configuration per batch size: ``b64=1.0`` took 1 s a batch."""
+    return summary_of_grid(*(found(value, {"batch_size": int(name[1:])}) for name, value in seconds.items()))
+
+
+def runs(a: SearchRecord, b: SearchRecord) -> RunComparison:
+    return compare(summary_of_run(a), summary_of_run(b), LIMIT)
+
+
+def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_others_named() -> None:
+    comparison = compare(grid(b8=1.0, b16=1.0, b32=1.0, b64=1.0), grid(b32=1.5, b16=1.0, b8=0.5, b128=1.0), LIMIT)
+    assert [(pair.label, pair.change) for pair in comparison.pairs] == [
+        ("batch_size=8", Change.FASTER),
+        ("batch_size=16", Change.SAME),
+        ("batch_size=32", Change.SLOWER),
+    ]
+    assert [pair.times.ratio.value for pair in comparison.pairs if pair.times] == pytest.approx([0.5, 1.0, 1.5])
+    assert (comparison.only_a, comparison.only_b) == (("batch_size=64",), ("batch_size=128",))
+    assert (comparison.settings, comparison.hosts) == ((), ())
+
+
+def test_what_all_of_a_have_and_all_of_b_is_told_and_does_not_keep_them_apart() -> None:
+    a, b = (
+        summary_of_grid(*(found(1.0, each) for each in points(batch_size=(8, 16), pin_memory=(pin,))))
+        for pin in (False, True)
+    )
+    comparison = compare(a, b, LIMIT)
+    assert [pair.label for pair in comparison.pairs] == ["batch_size=8", "batch_size=16"]
+    assert comparison.settings == (("pin_memory", "false", "true"),)
+    both = summary_of_grid(*(found(2.0, each) for each in points(pin_memory=(False, True))))
+    assert compare(summary_of_run(found(1.0, {"pin_memory": True})), both, LIMIT).only_b == ("pin_memory=false",)
+
+
+def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:
+    a, b = summary_of_grid(found(1.0), found(2.0)), summary_of_grid(found(2.0), found(2.0))
+    changes = [pair.change for pair in compare(a, b, LIMIT).pairs]
+    assert changes == [Change.SLOWER, Change.SAME]
+
+
+def test_nothing_in_common_is_one_line_that_names_both() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
+    assert str(refused.value) == ("no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32")
+
+
+OTHER = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))
+NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory_bytes + 4096, torch="2.5.0")
+
+
+@pytest.mark.parametrize(
+    ("b", "settings", "hosts"),
+    [
+        (
+            found(1.0, {"dataset": "cifar10", "consumer": "train"}),
+            [("dataset", "photos", "cifar10"), ("consumer", "-", "train")], [],
+        ),
+        (
+            found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
+            [("dataset.files", "100", "200"), ("loader.shuffle", "false", "true"),
+             ("samples of the dataset", "4160", "200")], [],
+        ),
+        (
+            found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
+            [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
+             ("accelerator", "none", "cuda")],
+        ),
+    ],
+)  # fmt: skip
+def test_what_else_differs_is_told(
+    b: SearchRecord, settings: list[tuple[str, str, str]], hosts: list[tuple[str, str, str]]
+) -> None:
+    comparison = runs(found(1.0), b)
+    assert ([*comparison.settings], [*comparison.hosts]) == (settings, hosts)
+
+
+LARGER_BATCHES = search_result(
+    trial(2, 1.0, settings=loader_settings(2, batch_size=128)),
+    configuration=configuration({"batch_size": 128}, loader=loader_settings(batch_size=128)),
+)
+BROKEN = search_result(failed_trial(2))
+WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=None))) for value in (1.0, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "change", "notes"),
+    [
+        (
+            found(1.0), search_result(precise(2, 1.0), precise(4, 0.5)), Change.FASTER,
+            ("the best num_workers differs; in B that of A takes 2.00 (2.00 to 2.00) times as long as the best",),
+        ),
+        (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),
+        (found(1.0), BROKEN, None, ("nothing could be measured in B",)),
+        (BROKEN, found(1.0), None, ("nothing could be measured in A",)),
+        (
+            *WHOLE, Change.UNCLEAR,
+            ("without an interval in both nothing can be told: too few windows or epochs were measured",),
+        ),
+        (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
+         ("its search in B did not finish",)),
+        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("there is no time that both have",)),
+    ],
+)  # fmt: skip
+def test_what_a_reader_should_know_is_noted(
+    a: SearchRecord, b: SearchRecord, change: Change | None, notes: tuple[str, ...]
+) -> None:
+    (pair,) = runs(a, b).pairs
+    assert (pair.change, pair.notes) == (change, notes)
+    verdict = f"failed in {'A' if a is BROKEN else 'B'}" if change is None else change.value
+    assert comparison_text.row(pair)[-1] == verdict
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alarms"),
+    [
+        (found(1.0), found(1.5), ["slower", "changed"]),
+        (found(1.5), found(1.0), ["faster", "changed"]),
+        (found(1.0), found(1.0), []),
+        (search_result(trial(2, 1.0)), search_result(trial(2, 1.2)), []),
+        (found(1.0), BROKEN, ["slower", "changed"]),
+        (BROKEN, found(1.0), []),
+    ],
+)
+def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
+    comparison = runs(a, b)
+    assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
+
+
+def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
+    a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
+    b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
+    lines = comparison_text.render(compare(a, b, LIMIT)).splitlines()
+    assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
+    assert cells == [
+        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
+        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "2.00 s ±0.1 %", "2.00 (2.00 to 2.00)", "slower"],
+    ]
+    assert "2 configurations in both: 1 same, 1 slower" in lines
+    assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
+
+
+def test_the_command_compares_two_folders_and_answers_what_it_was_asked_for(
+    shared_nws: Command, tmp_path: Path
+) -> None:
+    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16))).rename(tmp_path / "a")
+    store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
+    store_run(tmp_path, found(1.0, {"batch_size": 32}))
+    slower = shared_nws("compare", "a", "b", "--fail-if", "slower")
+    assert (slower.returncode, slower.stderr) == (1, "")
+    assert "2 configurations in both: 1 same, 1 slower\n" in slower.stdout
+    for condition in (["--within", "30"], ["--where", "batch_size=8"]):
+        assert shared_nws("compare", "a", "b", "--fail-if", "slower", *condition).returncode == 0, condition
+    refused = shared_nws("compare", "a", "run", "--where", "batch_size=8")
+    line = "nws_sweep: run: --where batch_size=8: allowed for batch_size: 32\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", line)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nws_sweep.analysis import comparing, node_kinds
+from nws_sweep.analysis.effects import effects
+from nws_sweep.analysis.summary import told_apart
+from nws_sweep.report import snippets, writer
+from nws_sweep.results import SearchRecord, storage
+from nws_sweep.results.storage import select
+from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
+
+SMALL = replace(HOST, hostname="node2", usable_cpus=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "Example_8-CPUs_64-GiB"),
+        ({"usable_cpus": 1}, "Example_1-CPU_64-GiB"),
+        ({"cpu_model": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz"}, "Xeon-E5-2690-v4_8-CPUs_64-GiB"),
+        ({"cpu_model": "AMD EPYC 7763 64-Core Processor"}, "EPYC-7763_8-CPUs_64-GiB"),
+        ({"cpu_model": ""}, "8-CPUs_64-GiB"),
+        ({"memory_bytes": int(251.6 * 2**30)}, "Example_8-CPUs_250-GiB"),
+        ({"memory_bytes": 2**29}, "Example_8-CPUs"),
+    ],
+)
+def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:
+    assert node_kinds.kind_of(replace(HOST, **changes)) == name  # type: ignore[arg-type]
+    with_one = search_result(trial(0, 8.0), facts=replace(FACTS, accelerator="cuda"))
+    assert node_kinds.kind(with_one) == "Example_8-CPUs_64-GiB_cuda"
+
+
+def test_nothing_changes_where_all_are_of_one_kind() -> None:
+    twin = search_result(trial(0, 8.0), host=replace(HOST, hostname="node2"))
+    results = [search_result(trial(0, 8.0)), twin]
+    assert node_kinds.named(results) == results
+    found = summary_of_grid(*results)
+    assert (found.varying, found.warnings, found.fastest_per_node) == (("dataset",), (), {})
+    lost = search_result(host=SMALL, error="the job was lost")  # before it measured: of no kind
+    assert node_kinds.named([results[0], lost])[0] == results[0]
+    own = search_result(trial(0, 8.0), columns={"node": 7})  # a column of the user's is called so
+    assert node_kinds.named([own, search_result(trial(0, 8.0), host=SMALL)])[0] == own
+
+
+def on_two_kinds() -> list[SearchRecord]:
+    """Two batch sizes on each of two kinds of nodes; on the smaller one all takes twice as long."""
+    return [
+        search_result(trial(0, factor * epoch_s), columns={"batch_size": size}, host=host)
+        for host, factor in ((HOST, 1.0), (SMALL, 2.0))
+        for size, epoch_s in ((32, 8.0), (64, 4.0))
+    ]
+
+
+def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
+    found = summary_of_grid(*on_two_kinds())
+    assert found.varying == ("dataset", "batch_size", "node")
+    assert found.warnings == ()
+    assert {effect.axis: effect.pairs for effect in effects(found)} == {"batch_size": 2, "node": 2}
+    assert {node: c.configuration.columns["batch_size"] for node, c in found.fastest_per_node.items()} == {
+        "Example_4-CPUs_64-GiB": 64, "Example_8-CPUs_64-GiB": 64,
+    }  # fmt: skip
+    assert snippets.fastest_lines(found)[0].startswith("Example_4-CPUs_64-GiB: batch_size=64 with num_workers=0, ")
+
+
+def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
+    folder, results = tmp_path, on_two_kinds()
+    store_grid(folder / "large", *results[:2])
+    store_grid(folder / "small", *results[2:])
+    writer.write(folder)
+    for name in (storage.GRID_RESULTS, storage.GRID_BEST, storage.BEST, storage.REPORT, storage.PAGE):
+        assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
+    assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
+
+    found = told_apart(storage.find(folder))
+    picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
+    assert [run.result.host for run in picked.runs] == [SMALL]
+
+
+def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
+    both = on_two_kinds()
+    found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
+    assert (len(found.pairs), len(found.only_a), found.only_b) == (2, 2, ())

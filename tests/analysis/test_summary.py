@@ -1,0 +1,261 @@
+"""What is found, and what puts it into question or helps to a better answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.analysis.caveats import about_leaner, leaner
+from nws_sweep.analysis.summary import ConfigurationSummary, recommend
+from nws_sweep.results import Noise, ObjectStore, SearchRecord, Trial, TrialState, Verdict
+from tests.factories import (
+    FACTS,
+    HOST,
+    configuration,
+    endless_trial,
+    failed_trial,
+    loader_settings,
+    measurement,
+    search_result,
+    search_rules,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+
+def only(*trials: Trial, **changes: Any) -> ConfigurationSummary:
+    (found,) = summary_of_run(search_result(*trials, **changes)).configurations
+    return found
+
+
+@pytest.mark.parametrize(
+    ("epochs_s", "tolerance", "best", "fastest"),
+    [
+        ({0: 9.0, 2: 4.2, 4: 4.1, 8: 4.0}, 0.05, 2, 8),
+        ({8: 4.0, 2: 4.1, 0: 9.0}, 0.05, 2, 8),
+        ({1: 5.0, 4: 4.0}, 0.25, 1, 4),  # exactly at the tolerance
+        ({1: 5.001, 4: 4.0}, 0.25, 4, 4),
+        ({1: 4.01, 2: 4.0, 4: 4.0}, 0.0, 2, 2),
+    ],
+)
+def test_the_fewest_workers_within_the_tolerance_are_recommended(
+    epochs_s: Mapping[int, float], tolerance: float, best: int, fastest: int
+) -> None:
+    found = recommend([trial(*item) for item in epochs_s.items()], tolerance)
+    assert [one.num_workers for one in found if one] == [best, fastest]
+
+
+def test_a_trial_that_failed_or_cannot_be_trusted_is_never_recommended() -> None:
+    failed = failed_trial(0), failed_trial(1, state=TrialState.TIMEOUT), trial(2, 1.0, state=TrialState.MISMEASURED)
+    assert recommend([*failed, trial(4, 3.0)], 10.0) == (trial(4, 3.0), trial(4, 3.0))
+    assert recommend(failed, 10.0) == (None, None)
+
+
+def test_whole_epochs_decide_where_their_length_is_known_and_batches_where_it_is_not() -> None:
+    slow_start = trial(4, 8.0, measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s))
+    assert recommend([trial(0, 4.0), slow_start], 0.0)[0] == trial(0, 4.0)
+    assert recommend([endless_trial(0, 0.5), endless_trial(4, 0.25)], 0.0)[0] == endless_trial(4, 0.25)
+
+
+def test_the_verdict_of_the_search_decides_and_not_the_order_of_the_mean_times() -> None:
+    chosen = Verdict(recommended=loader_settings(2), fastest=loader_settings(4))
+    found = only(trial(2, 8.0), trial(4, 7.0), trial(8, 6.5), verdict=chosen)
+    assert (found.best, found.fastest) == (trial(2, 8.0), trial(4, 7.0))
+
+
+@pytest.mark.parametrize(
+    ("reference", "trials", "gains"),
+    [
+        (8, [trial(0, 8.0), trial(2, 2.0), trial(8, 3.0)], [4.0, 1.5]),
+        (8, [failed_trial(0), trial(2, 2.0)], [None, None]),
+        (None, [trial(0, 8.0), trial(2, 2.0)], [4.0, None]),
+    ],
+)
+def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best(
+    reference: int | None, trials: list[Trial], gains: list[float | None]
+) -> None:
+    found = only(*trials, configuration=configuration(search=search_rules((0, 2, 8), reference=reference)))
+    both = (found.gain_over_zero, found.gain_over_reference)
+    assert [gain and gain.value for gain in both] == gains
+    for gain in filter(None, both):  # both intervals are of 0.75 to 1.5
+        assert gain.uncertainty == pytest.approx(math.sqrt(2) * math.log(2) / 2)
+
+
+def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart() -> None:
+    found = summary_of_grid(
+        search_result(trial(0, 1.0), columns={"pin_memory": True}),
+        search_result(trial(0, 1.0), columns={"pin_memory": False, "consumer.ms": 5}),
+    )
+    assert found.varying == ("dataset", "pin_memory", "consumer.ms")
+    assert found.configurations[1].label == "dataset=photos pin_memory=false consumer.ms=5"
+
+
+def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
+    better = trial(2, 6.0, settings=loader_settings(2, prefetch_factor=4))
+    found = Verdict(recommended=better.settings, fastest=loader_settings(2))
+    summary = only(trial(0, 16.0), trial(2, 8.0), better, verdict=found)
+    assert summary.best is better
+    assert summary.found_besides == "prefetch_factor=4"
+    assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0]
+    assert summary.gain_over_zero is not None
+    assert summary.gain_over_zero.value == 16.0 / 6.0
+
+
+def test_what_follows_from_all_configurations_is_found_once() -> None:
+    """It is asked for by each row of the tables: ten thousand times ten thousand hosts took minutes."""
+    summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
+    assert summary.hosts is summary.hosts == (HOST,)
+    assert summary.distinguishing is summary.distinguishing == ("batch_size",)
+
+
+GB = 1_000_000_000
+STORE = ObjectStore(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
+HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
+CLOCK = ("the clock was set back",)
+
+
+def loading(num_workers: int, epoch_s: float, loading_s: float | None) -> Trial:
+    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, loading_s=loading_s))
+
+
+def noisy(**noise: Any) -> SearchRecord:
+    return search_result(trial(0, 8.0), trial(1, 9.0, noise=Noise(**noise)))
+
+
+def verdict(*tied: int, **changes: Any) -> Verdict:
+    two = loader_settings(2)
+    return Verdict(recommended=two, fastest=two, tied=tuple(loader_settings(n) for n in tied), **changes)
+
+
+@pytest.mark.parametrize(
+    ("result", "warnings"),
+    [
+        (search_result(trial(2, 2.0), trial(4, 8.0)), []),
+        (
+            search_result(trial(2, 8.0), trial(4, 2.0)),
+            ["the best stands at the edge of what was tried (num_workers=4); a larger search.max_workers may "],
+        ),
+        (
+            search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
+            ["num_workers=4 was the only candidate; it was compared with no other"],
+        ),
+        (
+            search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
+            ["every candidate with workers failed; the first one: no pickle"],
+        ),
+        (search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0)), []),
+        (
+            search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
+            ["the search did not finish; 1 candidates were measured, 1 more were begun"],
+        ),
+        (search_result(error="no such folder: /data", stop_reason=""), []),
+        (
+            search_result(trial(2, 8.0), verdict=verdict(provisional=True)),
+            ["the search was ended by its time budget; this is the best so far"],
+        ),
+        (
+            search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, settle_s=40.0)),
+            ["num_workers=4, 8 may be as good as 2 or better: about 40.0 s more of measuring would tell"],
+        ),
+        (
+            search_result(
+                trial(0, 8.0), trial(2, 4.0), failed_trial(4, "all differ", TrialState.WRONG_SAMPLES), facts=HOLDING
+            ),
+            ["num_workers=4 is no choice: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
+        ),
+        (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
+        (
+            search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)),
+            ["loading alone would be fastest with num_workers=4 (10.0 ms a batch instead of 20.0 ms), but training "],
+        ),
+        (search_result(loading(2, 4.0, 0.02), loading(4, 4.05, 0.01)), []),
+        (search_result(loading(2, 4.0, 0.02), loading(4, 5.0, None)), []),
+        (  # each warning of a trial once; not what num_workers=0 has no use for
+            search_result(trial(0, 2.0, notes=("-",), warnings=CLOCK), trial(1, 3.0, warnings=(*CLOCK, "a full disk"))),
+            [*CLOCK, "a full disk"],
+        ),
+        (
+            search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,))),
+            ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): each forked worker "
+             "comes to hold its own copy as it reads them, up to 1.60 GB with 8"],
+        ),
+        (search_result(trial(0, 1.0), facts=replace(FACTS, objects=(STORE,))), []),
+        (noisy(other_cpus=1.25), ["other programs used 1.2 CPUs while num_workers=1 was measured"]),
+        (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time from num_workers=1"]),
+        (noisy(throttled=0.5), ["num_workers=1 was throttled by its CPU quota 50 % of the time"]),
+        (noisy(outliers=(3, 5)), ["windows far from the others, which count all the same: 2 of num_workers=1"]),
+        (noisy(other_cpus=0.1, steal=0.01, throttled=0.01), []),
+        (
+            search_result(
+                trial(0, 1.0), trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn")),
+                facts=replace(FACTS, objects=(STORE,)),
+            ),
+            [],
+        ),
+    ],
+)  # fmt: skip
+def test_warnings_of_a_search_begin(result: SearchRecord, warnings: list[str]) -> None:
+    found = summary_of_run(result).configurations[0].warnings
+    assert [line[: len(start)] for line, start in zip(found, warnings, strict=True)] == warnings
+
+
+def pinned(accelerator: str | None) -> SearchRecord:
+    setting = configuration(loader=loader_settings(pin_memory=True))
+    return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator=accelerator))
+
+
+@pytest.mark.parametrize(
+    ("results", "warnings"),
+    [
+        ((pinned(None), pinned(None)), ("pin_memory=true has no effect here: there is no accelerator",)),
+        ((pinned("cuda"), search_result(trial(0, 1.0), facts=replace(FACTS, accelerator="cuda"))), ()),
+        (
+            (search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
+            ("the configurations were measured on hosts of one kind with different systems or versions",),
+        ),
+        ((search_result(trial(0, 1.0), forced="other versions"),) * 2, ("other versions",)),
+    ],
+)  # fmt: skip
+def test_what_concerns_all_configurations_is_told_once(
+    results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
+) -> None:
+    found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
+    expected = (*warnings, "a/result.json: cannot be read (gone)")
+    assert all(line.startswith(start) for line, start in zip(found.warnings, expected, strict=True))
+    assert [each.warnings for each in found.configurations] == [(), ()]
+
+
+def holding(num_workers: int, epoch_s: float, memory_bytes: int | None) -> Trial:
+    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, memory_bytes=memory_bytes))
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "others", "number"),
+    [
+        (4 * GB, [(0, 3.0, GB), (2, 1.06, GB), (4, 1.05, 2 * GB), (6, 1.01, 3 * GB)], 4),
+        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # a little less is not worth a word
+        (4 * GB, [(16, 1.0, GB)], None),  # more workers are not leaner
+        (4 * GB, [(4, 1.0, None)], None),
+        (None, [(4, 1.0, GB)], None),
+    ],
+)
+def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
+    memory_bytes: int | None, others: list[tuple[int, float, int | None]], number: int | None
+) -> None:
+    best = holding(8, 1.0, memory_bytes)
+    found = leaner(search_result(*(holding(*other) for other in others), best), best)
+    assert (found.num_workers if found else None) == number
+
+
+def test_a_leaner_candidate_is_named_with_what_it_saves_and_loses() -> None:
+    best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
+    lean = replace(holding(4, 1.05, GB), settings=loader_settings(4, prefetch_factor=2))
+    assert about_leaner(best, lean) == (
+        "num_workers=4 prefetch_factor=2 has 95 % of the speed with 1.00 GB less memory (1.00 GB instead of 2.00 GB)"
+    )
+    assert about_leaner(best, holding(0, 1.0, GB)).startswith("num_workers=0 has 100 % ")

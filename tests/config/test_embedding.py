@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigLoadError
+from omegaconf import OmegaConf
+
+from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
+from nws_sweep.config import embedding
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.system import cores
+from tests.conftest import ROOT
+from tests.hosts import write, write_host
+
+CONF = ROOT / "conf"
+GROUPS = ("consumer", "dataset", "measure", "paths", "search")
+
+
+@pytest.fixture(autouse=True)
+def _no_hydra_left() -> Iterator[None]:
+    yield
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def source() -> NwsSweepConfigSource:
+    return NwsSweepConfigSource("nws_sweep", embedding.SEARCH_PATH)
+
+
+def in_host(folder: Path, *overrides: str) -> Any:
+    """What a host program with a batch_size and a dataset of its own composes, as plain values."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(folder) / "conf")):
+        return OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_group", "is_config"),
+    [
+        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/search", "nws_sweep/consumer/model")),
+        *((f"nws_sweep/{name}", False, True) for name in ("base", "auto", "base.yaml", "search/exhaustive")),
+        *((path, False, False) for path in ("base", "config", "dataset", "search", "search/exhaustive")),
+        *((f"nws_sweep/{name}", False, False) for name in ("nope", "search/nope", "config", "config.yaml", "local")),
+        *((f"nws_sweep/hydra{name}", False, False) for name in ("", "/callbacks", "/help/nws_sweep")),
+        *((f"nws_sweep/{name}", False, False) for name in ("axis/batch_size", "experiment/full_search")),
+    ],
+)
+def test_only_what_can_be_embedded_is_served(
+    source: NwsSweepConfigSource, path: str, is_group: bool, is_config: bool
+) -> None:
+    assert (source.is_group(path), source.is_config(path)) == (is_group, is_config)
+    if not is_config:
+        with pytest.raises(ConfigLoadError):
+            source.load_config(path)
+    elsewhere = NwsSweepConfigSource("someone", "nws-sweep://elsewhere")
+    assert (elsewhere.available(), elsewhere.is_group(path), elsewhere.list("", None)) == (False, False, [])
+
+
+@pytest.mark.parametrize(
+    ("group", "groups", "configs"),
+    [
+        ("", ["nws_sweep"], []),
+        ("nws_sweep", list(GROUPS), ["auto", "base"]),
+        ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
+        ("search", [], []),
+    ],
+)
+def test_a_group_shows_what_can_be_embedded(
+    source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]
+) -> None:
+    assert source.list(group, ObjectType.GROUP) == groups
+    assert source.list(group, ObjectType.CONFIG) == configs
+    assert source.list(group, None) == sorted([*groups, *configs])
+
+
+def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
+    read = source.load_config("nws_sweep/search/exhaustive")
+    assert OmegaConf.to_container(read.config) == {"strategy": "exhaustive"}
+    assert read.header == {"package": None}
+    assert (read.path, read.provider) == ("nws-sweep://nws_sweep.conf", "nws_sweep")
+    write(tmp_path / "other.yaml", "# @package a.b\nname: é\n")
+    source._folder = tmp_path
+    read = source.load_config("nws_sweep/other")
+    assert OmegaConf.to_container(read.config) == {"name": "é"}
+    assert read.header == {"package": "a.b"}
+
+
+def test_a_host_has_the_whole_configuration_below_one_node_and_chooses_groups_and_values(tmp_path: Path) -> None:
+    found = in_host(tmp_path, "+nws_sweep=base", "dataset=b")
+    assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
+    assert found["nws_sweep"]["batch_size"] == 64
+    assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
+    assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
+    assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
+    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of its own
+    found = in_host(
+        tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
+        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
+    )  # fmt: skip
+    assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
+    search = found["nws_sweep"]["search"]
+    assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
+    assert search["max_workers"] == 2 * cores.usable_cpus()
+    assert found["nws_sweep"]["measure"]["max_seconds"] == 5.0
+    with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/search':\s+adaptive\s+exhaustive"):
+        in_host(tmp_path, "+nws_sweep=base", "nws_sweep/search=nope")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_composes_and_resolves_in_a_host(tmp_path: Path, group: str) -> None:
+    missing = {"image_folder": "root", "custom": "_target_", "remote": "url"}
+    for path in set((CONF / group).glob("*.yaml")) - {CONF / "dataset" / "project.yaml"}:  # the host is the project
+        given = [f"nws_sweep.{group}.{missing[path.stem]}=x"] if path.stem in missing else []
+        found = in_host(tmp_path, "+nws_sweep=base", f"nws_sweep/{group}={path.stem}", *given)
+        assert "???" not in str(found["nws_sweep"]), path
+
+
+def test_others_see_it_behind_everything_of_their_own_and_our_own_program_does_not(tmp_path: Path) -> None:
+    def providers() -> list[str]:
+        return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
+
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        assert "nws_sweep" not in providers()
+    with initialize_config_module(version_base="1.3", config_module=embedding.PACKAGE):
+        assert "nws_sweep" not in providers()
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf")):
+        found = [provider for provider in providers() if provider in {"hydra", "main", "nws_sweep", "schema"}]
+    assert found == ["hydra", "main", "nws_sweep", "schema"]  # beside those of other plugins
+
+
+def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
+    assert (embedding.config_path(), embedding.conf_folder()) == (str(CONF), CONF)  # of a checkout
+    monkeypatch.setattr(embedding, "__file__", str(tmp_path / "nowhere" / "nws_sweep" / "config" / "embedding.py"))
+    assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
+    with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
+        embedding.config_path()
+
+
+def test_a_string_in_place_of_the_node_is_refused_with_the_remedy() -> None:
+    embedding.refuse_unserved(OmegaConf.create({"batch_size": 64}))
+    with pytest.raises(ConfigurationError, match=r"^nws_sweep=base: a plain value, .*pip install -e \."):
+        embedding.refuse_unserved("base")

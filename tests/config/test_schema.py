@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+import nws_sweep
+from nws_sweep import api
+from nws_sweep.config import schema
+from nws_sweep.config.schema import explain
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import Configuration, LoaderSettings
+from nws_sweep.system import cores
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+@pytest.fixture(autouse=True)
+def _hydra() -> Iterator[None]:
+    schema.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        yield
+    GlobalHydra.instance().clear()
+
+
+def configured(*overrides: str) -> Configuration:
+    return schema.configuration(compose("config", overrides=list(overrides)), "photos", overrides)
+
+
+def refused(*overrides: str) -> str:
+    """The line that the user reads."""
+    try:
+        configured(*overrides)
+    except Exception as error:
+        return str(error if isinstance(error, ConfigurationError) else explain(error, overrides))
+    raise AssertionError(f"{overrides} was not refused")
+
+
+def test_ranks_share_the_cpus_that_defaults_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
+    found = configured("ranks=4")
+    assert (found.ranks, found.columns["ranks"]) == (4, 4)
+    assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 of all
+    assert found.search.reference == 12
+    assert configured("ranks=96").search.candidates == tuple(range(8 + 1))  # loading that waits gains far above that
+    assert configured("ranks=4", "search.max_workers=5").search.candidates == tuple(range(5 + 1))
+
+
+def test_values_reach_what_they_are_for() -> None:
+    assert configured("batch_size=null").loader.batch_size is None, "the dataset makes the batches"
+    assert configured("patience=7").search.maximum_patience == 7
+    assert configured("search.candidates=[8,0,2]").search.candidates == (0, 2, 8)
+    assert configured("search.max_workers=3", "search.reference=4").search.reference is None
+    assert configured("search.max_workers=4", "search.reference=4").search.reference == 4
+
+
+def test_other_overrides_become_columns_and_presets_do_not() -> None:
+    found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32")
+    assert dict(found.columns) == {
+        "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
+        "measure": "quick", "dataset.count": 10,
+    }  # fmt: skip
+
+
+_OUT_OF_RANGE = {
+    "null or an integer of at least 1": [
+        "batch_size=0", "batch_size=abc", "batch_size=1.5", "batch_size=", "prefetch_factor=none",
+    ],
+    "an integer of at least 0": ["patience=-1"],
+    "an integer of at least 1": ["ranks=0"],
+    "true, false or null": ["pin_memory=maybe"],
+    "adaptive or patience or exhaustive": ["search.strategy=bisect"],
+    "fork or spawn or forkserver or null": ["loader.multiprocessing_context=thread"],
+    "a number from 0 to 1": ["search.tolerance=2.0"],
+    "seconds, a number above 0": ["measure.window_s=0.0", "measure.max_seconds=inf"],
+    "null or seconds, a number above 0": ["search.time_budget_s=0.0", "measure.timeout_s=inf"],
+    "null or a list of different integers of at least 0, such as [0,2,4]": [
+        "search.candidates=[]", "search.candidates=[1, 1]", "search.candidates=[-1, 2]",
+    ],
+    "a list of different names out of prefetch_factor, pin_memory, persistent_workers, multiprocessing_context, "
+    "in_order, threads_per_worker": ["search.also=['batch_size']"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        *((each, f"{each}: allowed is {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
+        ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
+        ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
+        ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
+        ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
+        (
+            "dataset.size=3",
+            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",
+        ),
+        ("dataset=image_folder", "dataset.root is missing: give it as dataset.root=VALUE"),
+        ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
+        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m before them"),
+        ("a b=3", "a b=3: not an override; expected key=value"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str, line: str) -> None:
+    assert refused(override) == line
+
+
+def test_the_schema_is_pickled_by_name() -> None:
+    """Launchers send it to other processes, where a copy of a dataclass has no fields."""
+    inner = [each.default_factory for each in fields(schema.SweepSchema) if is_dataclass(each.default_factory)]
+    assert len(inner) == 5
+    for one in (schema.SweepSchema, *inner):
+        assert pickle.loads(pickle.dumps(one)) is one
+
+
+def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
+    """Hydra refuses batch_size=64 as soon as conf/batch_size/ exists: such a key would be a config group."""
+    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.ranges())
+
+
+def test_what_is_embedded_has_relative_interpolations_only_and_no_hydra_node() -> None:
+    """base.yaml and its groups must work below any node of a host's configuration."""
+    for path in sorted(CONF.rglob("*.yaml")):
+        group = path.relative_to(CONF).parts[0]
+        if group in ("hydra", "axis", "experiment", "config.yaml", "auto.yaml"):
+            continue
+        text = path.read_text()
+        assert not re.findall(r"\$\{(?!\.|oc\.|nws_sweep\.)", text), path
+        assert "hydra" not in (yaml.safe_load(text) or {})
+
+
+@pytest.mark.parametrize("group", ["dataset", "measure", "search", "consumer", "experiment"])
+def test_every_option_of_the_groups_composes(group: str) -> None:
+    given = {
+        "image_folder": ["dataset.root=/images"],
+        "custom": [f"{group}._target_=a.B"],
+        "remote": ["dataset.url=memory://train"],
+        "project": ["dataset.config=conf/config.yaml"],
+    }
+    for path in (CONF / group).glob("*.yaml"):
+        assert "_target_" in configured(f"{group}={path.stem}", *given.get(path.stem, [])).dataset
+
+
+def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nbatch_size: 7\n")
+    composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]"])
+    assert composed.batch_size == 7
+
+
+def test_a_null_setting_is_that_of_the_dataloader_that_the_dataset_comes_in() -> None:
+    own = LoaderSettings(
+        batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,
+        timeout=7.0, in_order=False,
+    )  # fmt: skip
+    composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "loader.drop_last=false"])
+    assert schema.leaves_open(composed)
+    found = schema.configuration(composed, "project", (), own)
+    assert found.loader == replace(own, num_workers=0, drop_last=False)
+    assert (found.columns["batch_size"], found.columns["pin_memory"]) == (24, True)
+    assert not schema.leaves_open(compose("config"))
+
+
+def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
+    arguments = inspect.signature(nws_sweep.search).parameters.values()
+    assert schema.embedded(compose("base")) == api._plan({one.name: one.default for one in arguments})
+
+
+@pytest.mark.parametrize(
+    ("typed", "lists"),
+    [
+        ("dataset.overrides=[data=cifar,trainer=cpu]", [["data=cifar", "trainer=cpu"]]),
+        ("++dataset.overrides=[+a.b=1, ++c=x=y,~d,e/f@g=h]", [["+a.b=1", "++c=x=y", "~d", "e/f@g=h"]]),
+        ("dataset.overrides=[a=[1,2],b={c:1,d:2},e=f(1,2)]", [["a=[1,2]", "b={c:1,d:2}", "e=f(1,2)"]]),
+        ("dataset.overrides=['a=b',\"c=d\",e='x, y']", [["a=b", "c=d", "e='x, y'"]]),
+        ("dataset.overrides=[a=b],[c=d,e=f],[]", [["a=b"], ["c=d", "e=f"], []]),
+        ("dataset.overrides=[ ]", [[]]),
+    ],
+)
+def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]]) -> None:
+    override = OverridesParser.create().parse_override(schema.with_quoted_overrides(typed))
+    values = cast("Any", override.value())
+    found = values.list if override.is_sweep_override() else [values]
+    assert [[getattr(element, "text", element) for element in each] for each in found] == lists
+
+
+@pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
+def test_other_arguments_stay_as_they_are(typed: str) -> None:
+    assert schema.with_quoted_overrides(typed) == typed

@@ -1,0 +1,132 @@
+"""A short hash tells whether two objects load the same in the same way."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from nws_sweep.dataloading.fingerprints import fingerprint
+from tests.conftest import ROOT
+
+
+class Files:
+    def __init__(self, names: list[str], size: int = 3) -> None:
+        self.names, self.size = names, size
+
+    def __getitem__(self, index: int) -> str:
+        return self.names[index]
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def adding(offset: int) -> Any:
+    return lambda x: x + offset
+
+
+def with_code(getter: Any) -> Any:
+    return type("Files", (Files,), {"__getitem__": getter})(["a"])
+
+
+SAME: list[Any] = [
+    lambda: Files(["a", "b"]),
+    lambda: Slotted(1),
+    lambda: {"a": {1, 2, "x"}},
+    lambda: torch.arange(10_000.0).reshape(100, 100).t(),
+    lambda: pd.DataFrame({"a": range(1000), "b": ["x"] * 1000}),
+    lambda: OmegaConf.create({"a": "???", "b": "${nothing}"}),
+    lambda: functools.partial(Files, size=4),
+    lambda: (Path("/data"), adding, Files),
+    lambda: adding(1),
+]
+DIFFERENT = [
+    (Files(["a", "b"]), Files(["a", "c"])),
+    (Slotted(1), Slotted(2)),
+    (torch.zeros(4), torch.zeros(4, dtype=torch.int32)),
+    ([*range(1000)], [*range(1001)]),
+    (lambda x: x, lambda x: x + 1),
+    (functools.partial(adding, 1), functools.partial(adding, 2)),
+    (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1, 3]})),
+    (type("A", (), {"size": 1})(), type("A", (), {"size": 2})()),
+    (torch.utils.data.BatchSampler(range(8), 2, False), torch.utils.data.BatchSampler(range(8), 4, False)),
+    ("a", b"a"),
+    (adding(1), adding(2)),
+    (with_code(lambda self, index: time.sleep(1)), with_code(Files.__getitem__)),
+]
+
+
+@pytest.mark.parametrize("make", SAME)
+def test_equal_things_have_equal_ones(make: Any) -> None:
+    assert fingerprint(make()) == fingerprint(make())
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different_things_have_different_ones(one: Any, other: Any) -> None:
+    assert fingerprint(one) != fingerprint(other)
+
+
+SCALE = [1]
+
+
+def scaled(x: int) -> int:
+    return x * SCALE[0]
+
+
+class Scaled:
+    def __getitem__(self, index: int) -> int:
+        return [scaled(x) for x in range(index)][-1]
+
+
+@pytest.mark.parametrize("thing", [scaled, Scaled(), lambda: scaled(1), functools.partial(scaled, 1)])
+def test_what_a_function_uses_of_its_module_counts(monkeypatch: pytest.MonkeyPatch, thing: Any) -> None:
+    before = fingerprint(thing)
+    assert fingerprint(thing) == before
+    monkeypatch.setitem(globals(), "SCALE", [2])
+    assert fingerprint(thing) != before
+
+
+def test_what_a_library_keeps_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(textwrap.dedent)
+    monkeypatch.setattr(textwrap, "_leading_whitespace_re", None)
+    assert fingerprint(textwrap.dedent) == before
+
+
+def test_it_is_the_same_in_another_process() -> None:
+    script = (
+        "from nws_sweep.fingerprints import fingerprint\n"
+        "import logging, threading\nlogger, lock, scale = logging.getLogger(), threading.Lock(), {'a', 'b'}\n"
+        "def used(i):\n    with lock:\n        logger.info(scale)\n"
+        "class Mine:\n    def more(self): return used(3), Mine\n"
+        "    def __getitem__(self, i):\n        return i in {'a', 'b', 'c'} and [j for j in range(i)]\n"
+        "mine = Mine(); mine.kinds = {'cat', 'dog', 'cow'}; mine.me = mine\n"
+        "print(fingerprint(mine))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    one, other = (
+        subprocess.check_output([sys.executable, "-c", script], env={**environment, "PYTHONHASHSEED": seed}, timeout=60)
+        for seed in "12"
+    )
+    assert one == other
+
+
+def test_a_deep_and_wide_thing_takes_no_time() -> None:
+    deep: list[Any] = [{"a": [[[index] * 50] * 50] * 50, "b": {"c": list(range(100))}} for index in range(100_000)]
+    deep.append(deep)
+    began = time.process_time()
+    fingerprint(deep)
+    assert time.process_time() - began < 2.0

@@ -1,0 +1,235 @@
+"""Another DataLoader like one that is given; those of a dataset, and of ranks that share the samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.loaders import Source
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import LoaderSettings, Rank
+from tests.user_datasets import SizedStream, Stream
+
+DATA = TensorDataset(torch.arange(40))
+
+
+def collate(samples: list[Any]) -> list[int]:
+    return [int(value) for (value,) in samples]
+
+
+class Endless(DataLoader[Any]):
+    """Keeps one iterator, as loaders do that want to keep their workers."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.iterator = super().__iter__()
+
+    def __iter__(self) -> Any:
+        for _ in range(2):
+            yield next(self.iterator)
+
+
+def full(**changed: Any) -> DataLoader[Any]:
+    keywords: dict[str, Any] = {
+        "batch_size": 4, "shuffle": True, "num_workers": 2, "collate_fn": collate, "drop_last": True, "timeout": 60.0,
+        "worker_init_fn": print, "generator": torch.Generator().manual_seed(3), "prefetch_factor": 3,
+        "persistent_workers": True, "multiprocessing_context": "fork", "pin_memory": False,
+    }  # fmt: skip
+    return DataLoader(DATA, **{**keywords, **changed})
+
+
+def retuned(loader: Any, **changed: Any) -> Any:
+    return loaders.retuned(loader, replace(loaders.settings_of(loader), **changed).canonical())
+
+
+def test_all_but_the_settings_is_the_same_object_and_the_loader_itself_stays_as_it_was() -> None:
+    loader = full()
+    before = dict(vars(loader))
+    other = retuned(loader, num_workers=1, prefetch_factor=7)
+    changed = {name for name, value in vars(other).items() if value is not before[name]}
+    assert {name for name in changed if "multiprocessing" not in name} == {"num_workers", "prefetch_factor"}
+    assert other.multiprocessing_context.get_start_method() == "fork"
+    other = retuned(loader, batch_size=3, num_workers=0)
+    assert other.sampler is loader.sampler
+    assert (len(other), other.batch_size, other.drop_last) == (13, 3, True)
+    assert {len(batch) for batch in other} == {3}
+    assert vars(loader) == before
+
+
+def test_the_samples_come_in_the_same_order() -> None:
+    loader = full(persistent_workers=False)
+    expected = list(loader)
+    for num_workers in (0, 1):
+        loader.generator.manual_seed(3)
+        assert list(retuned(loader, num_workers=num_workers)) == expected
+
+
+def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with_them() -> None:
+    loader = full()
+    settings = loaders.settings_of(loader)
+    without = retuned(loader, num_workers=0)
+    assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
+    assert without.multiprocessing_context is None
+    assert loaders.settings_of(loaders.retuned(without, settings)) == settings
+
+
+def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_at_all() -> None:
+    loader = Endless(DATA, batch_size=8)
+    next(loader.iterator)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    dormant = loaders.dormant(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (dormant.num_workers, type(dormant.iterator).__name__) == (0, "KeptIterator")
+    for other in (retuned(loader, num_workers=1), loaders.retuned(dormant, loaders.settings_of(loader))):
+        assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
+    assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
+
+
+# Any that is not the DataLoader's own.
+GROUPED = type("Grouped", (BatchSampler,), {})(SequentialSampler(DATA), 5, False)
+
+
+@pytest.mark.parametrize("keywords", [{"batch_sampler": GROUPED}, {"batch_size": None}])
+def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: dict[str, Any]) -> None:
+    loader: DataLoader[Any] = DataLoader(DATA, **keywords)
+    settings = loaders.settings_of(loader)
+    assert settings.batch_size is None
+    assert len(loaders.retuned(loader, replace(settings, num_workers=1))) == len(loader)
+    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* decides the batches"):
+        loaders.retuned(loader, replace(settings, batch_size=8))
+
+
+class Wrapping:
+    """As accelerate's loaders, which ask the DataLoader inside for what they do not have."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)  # before there is one inside, for ever
+
+
+class Pipeline:
+    """As webdataset's WebLoader."""
+
+    def __init__(self, *stages: Any) -> None:
+        self.pipeline = list(stages)
+
+
+@pytest.mark.parametrize("wrap", [Wrapping, lambda loader: Pipeline(loader, len)])
+def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any) -> None:
+    wrapper = wrap(full())
+    other = loaders.retuned(wrapper, replace(loaders.settings_of(full()), num_workers=1))
+    assert (type(other), loaders.is_loader(other)) == (type(wrapper), True)
+    assert (loaders.unwrapped(other).num_workers, loaders.unwrapped(wrapper).num_workers) == (1, 2)
+    assert vars(wrapper).keys() == vars(other).keys()
+    assert getattr(other, "pipeline", [len])[-1] is len
+
+
+def test_a_loader_that_only_keeps_another_wraps_none_and_several_inside_are_refused() -> None:
+    loader: DataLoader[Any] = DataLoader(DATA, batch_size=8)
+    vars(loader)["validation"] = full()
+    assert loaders.unwrapped(loader) is loader
+    with pytest.raises(ConfigurationError, match=r"Pipeline has 2 DataLoaders \(pipeline\): tune each of them"):
+        loaders.unwrapped(Pipeline(full(), full()))
+    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or what wraps one"):
+        loaders.unwrapped(3)
+
+
+DATASET = TensorDataset(torch.arange(10))
+ONE = LoaderSettings(batch_size=1)
+
+
+def loader(
+    made: Any, number: int = 0, ranks: int = 3, settings: LoaderSettings = ONE, seed: int = 5
+) -> DataLoader[Any]:
+    return Source(made, seed, Rank(number=number, ranks=ranks, folder="")).loader(settings, None, None)
+
+
+def seen(loader: DataLoader[Any]) -> list[int]:
+    return [int(value) for (batch,) in loader for value in torch.as_tensor(batch).reshape(-1)]
+
+
+def test_a_dataset_is_loaded_in_an_order_that_the_seed_decides() -> None:
+    shuffled = LoaderSettings(batch_size=4, shuffle=True, drop_last=True)
+    first, again, other = (seen(Source(DATASET, seed).loader(shuffled, None, None)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(first) == 8
+    assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples, None)) == [[0, 1, 2, 3]]
+
+
+def test_ranks_get_what_distributed_sampler_gives_them() -> None:
+    for number in range(3):
+        found = loader(DATASET, number, settings=LoaderSettings(batch_size=2))
+        assert seen(found) == [*DistributedSampler(DATASET, 3, number, shuffle=False)]
+        assert len(found) == 2
+
+
+def test_a_loader_that_shuffles_has_another_order_each_epoch_and_every_sample_once() -> None:
+    loaders = [loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1) for number in range(2)]
+    first, second = ([seen(loader) for loader in loaders] for _ in range(2))
+    assert sorted(first[0] + first[1]) == sorted(second[0] + second[1]) == list(range(10))
+    sampler: DistributedSampler[Any] = DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)
+    assert first[0] == [*sampler]
+    sampler.set_epoch(1)
+    assert second[0] == [*sampler] != first[0]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        DataLoader(Stream(10)),
+        DataLoader(DATASET, sampler=WeightedRandomSampler([1.0] * 10, 6)),
+        DataLoader(DATASET, sampler=DistributedSampler(DATASET, 3, 0)),  # of this rank
+        DataLoader(DATASET, batch_sampler=BatchSampler(SequentialSampler(DATASET), 5, drop_last=False)),
+    ],
+)
+def test_who_decides_about_ranks_himself_is_left_to_it(own: DataLoader[Any]) -> None:
+    settings = LoaderSettings(batch_size=own.batch_size)
+    assert loader(own, settings=settings).sampler is own.sampler
+
+
+@pytest.mark.parametrize(
+    ("made", "settings", "samples"),
+    [
+        (DataLoader(DATASET, batch_size=2, drop_last=True), LoaderSettings(batch_size=2, drop_last=True), [1, 4]),
+        (DataLoader(DATASET, batch_size=None), LoaderSettings(batch_size=None), [1, 4, 7, 0]),
+        # Made for another rank: made anew as it was.
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), ONE, [1, 4, 7, 0]),
+    ],
+)
+def test_what_else_a_loader_has_stays(made: Any, settings: LoaderSettings, samples: list[int]) -> None:
+    found = loader(made, 1, settings=settings)
+    assert len(seen(found)) == 2 if settings.drop_last else seen(found) == samples
+
+
+@pytest.mark.parametrize(
+    ("made", "samples", "alone"),
+    [
+        (DATASET, 10, 10),
+        (DataLoader(DATASET, batch_size=4), 10, 10),
+        (DataLoader(DATASET, sampler=RandomSampler(DATASET, num_samples=7)), 7, 7),
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 5, 0)), 10, 2),
+        (DataLoader(DATASET, batch_size=None), 10, 10),
+        (DataLoader(DATA, batch_sampler=GROUPED), None, None),
+        (Stream(10), None, None),
+        (DataLoader(SizedStream(5)), 5, 5),
+    ],
+)
+def test_the_samples_of_all_ranks_are_those_of_the_dataset(made: Any, samples: int | None, alone: int | None) -> None:
+    assert Source(made, 0, Rank(number=0, ranks=3, folder="")).samples == samples
+    assert Source(made, 0).samples == alone

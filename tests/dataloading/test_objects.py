@@ -1,0 +1,162 @@
+"""What a dataset holds that forked workers come to copy, or would share."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, random_split
+
+from nws_sweep.dataloading.objects import handles, open_files, positions, python_objects
+
+
+class Holds(Dataset[Any]):
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def names(count: int = 50_000) -> list[str]:
+    return [f"/data/train/{index:08d}.jpg" for index in range(count)]
+
+
+def told(dataset: Any) -> list[tuple[str, str, int]]:
+    return [(store.attribute, store.type, store.count) for store in python_objects(dataset)]
+
+
+def test_a_list_of_file_names_is_named_with_its_size() -> None:
+    files = names()
+    (store,) = python_objects(Holds(root="/data", files=files))
+    assert (store.attribute, store.type, store.count) == ("files", "list of str", 50_000)
+    assert store.bytes == pytest.approx(sum(sys.getsizeof(name) for name in files), rel=0.01)
+
+
+def test_samples_as_torchvision_keeps_them_are_named_once() -> None:
+    samples = [(name, index % 1000) for index, name in enumerate(names())]
+    dataset = Holds(samples=samples, imgs=samples, targets=[label for _, label in samples])
+    assert told(dataset) == [("samples", "list of tuple", 50_000)]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        np.array(names()),
+        torch.zeros(5_000_000),
+        [7] * 5_000_000,
+        names(100),
+        np.array(None, dtype=object),
+    ],
+    ids=lambda harmless: type(harmless).__name__,
+)
+def test_arrays_and_what_is_few_objects_are_silent(harmless: Any) -> None:
+    assert told(Holds(data=harmless)) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "kind"),
+    [
+        (pd.Series(names(), dtype=object), "Series of str"),
+        (set(names()), "set of str"),
+        ([index * 1_000_003 for index in range(100_000)], "list of int"),
+        ([None, *names()], "list of NoneType and str"),
+        ([SimpleNamespace(path=name) for name in names()], "list of SimpleNamespace"),
+        ([torch.zeros(1) for _ in range(10_000)], "list of Tensor"),
+        ({name: [float(index), 1.5 * index] for index, name in enumerate(names(20_000))}, "dict of str and list"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_many_objects_are_seen_in_any_container(container: Any, kind: str) -> None:
+    assert told(Holds(data=container)) == [("data", kind, len(container))]
+
+
+def test_of_large_objects_only_the_page_with_their_count_is_copied() -> None:
+    (store,) = python_objects(Holds(files=[b"x" * 50_000 for _ in range(2_000)]))
+    assert store.bytes == 2_000 * 4096
+
+
+def test_columns_of_a_frame_and_all_dimensions_of_an_array_are_looked_at() -> None:
+    frame = pd.DataFrame({"label": range(50_000), "path": pd.Series(names(), dtype=object)})
+    assert told(Holds(table=frame)) == [("table['path']", "Series of str", 50_000)]
+    table = np.array(names(20_000), dtype=object).reshape(2_000, 10)
+    assert told(Holds(table=table)) == [("table", "ndarray of str", 20_000)]
+
+
+def test_wrapped_datasets_are_looked_into() -> None:
+    inner = Holds(files=names())
+    part, _ = random_split(inner, [90_000, 10_000], generator=torch.Generator().manual_seed(0))
+    found = told(ConcatDataset([TensorDataset(torch.zeros(3)), part]))
+    assert ("datasets[1].dataset.files", "list of str", 50_000) in found
+    assert ("datasets[1].indices", "list of int", 90_000) in found
+    assert told(Subset(inner, range(10))) == [("dataset.files", "list of str", 50_000)]
+
+
+class Lazy(Holds):
+    @property
+    def nbytes_of_everything(self) -> int:
+        raise RuntimeError("reads a terabyte")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} opens a connection")
+
+
+def test_what_refers_to_itself_ends_and_no_property_is_called() -> None:
+    dataset = Lazy(files=names())
+    vars(dataset).update(myself=dataset, parts=[dataset])
+    assert told(dataset) == [("files", "list of str", 50_000)]
+    assert handles((), dataset) == ()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "data.bin"
+    path.write_bytes(bytes(10_000))
+    return path
+
+
+def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
+    new = [path for number, path in open_files().items() if number not in before]
+    return handles(new, dataset)
+
+
+def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Path) -> None:
+    before, connection = open_files(), sqlite3.connect(":memory:")
+    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection):
+        dataset = Holds(parts=[Holds(file=binary)], index=text, table=connection)
+        assert found(before, dataset) == (
+            f"dataset.parts[0].file (BufferedReader of {path})",
+            f"dataset.index (TextIOWrapper of {path})",
+            "dataset.table (sqlite3.Connection)",
+        )
+        assert found(before, Holds()) == (f"the open file {path}",)  # it is somewhere else
+
+
+def test_what_processes_can_share_is_left_out(path: Path) -> None:
+    before = open_files()
+    with path.open("rb") as closed:
+        pass
+    with path.with_suffix(".log").open("a"):
+        assert found(before, Holds(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()
+
+
+def test_a_position_is_that_of_the_next_read(path: Path) -> None:
+    before = open_files()
+    with path.open("rb", buffering=0) as file:
+        (number,) = open_files().keys() - before.keys()
+        files = {number: str(path)}
+        assert positions(files) == {number: 0}
+        file.seek(123)
+        assert positions(files) == {number: 123}
+    assert positions(files) == {}

@@ -1,0 +1,229 @@
+"""What a project with Hydra configs of its own loads, as those configs compose it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import DataLoader
+
+from nws_sweep.config.project_keys import fingerprint_of, keys_of
+from nws_sweep.dataloading import project
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.executor import trial_process
+from nws_sweep.executor.trial_process import Arm
+from nws_sweep.results import ArmSpec, LoaderSettings, storage
+from tests.conftest import ROOT, Command
+
+PROJECTS = ROOT / "tests" / "projects"
+
+
+@contextmanager
+def composed(folder: Path, config: str, **arguments: Any) -> Iterator[Arm]:
+    node = {"_target_": "nws_sweep.dataloading.project.load", "config": config, **arguments}
+    spec = ArmSpec(
+        dataset=node, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"}, working_folder=str(folder)
+    )
+    with trial_process.start(spec, trial_process.Supervision(timeout_s=120)) as arm:
+        yield arm
+
+
+def plain(**arguments: Any) -> Any:
+    return composed(PROJECTS / "plain", "conf/config.yaml", **{"imports": ["train"], **arguments})
+
+
+def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
+    with plain() as arm:
+        facts = arm.facts
+        arm.open(LoaderSettings(batch_size=50, num_workers=2))
+        assert arm.batches_per_epoch == 10
+    assert facts.loader == LoaderSettings(batch_size=16, shuffle=True, drop_last=True)
+    assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
+    assert facts.project is not None
+    assert facts.project.key == "loader"
+    assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
+    assert facts.project.target == "torch.utils.data.DataLoader"
+    with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as arm:
+        assert arm.facts.loader == LoaderSettings(batch_size=4)
+    with pytest.raises(NwsSweepError) as told, plain(overrides=["dataset=nope"]):
+        pass
+    assert "Could not find 'dataset/nope'" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_resolver_that_is_not_registered_is_told_with_what_registers_it(tmp_path: Path) -> None:
+    node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
+    OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
+    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; allowed is a list with the project's module"
+    with pytest.raises(NwsSweepError, match=line), composed(tmp_path, "config.yaml"):
+        pass
+
+
+DATASET = {"_target_": "tests.user_datasets.Plain"}
+LOADER = {"_target_": "torch.utils.data.DataLoader"}
+MODULE = {"_target_": "tests.dataloading.test_project.Module"}
+OTHER = {"_target_": "torch.nn.Linear"}
+
+
+class Module:
+    """Has what is asked of a LightningDataModule."""
+
+    def __init__(self, loader: Any = None) -> None:
+        self.called: list[str] = []
+        self.loader = loader
+
+    def prepare_data(self) -> None:
+        self.called.append("prepare")
+
+    def setup(self, stage: str) -> None:
+        self.called.append(stage)
+
+    def train_dataloader(self) -> Any:
+        return self.loader or DataLoader([1, 2])  # type: ignore[arg-type]
+
+    def test_dataloader(self) -> Any:
+        return DataLoader([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"loader": LOADER, "dataset": DATASET, "model": OTHER}, "loader"),
+        ({"data": {"train_loader": LOADER, "val_loader": LOADER, "test": LOADER}}, "data.train_loader"),
+        ({"data": MODULE, "model": OTHER, "dataset": DATASET}, "data"),
+        ({"task": {"corpus": DATASET, "model": OTHER, "none": None, "gone": "???"}}, "task.corpus"),
+        ({"data": {"_target_": "no.such.module.Thing"}, "corpus": DATASET}, "corpus"),
+        ({"loader": LOADER, "alias": "${loader}"}, "loader"),
+    ],
+)
+def test_what_is_loaded_for_training_is_found(config: dict[str, Any], key: str) -> None:
+    assert project.found_node(OmegaConf.create(config)) == key
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "message"),
+    [
+        ({"first": DATASET, "second": DATASET}, None, "key=null: the project has several: first, second; name one"),
+        ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
+        ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* at its top it has loader, other"),
+        (None, None, "config=.*: no such file"),
+    ],
+)
+def test_what_cannot_be_found_is_told(
+    config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path
+) -> None:
+    if config:
+        OmegaConf.save(config, tmp_path / "config.yaml")
+    with pytest.raises(ConfigurationError, match=f"dataset.{message}"):
+        project.load(str(tmp_path / "config.yaml"), key=key)
+
+
+def test_a_module_is_prepared_for_what_is_asked() -> None:
+    module = Module()
+    assert len(project.loader_of(module, "data", "train_dataloader")) == 2
+    assert len(project.loader_of(module, "data", "test_dataloader")) == 1
+    assert module.called == ["prepare", "fit", "prepare", "test"]
+    with pytest.raises(ConfigurationError, match=r"dataset.method=other: Module has no such method"):
+        project.loader_of(module, "data", "other")
+    for made in (3, [module], {"a": module}, None):
+        message = f"dataset.key=data: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or"
+        with pytest.raises(ConfigurationError, match=message):
+            project.loader_of(made, "data", "train_dataloader")
+
+
+@pytest.mark.slow
+def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, shared_nws: Command) -> None:
+    """Its LightningDataModule is measured on its own terms, and the answer fits its config."""
+    shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
+    measured = shared_nws(
+        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "search.candidates=[0,4]",
+        "measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search=exhaustive",
+        cwd=tmp_path / "project",
+    )  # fmt: skip
+    assert (measured.returncode, measured.stderr) == (0, "")
+    (folder,) = (tmp_path / "project" / "outputs" / "sweeps").iterdir()
+    runs = storage.find(folder).runs
+    assert [run.result.configuration.columns["batch_size"] for run in runs] == [128, 16]
+    last = runs[1].result.verdict
+    assert last is not None  # that workers pay off is not for a loader of so little to show
+    best = shared_nws("best", folder, "--format", "overrides", "--where", "batch_size=16", cwd=tmp_path / "project")
+    assert best.stdout == f"++data.batch_size=16 ++data.num_workers={last.recommended.num_workers}\n"
+    assert best.stderr == ""
+
+
+CONFIG = OmegaConf.create(
+    {
+        "root": "/data",
+        "data": {
+            "root": "${root}",
+            "batch_size": 8,
+            "inner": {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]},
+            "other": "${elsewhere}",
+        },
+        "elsewhere": {"pin_memory": True, "flag": 1},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "split", "keys"),
+    [
+        ({"num_workers": {"train": 4, "val": 2}}, "train", "data.num_workers.train"),
+        ({"num_workers": {"fit": 4, "validation": 2}}, "val", "data.num_workers.validation"),
+        ({"num_workers": {"a": 4, "b": 2}}, "train", ("data.num_workers.a", "data.num_workers.b")),
+        ({"num_workers": {"train": 4, "val": 2}}, "other", ("data.num_workers.train", "data.num_workers.val")),
+        ({"num_workers": "${both}"}, "train", "data.num_workers.train"),
+        ({"num_workers": [4, 2]}, "train", None),
+        ({"num_workers": {"test": 4}}, "train", None),
+        ({"val_loader": {"num_workers": 1}, "train_loader": {"num_workers": 2}}, "train",
+            "data.train_loader.num_workers"),
+        ({"a": {"num_workers": 1}, "b": {"num_workers": 2}}, "train", ("data.a.num_workers", "data.b.num_workers")),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_setting_is_that_of_the_measured_split_and_never_a_mapping(
+    data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None
+) -> None:
+    one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
+    assert one.get("num_workers", several.get("num_workers")) == keys
+    # The outermost counts.
+    assert keys_of(CONFIG, "data") == ({"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}, {})
+
+
+class Nested(Module):
+    """Wants the config of its dataset, not the dataset, as programs with ``_recursive_=False`` give it."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__()
+        self.target = dataset["_target_"]
+
+
+def test_a_node_that_cannot_be_made_with_the_nodes_in_it_is_made_without_them() -> None:
+    node = OmegaConf.create({"_target_": "tests.dataloading.test_project.Nested", "dataset": DATASET})
+    assert len(project.made_by(node, "data", "train_dataloader")) == 2
+    node.dataset = {"_target_": "tests.dataloading.test_project.no_such_thing"}
+    node.unexpected = 1
+    with pytest.raises(Exception, match="no_such_thing"):  # and not that of the second attempt
+        project.made_by(node, "data", "train_dataloader")
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [
+        ({"data": {"batch_size": 99}}, True),
+        ({"data": {"inner": {"num_workers": "${nothing:1}"}}}, True),
+        ({"elsewhere": {"pin_memory": False}}, True),
+        ({"root": "/elsewhere"}, False),
+        ({"data": {"inner": {"sizes": [1, 3]}}}, False),
+        ({"elsewhere": {"flag": 2}}, False),
+    ],
+)
+def test_a_fingerprint_is_of_what_is_loaded(changed: dict[str, Any], is_same: bool) -> None:
+    before = OmegaConf.to_container(CONFIG)
+    other = cast("DictConfig", OmegaConf.merge(CONFIG, changed))
+    assert (fingerprint_of(other, "data") == fingerprint_of(CONFIG, "data")) == is_same
+    assert OmegaConf.to_container(CONFIG) == before

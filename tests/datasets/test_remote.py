@@ -1,0 +1,209 @@
+"""Objects behind a network: a store of our own over HTTP, one that misbehaves, and S3."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from nws_sweep.dataloading.objects import python_objects
+from nws_sweep.datasets import object_server
+from nws_sweep.datasets.remote import Remote, first_bytes, image
+from nws_sweep.errors import ConfigurationError, DatasetError
+from tests.conftest import Command
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Unreliable(BaseHTTPRequestHandler):
+    """Serves three objects of ten bytes; the first answers to each name are those of ``faults``."""
+
+    faults: tuple[str, ...] = ()
+    asked: Counter[str]
+
+    def do_GET(self) -> None:
+        if self.path.rstrip("/") == "/objects":
+            self._answer(200, b"".join(b'<a href="%d.bin">%d.bin</a>' % (n, n) for n in range(3)), "text/html")
+            return
+        self.asked[self.path] += 1
+        fault = self.faults[self.asked[self.path] - 1] if self.asked[self.path] <= len(self.faults) else ""
+        if fault == "dropped":
+            self.close_connection = True
+        elif fault == "busy":
+            self._answer(503, b"", "text/plain")
+        else:
+            time.sleep(2.0 if fault == "slow" else 0.0)
+            self._answer(200, self.path[-5:].encode() * 2, "application/octet-stream")
+
+    def _answer(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Silent."""
+
+
+@contextmanager
+def unreliable(*faults: str) -> Iterator[tuple[str, Counter[str]]]:
+    """A store with these faults; its URL and how often each object was asked for."""
+    asked: Counter[str] = Counter()
+    handler = type("Handler", (Unreliable,), {"faults": faults, "asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/objects", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "asks"),
+    [
+        ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may ask twice itself
+        ("busy", "ClientResponseError", (2,)),
+        ("slow", "FSTimeoutError", (0, 1, 2)),  # a question that waits in line too long is never heard
+    ],
+)
+def test_a_read_that_fails_is_tried_again_and_in_the_end_an_error_and_no_hang(
+    fault: str, name: str, asks: tuple[int, ...]
+) -> None:
+    with unreliable(*9 * [fault]) as (url, asked):
+        dataset = Remote(url, "*.bin", retries=1, timeout_s=60.0)
+        if fault == "slow":  # from now on: the names were listed in time
+            dataset._timeout_s = 0.2
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol has its own
+            dataset[1]
+        assert type(caught.value).__name__ == name
+    assert asked["/objects/1.bin"] in asks
+    if fault != "slow":
+        with unreliable(fault, fault) as (url, asked):
+            assert bytes(Remote(url, "*.bin", retries=2)[1].tolist()) == b"1.bin1.bin"
+        assert asked["/objects/1.bin"] == 3
+
+
+def test_the_store_keeps_its_latency_and_bandwidth_for_workers_too_and_is_gone_afterwards() -> None:
+    port = free_port()
+    with object_server.running(
+        port, objects=8, object_bytes=100_000, latency_s=0.1, spread=0.5, bytes_per_s=1e6
+    ) as url:
+        dataset = Remote(url, "*.bin", transform=first_bytes)
+        began = time.monotonic()
+        own = torch.cat(list(DataLoader(dataset, batch_size=4)))
+        assert time.monotonic() - began > 8 * (0.04 + 0.1)  # the least time of these names, and 100 kB at 1 MB/s
+        theirs = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
+        line = rf"did not start on port {port} .*services.store.port"
+        with pytest.raises(ConfigurationError, match=line) as caught, object_server.running(port):
+            pass
+        assert "\n" not in str(caught.value)
+    assert own.shape == (8, 1024)
+    assert torch.equal(own, theirs)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    system = fsspec.filesystem("memory")
+    for number in range(5):
+        system.pipe_file(f"/train/{number}.bin", bytes([number]) * (number + 1))
+    yield system
+    system.store.clear()  # rm looks through all names for each
+    system.pseudo_dirs[:] = [""]
+
+
+def test_any_protocol_will_do_and_pictures_are_decoded(memory: Any) -> None:
+    dataset = Remote("memory://train", "*.bin")
+    assert [sample.tolist() for sample in (dataset[0], dataset[2])] == [[0], [2, 2, 2]]
+    assert len(Remote("memory://train", "[0-2].bin")) == 3
+    assert first_bytes(b"ab", 4).tolist() == [97, 98, 0, 0]
+    with memory.open("/train/grey.png", "wb") as file:
+        Image.new("L", (8, 6)).save(file, "PNG")
+    picture = Remote("memory://train", "*.png", transform=image)[0]
+    assert (picture.mode, picture.size) == ("RGB", (8, 6))
+
+
+def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any) -> None:
+    for number in range(20_000):
+        memory.store[f"/train/{number:06d}.jpg"] = memory.store["/train/0.bin"]
+    assert python_objects(Remote("memory://train", "*.jpg")) == ()
+    (store,) = python_objects(Remote("memory://train", "*.jpg", names="list"))
+    assert (store.attribute, store.type, store.count) == ("_names", "list of str", 20_000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
+        ({"url": "nonsense://x"}, "dataset.url=nonsense://x: it cannot be read ("),
+        ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: allowed are array, list"),
+        ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: allowed is an integer of at least 0"),
+        ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: allowed is a number above 0"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        Remote(**{"retries": 0, **arguments})
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+        client.create_bucket(Bucket="data")
+        for number in range(6):
+            client.put_object(Bucket="data", Key=f"train/{number}.bin", Body=bytes([number]) * 3)
+        dataset = Remote("s3://data/train", "*.bin", storage_options={"client_kwargs": {"endpoint_url": endpoint}})
+        batches = list(DataLoader(dataset, batch_size=3, num_workers=2))
+        assert torch.cat(batches)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    finally:
+        server.stop()
+
+
+@pytest.mark.apart
+@pytest.mark.slow
+def test_the_experiment_starts_its_store_and_stops_it(shared_nws: Command, tmp_path: Path) -> None:
+    port = free_port()
+    small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
+    limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
+    done = shared_nws("experiment=remote_store", *small, *limits)
+    assert (done.returncode, done.stderr) == (0, "")
+    (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
+    results = pd.read_csv(folder / "results.csv")
+    assert set(results["dataset.names"]) == {"array", "list"}
+    assert set(results["state"]) == {"ok"}
+    assert all(found.set_index("num_workers")["batch_s"].idxmin() > 1 for _, found in results.groupby("dataset.names"))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))

@@ -1,0 +1,168 @@
+"""Real faults, each in a real search: a row with a state and a reason, the other candidates measured, nothing left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.executor import trial_process
+from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, Trial, TrialState
+from nws_sweep.tuning.runner import search
+from tests import factories
+from tests.conftest import ROOT
+from tests.searching import Recorder
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+MEASURE: dict[str, Any] = {"window_s": 0.02, "bursts": 2, "max_seconds": 0.3, "timeout_s": 60.0}
+
+
+def searched(
+    dataset: str,
+    candidates: tuple[int, ...] = (0, 1, 2),
+    loader: dict[str, Any] | None = None,
+    measure: dict[str, Any] | None = None,
+    collate: str | None = None,
+    **arguments: Any,
+) -> dict[int, Trial]:
+    """The trials of a whole search over a dataset of tests/user_datasets.py, by num_workers."""
+    spec = factories.arm_spec(dataset, **arguments)
+    configuration = factories.configuration(
+        dataset=spec.dataset,
+        consumer=spec.consumer,
+        collate_fn={"_target_": f"tests.user_datasets.{collate}", "_partial_": True} if collate else None,
+        loader=LoaderSettings(**{"batch_size": 8, **(loader or {})}),
+        measure=MeasureRules(**{**MEASURE, **(measure or {})}),
+        search=factories.search_rules(candidates),
+    )
+    start = SearchRecord(configuration=configuration, host=factories.HOST)
+    with Nursery() as nursery:
+        open_arm = nursery.factory(lambda chosen: spec_of(chosen, ".", None))
+        result = search(start, Surroundings(open_arm=open_arm), Recorder())
+    assert result.complete
+    assert sorted(trial.num_workers for trial in result.trials) == sorted(candidates)
+    return {trial.num_workers: trial for trial in result.trials}
+
+
+def check(trial: Trial, state: TrialState, *words: str) -> None:
+    assert trial.state is state, trial.reason
+    assert all(word in trial.reason for word in words), trial.reason
+    assert "\n" not in trial.reason
+    assert trial.measurement is None
+
+
+def test_nothing_is_wrong_with_a_good_dataset_and_every_quantity_is_there() -> None:
+    """Or the tests below would mean nothing."""
+    for trial in searched("Plain", length=20_000).values():
+        assert (trial.state, trial.reason) == (TrialState.OK, "")
+        assert (found := trial.measurement) is not None
+        assert None not in (found.batch_s, found.epoch_s, trial.noise, found.shm_bytes, found.disk_bytes)
+        assert (found.cpu_s or 0) > 0
+        assert (found.memory_bytes or 0) > 2**20
+
+
+@pytest.mark.parametrize(
+    ("dataset", "collate", "words"),
+    [
+        ("Raises", None, ["ValueError: bad sample 40"]),
+        ("Plain", "broken_collate", ["KeyError: 'label'"]),
+        ("Uneven", None, ["RuntimeError", "stack expects each tensor to be equal size"]),
+    ],
+)
+def test_a_sample_or_a_collate_fn_that_raises(dataset: str, collate: str | None, words: list[str]) -> None:
+    for workers, trial in searched(dataset, (0, 1), collate=collate).items():
+        check(trial, TrialState.FAILED, *words)
+        assert trial.reason.endswith("(in a worker)") is (workers > 0)
+
+
+def test_a_worker_that_is_killed_and_the_others_are_measured() -> None:
+    trials = searched("KilledWithWorkers", length=4000, num_workers=1)
+    check(trials[1], TrialState.FAILED, "DataLoader worker")
+    assert "killed by signal: Killed" in trials[1].reason or "exited unexpectedly" in trials[1].reason
+    assert (trials[0].state, trials[2].state) == (TrialState.OK, TrialState.OK)
+
+
+@pytest.mark.parametrize(("start", "timeout_s"), [(None, 1.0), ("spawn", 3.0)])
+def test_a_worker_that_sleeps_for_ever_and_ignores_signals(start: str | None, timeout_s: float) -> None:
+    used = {"multiprocessing_context": start}
+    for trial in searched("Hangs", (0, 1), loader=used, measure={"timeout_s": timeout_s}).values():
+        check(trial, TrialState.TIMEOUT, f"measure.timeout_s={timeout_s:g} s", "killed")
+
+
+def test_the_time_limit_is_for_the_whole_trial_not_for_each_answer() -> None:
+    """A batch of 40 ms answers always soon; as many windows as that precision needs do not end in time."""
+    endless = {"timeout_s": 3.0, "max_seconds": 999.0, "precision": 1e-9}
+    trial = searched("Slow", (0,), measure=endless, length=10_000, seconds=0.005)[0]
+    check(trial, TrialState.TIMEOUT, "measure.timeout_s=3 s")
+    assert len(trial.bursts) > 2
+
+
+def test_a_worker_that_leaks_until_the_memory_budget() -> None:
+    budget = {"memory_budget_bytes": 1_000_000_000, "max_seconds": 60.0, "window_s": 30.0, "timeout_s": 300.0}
+    trial = searched("Leaks", (1,), measure=budget, length=100_000)[1]
+    check(trial, TrialState.OUT_OF_MEMORY, "of memory", "measure.memory_budget_bytes", "killed")
+
+
+def test_a_timeout_of_the_loader_that_fires() -> None:
+    for workers, trial in searched("SlowWithWorkers", (0, 1), loader={"timeout": 1}, length=400).items():
+        if workers:
+            check(trial, TrialState.FAILED, "DataLoader timed out after 1 seconds")
+        else:
+            assert trial.state is TrialState.OK
+            assert trial.notes[0] == "num_workers=0 has no timeout"
+
+
+def test_an_iterable_dataset_that_ends_early_is_measured_as_long_as_it_is() -> None:
+    for trial in searched("EndsEarly", (0, 1), promised=4000, given=64).values():
+        assert (trial.state, trial.reason) == (TrialState.OK, "")
+        assert any("ended after 8 batches, though its length says 500" in note for note in trial.notes)
+    for trial in searched("EndsEarly", (0, 1), promised=4000, given=0).values():
+        check(trial, TrialState.FAILED, "gave no batch of 8")
+
+
+def test_a_dataset_that_cannot_be_pickled_works_with_fork_and_says_why_not_with_spawn() -> None:
+    assert searched("Unpicklable", (0, 1), length=4000)[1].state is TrialState.OK
+    spawned = searched("Unpicklable", (0, 1), loader={"multiprocessing_context": "spawn"}, length=4000)
+    assert spawned[0].state is TrialState.OK
+    check(spawned[1], TrialState.FAILED, "pickle")
+
+
+def in_small_shared_memory(arguments: str) -> dict[int, str]:
+    """A search in a mount namespace whose /dev/shm is a real tmpfs of 8 MB."""
+    script = (
+        "from tests.executor.test_faults import searched\n"
+        f"for workers, trial in sorted(searched({arguments}).items()):\n"
+        "    print(workers, trial.state.value, trial.reason)"
+    )
+    mount = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$0" -c "$1"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    if done.returncode and ("unshare" in done.stderr or "mount" in done.stderr):
+        pytest.skip(f"no mount namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return {int(line.split()[0]): line.partition(" ")[2] for line in done.stdout.splitlines()}
+
+
+def test_candidates_for_which_shared_memory_is_too_small_are_skipped_or_fail_with_the_reason() -> None:
+    """Batches of 1 MB: one worker has 3 on their way, 8 have 17. Nothing is known of those of an only candidate."""
+    found = in_small_shared_memory("'Heavy', (0, 1, 8), length=4000, values=32768")
+    assert [found[n].split()[0] for n in (0, 1)] == ["ok", "ok"]
+    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB on their way), and ")
+    alone = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")[8]
+    assert alone.startswith("failed ")
+    assert "/dev/shm" in alone or "shared memory" in alone
+
+
+def test_a_lock_that_a_stopped_candidate_holds_does_not_hold_up_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_process, "STALL_S", 0.5)
+    trials = searched("Locks", (0, 3, 4), path=str(tmp_path / "lock"), length=2000)
+    assert [trial.reason for trial in trials.values()] == [""] * 3
+    assert any("held a lock" in note for trial in trials.values() for note in trial.notes)

@@ -1,0 +1,109 @@
+"""Ranks of one program get one answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.executor import rank0
+from tests.conftest import ROOT
+
+
+def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
+    """Makes torch.distributed what it is to one rank of two; ``sent`` is what rank 0 broadcasts."""
+
+    def broadcast(values: list[Any], src: int, group: str) -> None:
+        assert (src, group) == (0, "group")
+        if rank == 0:
+            sent[:] = values
+        else:
+            values[:] = sent
+
+    group = Mock(broadcast_object_list=broadcast)
+    group.get_rank.return_value, group.get_world_size.return_value = rank, 2
+    group.new_group.return_value = "group"
+    monkeypatch.setattr(rank0, "_initialised", lambda: group)
+    return group
+
+
+def never() -> int:
+    raise AssertionError("only rank 0 works")
+
+
+def test_rank_0_works_and_the_others_get_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rank0.agreed(lambda: 3) == 3  # alone
+    sent: list[Any] = []
+    first = joined(monkeypatch, 0, sent)
+    assert rank0.agreed(lambda: 3) == 3
+    second = joined(monkeypatch, 1, sent)
+    assert rank0.agreed(never) == 3
+    for group in (first, second):
+        group.destroy_process_group.assert_called_once_with("group")
+        group.new_group.assert_called_once_with(backend="gloo", timeout=timedelta(days=7))
+
+
+@pytest.mark.parametrize("error", [NwsSweepError("no room"), KeyboardInterrupt()])
+def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail() -> int:
+        raise error
+
+    sent: list[Any] = []
+    joined(monkeypatch, 0, sent)
+    with pytest.raises(type(error)):
+        rank0.agreed(fail)
+    joined(monkeypatch, 1, sent)
+    with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
+        rank0.agreed(never)
+
+
+def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(rank0, "_TOLD_AFTER_S", 0.01)
+    group, said = joined(monkeypatch, 0, []), threading.Event()
+
+    def saying(*line: str, **how: Any) -> None:
+        print(*line, **how)
+        said.set()
+
+    monkeypatch.setattr(rank0, "print", saying, raising=False)
+    group.new_group = lambda **how: said.wait(60) and "group"
+    assert rank0.agreed(lambda: 3) == 3
+    told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.slow
+def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path, environment: dict[str, str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, torch, nws_sweep
+        import torch.distributed as dist
+        from torch.utils.data import DataLoader, DistributedSampler
+
+        rank, data = int(sys.argv[1]), range(200)
+        dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+        loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
+        rules = nws_sweep.MeasureRules(window_s=0.05, max_seconds=0.5)
+        tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=rules)
+        found = torch.cat(list(tuned)).tolist()
+        assert found == list(range(rank, 200, 2)), found
+        print(rank, tuned.num_workers)
+        dist.destroy_process_group()
+        """)
+    )
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment["PYTHONPATH"] = str(ROOT)
+    commands: list[Any] = [[sys.executable, script, str(rank), tmp_path / "meet"] for rank in (0, 1)]
+    ranks = [subprocess.Popen(command, env=environment, **pipes) for command in commands]
+    answers = [rank.communicate(timeout=240) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], answers
+    assert [out.split() for out, _ in answers] in ([["0", best], ["1", best]] for best in ("0", "2"))

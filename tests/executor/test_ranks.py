@@ -1,0 +1,242 @@
+"""Several ranks: what their figures come to, who is blamed, and, in real processes, what becomes of one that fails."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader, DistributedSampler
+
+import nws_sweep
+from nws_sweep.errors import DatasetError, RankLost, TrialError, TrialTimeout
+from nws_sweep.executor import ranks
+from nws_sweep.executor.ranks import RankedArm, blamed, merged_burst, merged_usage
+from nws_sweep.executor.trial_process import Supervision
+from nws_sweep.measurement.quantities import summarise, violation
+from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.results import BurstKind, BurstRequest, LoaderSettings, MeasureRules, Rank, Turn, Usage
+from nws_sweep.system import temporary
+from tests import factories
+from tests.user_datasets import Plain
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+STEPS: dict[str, Any] = {"samples": 32, "produced": 32}
+QUICK = factories.burst(wait_s=(0.25,) * 4, consume_s=(0.25,) * 4, meet_s=(0.5,) * 4, **STEPS)
+SLOW = factories.burst(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, meet_s=(0.0,) * 4, **STEPS)
+FEW = BurstRequest(kind=BurstKind.STEADY, min_batches=8)
+
+
+def test_a_step_is_as_long_as_from_meeting_to_meeting_and_samples_add_up() -> None:
+    merged = merged_burst([QUICK, SLOW])
+    assert merged.consume_s == (0.375,) * 4
+    assert merged.wait_s == (0.625,) * 4
+    assert merged.elapsed_s == QUICK.elapsed_s == SLOW.elapsed_s == 4.0
+    assert (merged.samples, merged.produced, merged.batches) == (64, 64, 4)
+    assert merged.ranks == (QUICK, SLOW)
+    assert merged.meet_s == ()
+
+
+def test_the_slowest_start_and_the_heaviest_batch_count_and_what_one_rank_cannot_count_is_unknown() -> None:
+    first = replace(QUICK, startup_s=0.25, end_s=0.5, batch_bytes=10, batch_tensors=2)
+    merged = merged_burst([first, replace(SLOW, startup_s=2.0, end_s=0.25, batch_bytes=20, produced=None)])
+    assert (merged.startup_s, merged.end_s, merged.batch_bytes, merged.batch_tensors) == (2.0, 0.5, 20, 2)
+    assert merged.produced is None
+
+
+def test_what_is_used_is_used_together_and_an_epoch_ends_with_the_first_rank() -> None:
+    one, other = Usage(cpu_s=1.0, memory_bytes=100, shm_bytes=1), Usage(cpu_s=2.0, memory_bytes=50, disk_bytes=7)
+    assert merged_usage([one, other]) == Usage(cpu_s=3.0, memory_bytes=150, shm_bytes=1, disk_bytes=7)
+    merged = ranks._MERGED
+    assert (merged["open"]([10, 9, 10]), merged["open"]([10, None])) == (9, None)
+    assert merged["warned"]([("a", "b"), ("b", "c")]) == ("a", "b", "c")
+
+
+def conditions(**rules: Any) -> Conditions:
+    settings = factories.loader_settings(1, batch_size=8)
+    return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=None, cores=2.0, ranks=2)
+
+
+def turns(cpu_s: float = 0.0) -> list[Turn]:
+    start = merged_burst([replace(each, kind=BurstKind.WARM_UP, startup_s=1.0) for each in (QUICK, SLOW)])
+    window = Turn(bursts=(merged_burst([QUICK, SLOW]),), after=Usage(cpu_s=cpu_s), elapsed_s=4.0)
+    return [Turn(bursts=(start,)), window, replace(window, before=window.after), replace(window, before=window.after)]
+
+
+def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
+    found = summarise(turns(cpu_s=4.0), conditions())
+    assert found.batch_s is not None
+    assert found.batch_s.value == 1.0
+    assert found.samples_per_s == 16.0
+    assert found.cpu_s == pytest.approx(4.0 / 12)  # of the first window only, over three
+    assert [rank.samples_per_s for rank in found.ranks] == [8.0, 8.0]
+    assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
+    assert [rank.own_s.n for rank in found.ranks] == [3, 3]
+    assert [rank.meet_s for rank in found.ranks] == [0.5, 0.0]
+    assert [(rank.wait_s, rank.consume_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
+
+
+def test_the_roofline_is_that_of_all_ranks_on_all_cores() -> None:
+    """Three windows of 4 s and four steps; the CPU time is that of the first."""
+    assert violation(turns(cpu_s=12 * 1.9), conditions()) == ""
+    assert "2.50 s of CPU time" in violation(turns(cpu_s=12 * 2.5), conditions())
+
+
+def test_whole_epochs_lose_their_first_clump_in_every_rank() -> None:
+    epoch = merged_burst([replace(each, kind=BurstKind.EPOCH, startup_s=0.25, end_s=0.0) for each in (QUICK, SLOW)])
+    found = summarise([Turn(bursts=(epoch,))], conditions(mode="epoch"))
+    assert found.samples_per_s == 16.0
+    assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
+
+
+LOST, LATE = RankLost("lost"), TrialTimeout("not done")
+
+
+@pytest.mark.parametrize(
+    ("failures", "ranks", "missing", "told"),
+    [
+        ({0: LOST, 2: TrialError("bad sample"), 3: LOST}, 4, (), TrialError("rank 2: bad sample")),
+        ({1: LOST, 0: LOST}, 4, (), RankLost("rank 0: lost")),
+        ({0: TrialError("same"), 1: TrialError("same")}, 2, (), TrialError("same")),
+        ({0: LATE, 1: LATE, 2: LATE}, 3, (0, 2), TrialTimeout("ranks 0, 2: not done")),
+        ({0: LATE, 1: LATE, 2: LATE}, 3, (), LATE),
+        ({1: OSError("no room")}, 2, (), OSError("no room")),  # a fault of our own stays what it is
+    ],
+)
+def test_whose_failure_it_was_is_told_not_whom_it_took_along(
+    failures: dict[int, BaseException], ranks: int, missing: tuple[int, ...], told: BaseException
+) -> None:
+    error = blamed(failures, ranks, missing)
+    assert (type(error), str(error)) == (type(told), str(told))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails if a folder of the ranks stays."""
+    made: list[str] = []
+    folder = temporary.folder
+
+    @contextmanager
+    def noted() -> Iterator[str]:
+        with folder() as path:
+            made.append(path)
+            yield path
+
+    monkeypatch.setattr(temporary, "folder", noted)
+    yield
+    assert not [path for path in made if Path(path).exists()]
+
+
+def started(
+    dataset: str, count: int = 2, timeout_s: float = 60.0, **arguments: Any
+) -> AbstractContextManager[RankedArm]:
+    return ranks.start(factories.arm_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s))
+
+
+def opened(arm: RankedArm, num_workers: int = 0) -> None:
+    arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
+
+
+def test_each_rank_has_torchruns_environment_and_a_process_group_when_its_dataset_is_made() -> None:
+    with started("KnowsItsRank", 2) as arm:
+        told = sorted(arm.warned())
+    assert told == [
+        f"RANK={n} LOCAL_RANK={n} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+        f"group={n}/2 threads=1 leads=True"
+        for n in range(2)
+    ]
+
+
+def test_the_ranks_replace_those_of_a_launcher_and_keep_all_else() -> None:
+    outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3", "GLOO_SOCKET_IFNAME": "eth0"}
+    made = ranks.environment_of(Rank(number=1, ranks=4, folder=""), 12345, outside)
+    assert (made["RANK"], made["WORLD_SIZE"], made["MASTER_PORT"]) == ("1", "4", "12345")
+    assert (made["HOME"], made["OMP_NUM_THREADS"], made["GLOO_SOCKET_IFNAME"]) == ("/home", "3", "eth0")
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
+    with started("Plain", 3, length=100) as arm:
+        assert arm.facts.samples == 100
+        opened(arm, num_workers)
+        assert arm.batches_per_epoch == 5  # of 34 samples each
+        epoch = arm.burst(BurstRequest(kind=BurstKind.EPOCH))
+        assert (epoch.batches, epoch.samples) == (5, 3 * 34)
+        assert epoch.ended_epoch
+        assert [rank.samples for rank in epoch.ranks] == [34, 34, 34]
+        assert epoch.produced == (3 * 34 if num_workers else None)
+        arm.pause()
+        arm.resume()
+        assert arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples == 3 * 34
+        assert arm.usage().cpu_s > 0
+
+
+def test_one_rank_that_fails_ends_all_and_is_named() -> None:
+    with started("OfRank", 3, rank=1, does="kill") as arm:
+        opened(arm)
+        with pytest.raises(TrialError, match=r"^rank 1: the loading process was killed by SIGKILL$"):
+            arm.burst(FEW)
+        with pytest.raises(TrialError):  # none is left
+            arm.settle()
+
+
+def test_a_rank_that_hangs_is_named_though_all_are_late() -> None:
+    with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as arm:
+        opened(arm)
+        with pytest.raises(TrialTimeout, match=r"^rank 2: not done within measure.timeout_s=4 s"):
+            arm.burst(FEW)
+
+
+def test_a_dataset_that_one_rank_cannot_make_is_told_with_its_number() -> None:
+    wrong = pytest.raises(DatasetError, match=r"^rank 1: dataset .*no data here")
+    with wrong, started("OfRank", 2, rank=1, does="no dataset"):
+        pass
+
+
+def test_they_hold_no_more_memory_together_than_they_may() -> None:
+    with started("OfRank", 2, seconds=0.05) as arm:
+        opened(arm)
+        held = arm.usage().memory_bytes
+        assert held is not None
+        arm.allow(held // 2 + held // 10)  # enough for one
+        with pytest.raises(TrialError, match=r"^its processes held .* of memory"):
+            arm.burst(replace(FEW, min_batches=100))
+
+
+def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
+    """Which is seen by who waits for the others: the training step itself."""
+    consumer = {
+        "_target_": "nws_sweep.dataloading.training.Train",
+        "model": {"_target_": "torch.nn.Linear", "in_features": 4, "out_features": 1},
+        "loss": {"_target_": "torch.nn.MSELoss"},
+        "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.1},
+        "device": "cpu",
+    }
+    made = factories.arm_spec("SlowPairs", slow_rank=1, seconds=0.01)
+    with ranks.start(replace(made, consumer=consumer), 2) as arm:
+        opened(arm)
+        burst = arm.burst(FEW)
+    quick, slow = burst.ranks
+    assert statistics.median(quick.meet_s) > 5 * statistics.median(slow.meet_s)
+    assert quick.consume_s == slow.consume_s
+
+
+def test_a_program_searches_for_several_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also one that a launcher has started as one of several: then it is about all of them."""
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    rules = MeasureRules(window_s=0.05, bursts=3, max_seconds=0.5)
+    dataset = Plain(4000)
+    loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
+    result = nws_sweep.search(loader, candidates=[0, 1], ranks=2, measure=rules, progress=False)
+    assert result.num_workers in (0, 1)
+    for trial in result.trials:
+        assert trial.measurement is not None
+        assert len(trial.measurement.ranks) == 2

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nws_sweep.measurement.quantities import all_bursts, out_of_limits, settled, summarise
+from nws_sweep.measurement.schedule import Conditions, next_request
+from nws_sweep.results import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn
+from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
+
+RULES: dict[str, Any] = {"bursts": 3, "window_s": 10.0, "max_seconds": 1000.0}
+
+
+class Simulation:
+    """A loader whose truth is known, and the arm that measures it under some rules."""
+
+    def __init__(
+        self,
+        num_workers: int,
+        *,
+        batches: int = 10_000,
+        says: int | None = -1,
+        consume_s: float = 0.0,
+        rules: MeasureRules | None = None,
+        **loader: Any,
+    ) -> None:
+        self.clock, length = FakeClock(), batches if says == -1 else says
+        sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
+        settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
+        simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
+        self.arm = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.arm.open(settings)
+        self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
+        self.turns: list[Turn] = []
+
+    def take_turn(self) -> None:
+        taken: list[Burst] = []
+        before = all_bursts(self.turns)
+        while not taken or taken[-1].kind is BurstKind.WARM_UP:
+            request = next_request([*before, *taken], self.conditions, rested=bool(before) and not taken)
+            taken.append(self.arm.burst(request))
+        self.turns.append(Turn(bursts=tuple(taken), elapsed_s=sum(burst.elapsed_s for burst in taken)))
+
+    def run(self, pause_s: float) -> tuple[list[Burst], Measurement]:
+        """A whole trial, with a pause of a given length between its turns."""
+        while not (settled(self.turns, self.conditions) or out_of_limits(all_bursts(self.turns), self.conditions)):
+            if self.turns:
+                self.arm.pause()
+                self.clock.advance(pause_s)
+                self.arm.resume()
+            self.take_turn()
+        return all_bursts(self.turns), summarise(self.turns, self.conditions)
+
+
+def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Burst], Measurement]:
+    return Simulation(num_workers, **changes).run(pause_s)
+
+
+def kinds(bursts: list[Burst]) -> list[str]:
+    return [burst.kind.value for burst in bursts]
+
+
+def pace(found: Measurement) -> float:
+    assert found.batch_s is not None
+    return found.batch_s.value
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("consume_s", [0.0, 0.1, 0.3, 2.0])
+@pytest.mark.parametrize("prefetch_factor", [1, 2, 8])
+def test_steady_time_is_the_slower_of_workers_and_consumer_in_windows_of_whole_clumps(
+    num_workers: int, consume_s: float, prefetch_factor: int
+) -> None:
+    """With n workers a batch takes max(m / n, y): m to make one, y to consume it, once the queue is in balance."""
+    bursts, found = simulate(num_workers, consume_s=consume_s, prefetch_factor=prefetch_factor)
+    assert pace(found) == pytest.approx(max(1.0 / num_workers, consume_s), rel=0.02)
+    assert {burst.batches % num_workers for burst in bursts if burst.kind is BurstKind.STEADY} == {0}
+
+
+def test_without_workers_making_and_consuming_add_up_and_nothing_is_thrown_away_after_a_pause() -> None:
+    bursts, found = simulate(0, consume_s=0.25)
+    assert (pace(found), found.wait_s, found.consume_s) == pytest.approx((1.25, 1.0, 0.25))
+    assert found.stall_fraction == pytest.approx(0.8)
+    assert kinds(bursts[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
+
+
+@pytest.mark.parametrize("batches", [60, 10_000])  # in the short one the first start is taken once more
+def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> None:
+    """Ten batches against a queue of 16 measure the buffer."""
+    bursts, _ = simulate(8, batches=batches)
+    thrown_away = 0
+    for burst in bursts[: kinds(bursts).index("steady")]:
+        thrown_away = burst.batches + (0 if burst.startup_s is not None else thrown_away)
+    assert thrown_away >= 16
+
+
+@pytest.mark.parametrize(
+    ("batches", "starts_before_a_window", "startup_s"), [(20, 2, 0.1), (60, 1, 0.1), (10_000, 1, 0.3)]
+)
+def test_a_first_start_that_matters_is_taken_once_more_and_does_not_count(
+    batches: int, starts_before_a_window: int, startup_s: float
+) -> None:
+    """A process does many things for the first time then: here it takes 0.3 s, and 0.1 s later.
+
+    That is a tenth of an epoch of 20 batches, a twentieth of one of 60, which waits for the second turn, and next to
+    nothing of a long one, which has no other.
+    """
+    first = iter([0.3])
+    rules = MeasureRules(window_s=0.5)
+    bursts, found = simulate(0, make_s=lambda batch: next(first, 0.1), batches=batches, rules=rules)
+    until_window = bursts[: kinds(bursts).index("steady")]
+    assert sum(burst.startup_s is not None for burst in until_window) == starts_before_a_window
+    assert sum(burst.startup_s is not None for burst in bursts) >= (2 if batches < 100 else 1)
+    assert found.startup_s == pytest.approx(startup_s)
+    assert found.epoch_s == pytest.approx(batches * 0.1 + startup_s - 0.1)
+
+
+def test_a_first_start_that_takes_long_is_taken_as_it_is_and_is_no_batch() -> None:
+    bursts, found = simulate(2, start_s=50.0)
+    assert kinds(bursts[:3]) == ["warm_up", "warm_up", "steady"]
+    assert [burst.startup_s is None for burst in bursts[:2]] == [False, True]
+    assert (found.startup_s, pace(found)) == pytest.approx((51.0, 0.5))
+
+
+def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None:
+    """A pause during which 16 batches came to lie ready: what is buffered at resume must be thrown away.
+
+    Eight workers make a batch of 0.64 s each: 80 ms a batch. Timing the next eight batches would give 0.
+    """
+    simulated = Simulation(8, make_s=0.64, rules=MeasureRules(window_s=0.5))
+    simulated.take_turn()
+    simulated.clock.advance(60.0)  # not paused
+    simulated.take_turn()
+    *warm_up, window = simulated.turns[1].bursts
+    assert sum(burst.batches for burst in warm_up) >= 16
+    alone = [simulated.turns[0], Turn(bursts=(window,))]
+    assert pace(summarise(alone, simulated.conditions)) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize("num_workers", [1, 2, 8])
+def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers: int, batch_size: int) -> None:
+    """While the processes stand still, what they wait for goes on: one sample of each worker comes for nothing."""
+    _, found = simulate(num_workers, batch_size=batch_size, pause_s=60.0, rules=MeasureRules(window_s=2.0))
+    assert pace(found) == pytest.approx(1.0 / num_workers, rel=0.01)
+
+
+def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away_or_the_whole_queue_if_nothing_is_counted() -> None:
+    bursts, _ = simulate(4)
+    assert kinds(bursts[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
+    assert bursts[4].batches == 4
+    uncounted = Burst(kind=BurstKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
+    conditions = Simulation(4, prefetch_factor=5, says=None).conditions
+    request = next_request([uncounted], conditions, rested=True)
+    assert (request.kind, request.min_batches) == (BurstKind.WARM_UP, 20)
+
+
+def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of_work() -> None:
+    rules = MeasureRules(bursts=5, window_s=20.0, max_seconds=1000.0)
+    bursts, found = simulate(4, batches=200, start_s=5.0, rules=rules)
+    position = 0
+    for burst in bursts:
+        position = burst.batches if burst.startup_s is not None else position + burst.batches
+        assert position <= 200 - 8
+    assert sum(burst.startup_s is not None for burst in bursts) == 4  # an epoch has room for two windows of 80
+    assert {burst.kind for burst in bursts if burst.startup_s is not None} == {BurstKind.WARM_UP}
+    assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the restart is no batch
+
+
+@pytest.mark.parametrize(
+    ("changes", "batches"),
+    [
+        (
+            {"window_s": 10.0, "max_seconds": 25.0},
+            [1, 9, 10, 10],
+        ),  # 10 s of warm-up, since processes are slower at first, ...
+        ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
+        ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1, 1]),  # one window is always taken
+    ],
+)
+def test_after_the_most_time_or_batches_no_further_window_begins(changes: dict[str, Any], batches: list[int]) -> None:
+    bursts, _ = simulate(0, rules=MeasureRules(bursts=10, **changes))
+    assert [burst.batches for burst in bursts] == batches
+
+
+def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
+    """What only some candidates are seen to do, ending an epoch, must not decide between them."""
+    whole, in_whole = simulate(4, batches=20, end_s=5.0)
+    windows, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
+    assert (kinds(whole), kinds(windows)[0]) == (["epoch"] * 4, "warm_up")
+    assert in_whole.epoch_s == pytest.approx(5.0)
+    assert in_windows.epoch_s == pytest.approx(5.0)
+
+
+# 8 batches by 4 workers arrive as 4 at 1 s and 4 at 2 s: a batch takes 0.25 s, not (2 - 1) / 7. By 3 workers they
+# arrive at 1, 1, 1, 2, 2, 2, 3, 3 s: the steady clump is the second.
+@pytest.mark.parametrize(("num_workers", "batch_s"), [(4, 0.25), (3, 1 / 3)])
+def test_the_first_clump_of_a_whole_epoch_belongs_to_the_startup_and_a_remainder_does_not_count(
+    num_workers: int, batch_s: float
+) -> None:
+    _, found = simulate(num_workers, batches=8)
+    assert (pace(found), found.startup_s) == pytest.approx((batch_s, 1.0))
+
+
+def test_an_epoch_of_one_clump_has_no_steady_state() -> None:
+    _, found = simulate(4, batches=4, end_s=0.5)
+    assert (found.batch_s, found.samples_per_s, found.loading_s) == (None, None, None)
+    assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, its start included
+    assert found.epoch_s == pytest.approx(1.0)
+
+
+def test_a_window_may_be_shorter_than_asked_for_where_an_epoch_is() -> None:
+    """200 batches in 0.2 s: windows of 1 s would never come to an end."""
+    bursts, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(bursts=3, window_s=1.0))
+    assert {burst.batches for burst in bursts if burst.kind is BurstKind.STEADY} == {199}
+    assert pace(found) == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(("num_workers", "batches", "says"), [(2, 12, 1000), (8, 10, None)])
+def test_an_epoch_shorter_than_its_length_says_or_of_unknown_length_is_measured_whole(
+    num_workers: int, batches: int, says: int | None
+) -> None:
+    bursts, _ = simulate(num_workers, batches=batches, says=says)
+    assert kinds(bursts)[-3:] == ["epoch"] * 3
+
+
+def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
+    rules = MeasureRules(bursts=3, window_s=20.0, max_seconds=1000.0)
+    bursts, found = simulate(2, batches=100, says=None, rules=rules)
+    cut = [burst for burst in bursts if burst.kind is BurstKind.STEADY and burst.ended_epoch]
+    assert cut
+    assert found.batch_s is not None
+    assert found.batch_s.n == 4
+    assert sum(burst.startup_s is not None for burst in bursts) == 1 + len(cut)  # each new epoch fills the queue anew
+
+
+def test_mode_epoch_takes_all_its_epochs_and_nothing_else_however_long_they_are() -> None:
+    rules = MeasureRules(mode="epoch", epochs=3, max_seconds=1.0)
+    bursts, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=rules)
+    assert kinds(bursts) == ["epoch"] * 3
+    assert (found.startup_s, found.epoch_s) == pytest.approx((4.0, 13.5))

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import scipy.stats
+
+from nws_sweep.measurement.stats import estimate_mean, half_width, outliers, student_t_975
+from nws_sweep.results import Estimate
+
+
+def test_the_quantile_is_that_of_scipy() -> None:
+    degrees = range(2, 201)
+    assert [student_t_975(d) for d in degrees] == pytest.approx(
+        [scipy.stats.t.ppf(0.975, d) for d in degrees], rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("burst_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
+def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(burst_means: list[float]) -> None:
+    found = estimate_mean(burst_means, 0.375)
+    assert found == Estimate(value=0.375, low=None, high=None, n=len(burst_means))
+    assert half_width(found) == math.inf
+
+
+# The logarithms are 0, ln 2 and 2 ln 2: their standard deviation is ln 2, and t is 4.3027 for 2 degrees of freedom.
+@pytest.mark.parametrize(
+    ("means", "overall", "factor"),
+    [([1.0, 2.0, 4.0], 7 / 3, 2 ** (4.3027 / math.sqrt(3))), ([1e3, 2e3, 4e3], 7e3 / 3, 2 ** (4.3027 / math.sqrt(3))),
+     ([0.5] * 5, 0.5, 1.0)],
+)  # fmt: skip
+def test_the_interval_is_as_computed_by_hand_in_any_unit(means: list[float], overall: float, factor: float) -> None:
+    estimate = estimate_mean(means, overall)
+    assert (estimate.low, estimate.value, estimate.high) == pytest.approx((overall / factor, overall, overall * factor))
+    assert estimate.n == len(means)
+    assert half_width(estimate) == pytest.approx(factor - 1)
+    assert half_width(estimate_mean(means, overall, widened_by=2.0)) == pytest.approx(factor**2 - 1)
+
+
+# The median of the last logarithms is 0, their median absolute deviation 0.1: the limit is 3.5 x 0.1 / 0.6745 = 0.5189.
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], ()),
+        ([1.0, 1.0, 1.0, 9.0], ()),
+        ([1.0, 1.0, 1.0, 1.0, 1.09], ()),
+        ([1.0, 1.0, 1.0, 1.0, 1.11], (4,)),
+        ([1.0, 1.0, 1.0, 0.0, 9.0], ()),
+        ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.51)], ()),
+        ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)], (4,)),
+    ],
+)
+def test_outliers_are_far_from_the_others_and_by_more_than_a_tenth(
+    values: list[float], expected: tuple[int, ...]
+) -> None:
+    assert outliers(values) == expected
+    assert outliers([1000 * value for value in values]) == expected

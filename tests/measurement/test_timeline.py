@@ -1,0 +1,164 @@
+"""Made-up timelines in powers of two, so that times compare exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.measurement import timeline
+from nws_sweep.measurement.quantities import summarise
+from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.measurement.timeline import Epoch, Timeline
+from nws_sweep.results import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules, Turn
+
+ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
+WARM_UP, STEADY, EPOCH = BurstKind.WARM_UP, BurstKind.STEADY, BurstKind.EPOCH
+
+
+def epoch(batches: int, *, began_s: float = 0.0, ended: bool = True, breaks: dict[int, float] | None = None) -> Epoch:
+    """Every batch is waited for and used as long as any other; after those in ``breaks`` something else happens."""
+    now, asked, given = began_s + ITER_S, [], []
+    for index in range(batches):
+        asked.append(now)
+        given.append(now + WAIT_S)
+        now += WAIT_S + USE_S + (breaks or {}).get(index, 0.0)
+    over = (now, now + END_S) if ended else None
+    return Epoch(began_s=began_s, iter_s=ITER_S, asked_s=asked, given_s=given, over_s=over, batch_length=4)
+
+
+def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, dataset: str = "my.Data") -> Timeline:
+    settings = LoaderSettings(batch_size=4, num_workers=num_workers, prefetch_factor=2 if num_workers else None)
+    facts = DatasetFacts(type=dataset, iterable=False, samples=None, accelerator=None)
+    return Timeline(settings=settings, facts=facts, length=batches, epochs=list(epochs))
+
+
+def bursts(watched: Timeline, *others: Timeline) -> tuple[Burst, ...]:
+    return timeline.bursts(watched, others)
+
+
+def kinds(found: tuple[Burst, ...]) -> list[tuple[BurstKind, int]]:
+    return [(burst.kind, burst.batches) for burst in found]
+
+
+def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
+    # 2 workers, queue 4: warm-up of 4 (0.5 s from asking on, longer than a window with iter()), windows of 4 batches
+    # (0.5 s), and the last 4, for which the workers have nothing left to make.
+    found = bursts(line(epoch(22)))
+    assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 6)]
+    assert found[0].startup_s == found[0].wait_s[0] == ITER_S + WAIT_S
+    assert found[1].wait_s == (WAIT_S,) * 4
+    assert found[1].consume_s == (USE_S,) * 4
+    assert [burst.startup_s for burst in found[1:]] == [None] * 4
+    assert [burst.end_s for burst in found] == [None] * 4 + [END_S]
+    assert [burst.samples for burst in found] == [16, 16, 16, 16, 24]
+    assert sum(burst.elapsed_s for burst in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S  # nothing is lost
+    (single,) = bursts(line(epoch(1, ended=False), batches=1000))
+    assert (single.startup_s, single.wait_s, single.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("watched", "expected"),
+    [
+        (line(epoch(50), num_workers=3), [(WARM_UP, 6), *[(STEADY, 6)] * 6, (WARM_UP, 8)]),  # 4 would be half a second
+        (line(epoch(9), num_workers=0), [(WARM_UP, 1), (STEADY, 4), (STEADY, 4)]),  # no queue at the end
+        (line(replace(epoch(6), iter_s=0.0), num_workers=0), [(WARM_UP, 3), (STEADY, 3)]),  # half of the room is left
+        # As long as a window in the first epoch.
+        (
+            line(replace(epoch(11), iter_s=0.0), replace(epoch(9, began_s=100.0), iter_s=0.0), num_workers=0),
+            [(WARM_UP, 4), (STEADY, 4), (WARM_UP, 3), (WARM_UP, 1), (STEADY, 4), (STEADY, 4)],
+        ),
+        # The last batch of an epoch that was left has no known use.
+        (line(epoch(14, ended=False), batches=1000), [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 1)]),
+        (line(epoch(22, ended=False), batches=None), [(WARM_UP, 4), *[(STEADY, 4)] * 4, (WARM_UP, 1)]),
+        (line(epoch(5, ended=False), batches=8), [(WARM_UP, 4)]),  # of a short one that was left the start counts
+        # An epoch shorter than others keeps away from its own end.
+        (
+            line(epoch(22), epoch(50, began_s=100.0)),
+            [(WARM_UP, 4), *[(STEADY, 4)] * 3, (WARM_UP, 6), (WARM_UP, 4), *[(STEADY, 4)] * 10, (WARM_UP, 6)],
+        ),
+        (line(epoch(0), batches=1000), []),
+    ],
+)
+def test_an_epoch_is_cut_into(watched: Timeline, expected: list[tuple[BurstKind, int]]) -> None:
+    assert kinds(bursts(watched)) == expected
+
+
+def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
+    found = bursts(line(epoch(8), epoch(8, began_s=10.0)))
+    assert kinds(found) == [(EPOCH, 8), (EPOCH, 8)]
+    assert found[0].startup_s == ITER_S + WAIT_S
+    assert found[0].end_s == END_S
+
+
+def validation(began_s: float) -> Timeline:
+    """A pass of two batches over another loader, which takes 1 s."""
+    asked, over = [began_s + 0.25, began_s + 0.5], (began_s + 0.75, began_s + 1.0)
+    given = [moment + 0.125 for moment in asked]
+    return line(Epoch(began_s=began_s, iter_s=0.25, asked_s=asked, given_s=given, over_s=over))
+
+
+def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> None:
+    interrupted = epoch(30, breaks={9: 2.0})
+    other = validation(interrupted.given_s[9] + 0.5)
+    assert timeline.pauses(interrupted, other.epochs) == {9: 1.0}
+    found = bursts(line(interrupted), other)
+    # Batches 8 and 9 are no window any more, and 10 to 13 lay ready.
+    assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (WARM_UP, 6), *[(STEADY, 4)] * 3, (WARM_UP, 4)]
+    assert found[2].consume_s[1] == USE_S + 1.0
+    windows = [burst for burst in found if burst.kind is STEADY]
+    assert {burst.elapsed_s for burst in windows} == {0.5}
+
+
+def test_what_is_no_pass_between_two_batches_or_comes_after_each_is_a_part_of_the_step() -> None:
+    whole = epoch(30)
+    others = [replace(whole, began_s=0.125), epoch(2, began_s=1e6), epoch(2, began_s=-1e6)]  # the first: as zip does it
+    assert [timeline.pauses(whole, [other]) for other in others] == [{}, {}, {}]
+    whole = epoch(30, breaks=dict.fromkeys(range(30), 2.0))
+    passes = [validation(given_s + 0.5) for given_s in whole.given_s]
+    assert timeline.pauses(whole, [one.epochs[0] for one in passes]) == {}
+    assert sum(burst.kind is STEADY for burst in bursts(line(whole), *passes)) > 3
+    interrupted = epoch(30, breaks={9: 2.0})
+    single = epoch(1, began_s=interrupted.given_s[9] + 0.25, ended=False)
+    found = bursts(line(interrupted), line(single))
+    assert sum(sum(burst.consume_s) for burst in found) == 30 * USE_S + 2.0
+
+
+def test_the_training_is_the_loader_with_the_most_time_among_those_with_the_number() -> None:
+    training, checking, other = line(epoch(30)), line(epoch(10), dataset="my.Val"), line(epoch(60), num_workers=1)
+    assert timeline.training([checking, training, other], 2) is training
+    assert timeline.training([checking, other], 3) is other
+    assert timeline.training([checking, other], 2) is other  # a validation beside a training with a number of its own
+    assert timeline.training([line(epoch(0))], 2) is None
+    assert timeline.training([], 2) is None
+
+
+def test_loaders_that_are_made_anew_for_each_epoch_are_one() -> None:
+    first, second, other = line(epoch(9)), line(epoch(8, began_s=50.0)), line(epoch(7), dataset="my.Val")
+    found = timeline.merged([second, other, first])
+    assert [[one.batches for one in two.epochs] for two in found] == [[9, 8], [7]]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "says", "length"),
+    [((epoch(9),), 12, 9), ((epoch(9, ended=False),), 12, 12), ((epoch(9, ended=False),), None, None)],
+)
+def test_an_epoch_is_as_long_as_it_was_seen_to_be(
+    epochs: tuple[Epoch, ...], says: int | None, length: int | None
+) -> None:
+    assert line(*epochs, batches=says).batches_per_epoch == length
+
+
+def test_the_quantities_are_those_of_the_loop() -> None:
+    watched = line(epoch(60), epoch(60, began_s=100.0))
+    length = watched.batches_per_epoch
+    conditions = Conditions(settings=watched.settings, rules=MeasureRules(), batches_per_epoch=length)
+    found = summarise([Turn(bursts=bursts(watched))], conditions)
+    assert found.startup_s == ITER_S + WAIT_S
+    assert found.batch_s is not None
+    assert (found.batch_s.value, found.wait_s, found.consume_s) == (WAIT_S + USE_S, WAIT_S, USE_S)
+    assert found.batch_s.low == pytest.approx(found.batch_s.value)
+    assert found.epoch_s == ITER_S + 60 * (WAIT_S + USE_S)
+    assert found.samples_per_s == 4 / (WAIT_S + USE_S)
+    assert found.cpu_s is None
+    assert found.memory_bytes is None

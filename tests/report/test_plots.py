@@ -1,0 +1,449 @@
+"""What the pictures show, as values and as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, memory_charts, style
+from nws_sweep.report.plots.bar_charts import Bar, Bars, Cost, Costs
+from nws_sweep.report.plots.batch_times import Timeline
+from nws_sweep.report.plots.heat_map import Heat, HeatMap
+from nws_sweep.report.plots.line_charts import Chart, Curve, Point
+from nws_sweep.report.plots.memory_charts import Field, Prices, Scaling, Spot
+from nws_sweep.report.plots.svg import MUTED
+from nws_sweep.results import BurstKind, Estimate, SearchCost, Trial, storage
+from tests.factories import (
+    burst,
+    bursts,
+    endless_trial,
+    failed_trial,
+    measurement,
+    points,
+    search_result,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+
+def grid(**axes: Sequence[Any]) -> Summary:
+    return summary_of_grid(*(search_result(trial(0, 8.0), columns=columns) for columns in points(**axes)))
+
+
+def shape(summary: Summary) -> list[tuple[str, list[str]]]:
+    found = facets.facets(summary)
+    return [
+        (title, [facets.BETWEEN.join(facets.cells(c, found.within)) for c in configurations])
+        for title, configurations in found.panels.items()
+    ]
+
+
+def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
+    found = grid(dataset=("photos", ""), batch_size=(64, 256))
+    assert shape(found) == [("photos", ["64", "256"]), ('""', ["64", "256"])]
+    one = search_result(trial(0, 8.0), failed_trial(1), columns={"seed": 1})
+    assert shape(summary_of_run(one)) == [("", [""])]
+    # What has nothing measured has no place.
+    assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", ["1"])]
+
+
+@pytest.mark.parametrize(
+    ("axes", "across"),
+    [
+        # Few curves in each panel, with the fewest panels.
+        ({"batch_size": (32, 64, 128), "pin_memory": (False, True), "prefetch_factor": (None, 2, 4)}, ("batch_size",)),
+        ({"dataset": ("a", "b"), "seed": (3, 1, 2), "batch_size": (1, 2, 3, 4)}, ("dataset", "seed")),
+        ({"seed": range(9)}, ()),  # a panel for each curve
+        ({"dataset": [f"set{n}" for n in range(30)]}, ()),
+    ],
+)
+def test_many_curves_are_shared_out(axes: dict[str, Sequence[Any]], across: tuple[str, ...]) -> None:
+    assert facets.facets(grid(**axes)).across == across
+
+
+def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
+    found = grid(prefetch_factor=(16, 2, None), batch_size=(256, 64))
+    assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
+    assert facets.columns(found, 1) == ("prefetch_factor",)  # of a table: those with the most values
+    assert facets.columns(summary_of_run(search_result()), 2) == ("dataset",)
+
+
+def throughput(summary: Summary) -> Chart:
+    chart = line_charts.throughput(summary)
+    assert chart is not None
+    return chart
+
+
+def curves_of(**axes: Sequence[Any]) -> Chart:
+    """Each configuration is slower than the one before."""
+    results = (
+        search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in enumerate(points(**axes))
+    )
+    return throughput(summary_of_grid(*results))
+
+
+def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
+    chart = throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
+    found = (Point(0, 256.0, 256 / 1.5, 256 / 0.75), Point(4, 1024.0, 1024 / 1.5, 1024 / 0.75))
+    curve = Curve(label="", points=found, best=4)
+    assert chart == Chart(quantity="samples per second", key="", panels={"": [curve]}, comparable=True)
+    assert chart.recommended == [("", curve, found[1])]
+    (axes,) = line_charts.draw(chart, "Throughput").axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines[1:]] == [[0, 4], [4]]
+    (intervals,) = axes.collections
+    heights = [np.asarray(path.vertices)[:, 1].tolist() for path in intervals.get_paths()]
+    assert heights == [[point.low, point.high] for point in found]
+
+
+@pytest.mark.parametrize(
+    ("of", "trials", "quantity", "first"),
+    [
+        (line_charts.times, [trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
+        (line_charts.times, [endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
+        (line_charts.waiting, [trial(0, 8.0)], "time spent waiting for data, %", (75.0, 75.0, 75.0)),
+    ],
+)
+def test_time_is_that_of_an_epoch_or_of_1000_samples_and_waiting_in_per_cent(
+    of: Callable[[Summary], Chart | None], trials: list[Trial], quantity: str, first: tuple[float, float, float]
+) -> None:
+    chart = of(summary_of_run(search_result(*trials)))
+    assert chart is not None
+    point = chart.panels[""][0].points[0]
+    assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, first))
+
+
+def test_without_a_pace_there_is_nothing_to_draw() -> None:
+    start_only = trial(0, 8.0, measurement=measurement(8.0, batch_s=None, samples_per_s=None))
+    assert line_charts.throughput(summary_of_run(search_result(start_only))) is None
+    assert line_charts.draw(None, "Time").get_suptitle() == "Time"
+
+
+def test_a_column_of_few_values_is_shown_by_the_style_of_the_lines() -> None:
+    (curves,) = curves_of(batch_size=(32, 64, 128), pin_memory=(False, True)).panels.values()
+    looks = {
+        f"{size} · {pin}": (n, d) for n, size in enumerate((32, 64, 128)) for d, pin in enumerate(("false", "true"))
+    }
+    assert {curve.label: curve.look for curve in curves} == looks
+    assert [curve.look for curve in curves_of(seed=range(8)).panels[""]] == [
+        *((n, 0) for n in range(6)),
+        (0, 1),
+        (1, 1),
+    ]
+
+
+def test_of_many_the_best_have_names_and_the_others_are_thin_lines() -> None:
+    chart = curves_of(seed=range(20))
+    assert [curve.look for curve in chart.panels[""]] == [(n, 0) if n < 6 else None for n in range(20)]
+    assert len(chart.recommended) == 6
+    others = line_charts.draw(chart, "Throughput").axes[0].lines[0].get_ydata()
+    assert np.isnan(others).sum() == 14
+    assert np.nanmin(others) == pytest.approx(8192 / 27)
+    texts = [text.get_text() for text in line_charts.draw(chart, "Throughput").legends[0].get_texts()]
+    assert texts == ["0", "1", "2", "3", "4", "5", "14 more"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "panels", "different"),
+    [
+        ({"batch_size": (32, 64, 128), "prefetch_factor": (2, 4, 8)}, 3, 1),
+        ({"dataset": ("a", "b"), "batch_size": (64, 256)}, 2, 2),
+    ],
+)
+def test_panels_of_one_dataset_have_the_same_axis(axes: dict[str, Any], panels: int, different: int) -> None:
+    drawn = line_charts.draw(curves_of(**axes), "Throughput").axes
+    assert (len(drawn), len({each.get_ylim() for each in drawn})) == (panels, different)
+    assert {each.get_ylim()[0] for each in drawn} == {0}
+    assert [bool(each.get_ylabel()) for each in drawn] == [True, *[False] * (panels - 1)]
+
+
+def test_rates_of_very_different_size_are_on_a_logarithmic_axis() -> None:
+    wide, narrow = (throughput(summary_of_run(search_result(trial(0, 1.0), trial(1, slow)))) for slow in (100.0, 2.0))
+    assert (wide.is_log, narrow.is_log) == (True, False)
+    assert line_charts.draw(wide, "Throughput").axes[0].get_yscale() == "log"
+    (curve,) = wide.panels[""]
+    apart = replace(wide, panels={str(point): [replace(curve, points=(point,))] for point in curve.points})
+    assert (apart.is_log, replace(apart, comparable=False).is_log) == (True, False)
+
+
+def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_measured() -> None:
+    found = summary_of_grid(
+        search_result(trial(4, 8.0), columns={"batch_size": 64, "patience": 1, "seed": 1}),
+        search_result(trial(2, 4.0), columns={"batch_size": 64, "patience": 2, "seed": 1}),
+        search_result(trial(3, 5.0), columns={"batch_size": 64, "patience": 2, "seed": 2}),
+        search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
+        search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
+    )
+    assert heat_map.heat_map(found) == HeatMap(
+        across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
+        sheets={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
+    )  # fmt: skip
+
+    failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
+    assert heat_map.heat_map(summary_of_grid(*failed)) is None
+    one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
+    assert heat_map.heat_map(summary_of_grid(*one_column)) is None
+
+
+def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
+    results = [
+        search_result(trial(0, 8.0 / (1 + n)), columns=columns)
+        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=range(50)))
+    ]
+    chart = heat_map.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
+    assert chart is not None
+    assert list(chart.sheets) == ["dataset=a", "dataset=b"]
+    assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
+    figure = heat_map.draw_heat_map(chart, "Best")
+    clims = [axes.images[0].get_clim() for axes in figure.axes]
+    assert clims == [(1024, 1024 * 90), (1024 * 101, 1024 * 190)]
+    assert figure.get_supxlabel().endswith("; 11 more values are not shown")
+
+
+@pytest.mark.parametrize(
+    ("columns", "told", "ticks"),
+    [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)],
+)
+def test_cells_say_as_much_as_fits_on_any_colour(columns: int, told: list[str], ticks: int) -> None:
+    row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
+    chart = HeatMap(
+        across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
+        sheets={"": [row, (None,) * columns]}, over=(), left_out=0,
+    )  # fmt: skip
+    (axes,) = heat_map.draw_heat_map(chart, "Best").axes
+    assert [text.get_text() for text in axes.texts] == told
+    assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(told)]
+    assert len(axes.get_xticks()) == ticks
+
+
+def bar(index: int) -> Bar:
+    rate = 1000 / (1 + index)
+    return Bar(cells=(str(index),), samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
+
+
+def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
+    found = summary_of_grid(
+        search_result(trial(0, 32.0), trial(4, 16.0), columns={"batch_size": 64}),
+        search_result(trial(0, 4.0), trial(4, 8.0), columns={"batch_size": 128}),
+        search_result(failed_trial(0), columns={"batch_size": 512}),
+    )
+    slower = found.configurations[0]
+    assert str(slower.gain_over_zero) == "2.0x"
+    first = Bar(cells=("128",), samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
+    second = replace(first, cells=("64",), samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4)
+    bars = (first, replace(second, gain=slower.gain_over_zero))
+    assert bar_charts.bars(found) == Bars(columns=("batch_size",), bars=bars)
+
+
+def test_a_bar_has_the_parts_of_a_cost_and_its_sum_and_of_many_the_last_is_the_mean_of_the_others() -> None:
+    costs = tuple(Cost((str(n),), (30.0 * (100 - n), 0.0, 0.0, 0.0, 30.0)) for n in range(30))
+    figure = bar_charts.draw_costs(Costs(columns=("seed",), costs=costs), "Costs")
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*map(str, range(24)), "mean of 6 more"]
+    assert (axes.texts[0].get_text(), axes.texts[-1].get_text()) == ("50.5 min", "37.2 min")
+    assert axes.get_xlabel() == "time of the search, min"
+    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) == 50.5  # type: ignore[attr-defined]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bar_charts.PARTS)
+
+
+def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
+    chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
+    (axes,) = bar_charts.draw_bars(chart, "Best").axes
+    texts = [text.get_text() for text in axes.texts]
+    assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
+    assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
+    assert axes.get_yticklabels()[-1].get_text() == "176 more"
+    assert [len(part) for part in bar_charts.split(chart.bars[:25])] == [25, 0]
+
+
+def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
+    cost = SearchCost(profile_s=1.0, startup_s=2.0, warm_up_s=3.0, measuring_s=4.0, other_s=5.0, waiting_s=99.0)
+    found = summary_of_grid(
+        search_result(trial(0, 8.0), columns={"seed": 1}, cost=SearchCost(profile_s=1.0)),
+        search_result(trial(0, 8.0), columns={"seed": 2}, cost=cost),
+        search_result(trial(0, 8.0), columns={"seed": 3}),
+        search_result(trial(0, 8.0), columns={"seed": 4}, cost=SearchCost()),  # measured before
+    )
+    dear, cheap = Cost(("2",), (1.0, 2.0, 3.0, 4.0, 5.0)), Cost(("1",), (1.0, 0.0, 0.0, 0.0, 0.0))
+    chart = bar_charts.costs(found)
+    assert chart == Costs(columns=("seed",), costs=(dear, cheap))
+    assert bar_charts.summed(chart.costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
+
+
+MB = 2**20
+
+
+def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **changes: Any) -> Trial:
+    """A trial whose epoch is 128 batches of 64 samples, known within a tenth."""
+    batch = Estimate(value=batch_s, low=0.9 * batch_s, high=1.1 * batch_s, n=5)
+    found = measurement(128 * batch_s, batch_s=batch, memory_bytes=memory_bytes, **changes)
+    return trial(num_workers, 128 * batch_s, measurement=found)
+
+
+def summary(*trials: Trial) -> ConfigurationSummary:
+    (only,) = summary_of_run(search_result(*trials)).configurations
+    return only
+
+
+def scaling(*trials: Trial) -> Scaling:
+    found = memory_charts.scaling(summary(*trials))
+    assert found is not None
+    return found
+
+
+def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_law() -> None:
+    """Workers that share 0.8 s of waiting without loss."""
+    found = scaling(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001) for n in (0, 1, 2, 4)))
+    assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
+    fastest = found.measured[-1]
+    assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
+    assert found.best == 4
+    first, *_, last = found.law
+    assert (first.num_workers, last.num_workers) == (1, 4)
+    assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
+    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.law)
+
+
+@pytest.mark.parametrize(
+    ("changes", "ceiling", "whose"),
+    [({"consume_s": 0.1, "cpu_s": 0.2}, 640.0, "consumer"), ({"consume_s": 0.01, "cpu_s": 1.6}, 320.0, "CPUs")],
+)
+def test_the_ceiling_is_the_consumers_or_the_cpus(changes: dict[str, Any], ceiling: float, whose: str) -> None:
+    found = scaling(*(paced(n, 0.8 / max(1, n), **changes) for n in (0, 1, 2)))
+    assert found.ceiling == pytest.approx(ceiling)  # 64 samples; 8 CPUs
+    assert found.ceiling_of == whose
+
+
+def test_a_single_candidate_is_no_comparison() -> None:
+    alone = summary(paced(0, 0.1), failed_trial(2))
+    assert memory_charts.scaling(alone) is None
+    assert memory_charts.prices(alone) is None
+
+
+def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
+    found = memory_charts.prices(
+        summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
+    )
+    assert found is not None
+    held = [(price.num_workers, price.memory_bytes) for price in found.candidates]
+    assert held == [(0, 100 * MB), (2, 300 * MB), (4, 900 * MB)]
+    assert (found.unit, found.best, found.leaner) == ("epoch", 4, 2)
+    unknown = memory_charts.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
+    assert unknown is not None
+    assert (unknown.unit, unknown.candidates[-1].seconds) == ("batch", 0.5)
+
+
+def rates(*numbers: float) -> tuple[Point, ...]:
+    return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
+
+
+SCALING = Scaling(measured=rates(0, 1, 2, 4), law=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
+PRICES = Prices(
+    candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
+    unit="epoch",
+    best=4,
+    leaner=1,
+)
+
+
+def test_what_is_shown_says_what_it_is() -> None:
+    figure = memory_charts.draw_scaling(SCALING, PRICES, "photos")
+    left, right = figure.axes
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {
+        "measured, 95 %",
+        "law of scaling, 95 %",
+        "the CPUs allow no more",
+    }
+    assert left.get_ylim() == (0, 1.06 * 550)
+    assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
+    assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, style.COLOURS[0]]
+    (alone,) = memory_charts.draw_scaling(replace(SCALING, law=(), ceiling=5000.0), None, "photos").axes
+    assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
+
+
+def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
+    held = ((8.0, 100), (4.0, 200), (6.0, 300), (4.0, 250))
+    trials = {memory: trial(2, s, measurement=measurement(s, memory_bytes=memory)) for s, memory in held}
+    results = [search_result(one, columns={"seed": str(memory)}) for memory, one in trials.items()]
+    unknown = search_result(trial(0, 1.0, measurement=measurement(1.0, memory_bytes=None)), columns={"seed": "x"})
+    lean, quick, slow, large = (
+        Spot(label=str(memory), num_workers=2, memory_bytes=memory, seconds=1000 * epoch_s / 8192)
+        for epoch_s, memory in held
+    )
+    assert memory_charts.fields(summary_of_grid(*results, unknown)) == (
+        Field(title="", key="seed", front=(lean, quick), others=(slow, large)),
+    )
+
+
+def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> None:
+    names = ("a", "a", "b")
+    results = [search_result(trial(0, 8.0), columns={"dataset": n, "seed": i}) for i, n in enumerate(names)]
+    assert [field.title for field in memory_charts.fields(summary_of_grid(*results))] == ["a"]
+
+
+def test_what_nothing_beats_is_numbered_and_named() -> None:
+    front = tuple(Spot(label=name, num_workers=2, memory_bytes=10**8, seconds=1.0) for name in ("$a$", ""))
+    field = Field(title="photos", key="seed", front=front, others=())
+    figure = memory_charts.draw_fields([field] * 9, "Memory")
+    assert figure.get_supxlabel().endswith("(the first 6 of 9 datasets)")
+    axes, *others = figure.axes
+    assert len(others) == 5
+    assert [text.get_text() for text in axes.texts] == ["1", "2"]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_title().get_text() == "seed: num_workers"
+    assert [text.get_text() for text in legend.get_texts()] == ["1  $a$: 2", "2  2"]
+    assert axes.get_xlabel() == "memory of all processes, MB"
+    many = [replace(front[0], num_workers=n) for n in range(30)]
+    assert [spot.num_workers for spot in memory_charts.named(many)] == [0, 6, 12, 17, 23, 29]
+
+
+def timeline(num_workers: int, batches: int = 20) -> Timeline:
+    return Timeline(num_workers, (0.1,) * batches, (0.05,) * batches, (True, True, *(False,) * (batches - 2)))
+
+
+def test_timelines_are_the_batches_of_each_candidate_with_what_was_warm_up(tmp_path: Path) -> None:
+    epoch = burst(BurstKind.EPOCH, 2, startup_s=0.25, end_s=0.5)
+    folder = store_run(tmp_path, search_result(trial(4, 8.0, bursts=bursts()[:2]), trial(0, 8.0, bursts=(epoch,))))
+    warm_up = (True, True, False, False, False)
+    assert batch_times.timelines(storage.read_batches(folder)) == [
+        Timeline(0, (0.25, 1.25), (0.125, 0.125), (False, False)),
+        Timeline(4, (0.25, 1.25, 0.25, 1.25, 2.25), (0.125,) * 5, warm_up),
+    ]
+    assert batch_times.timelines([]) == []
+
+
+def test_more_batches_than_can_be_seen_are_means() -> None:
+    line = Timeline(1, (1.0, 3.0, 5.0), (0.0, 2.0, 4.0), (True, False, False))
+    assert batch_times.coarser(line, 2) == Timeline(1, (2.0, 5.0), (1.0, 4.0), (True, False), together=2)
+    assert batch_times.coarser(line, 3) == line
+
+
+def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
+    lines = [timeline(n, 10_000) for n in range(30)]
+    assert [line.num_workers for line in batch_times.picked(lines, 3)] == [0, 3, 7, 14, 22, 29]
+    figure = batch_times.draw_timelines(lines, "Times", 3)
+    assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["0 workers", "3 workers (best)"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "waiting for the loader, s (means of up to 38 batches)",
+        "consumer, s",
+        "warm-up, not counted",
+    ]
+    assert len(style.rendered(figure, "svg").decode()) < 150_000
+
+
+def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
+    line = Timeline(0, (9.0, 0.5), (0.0, 0.5), (True, False))
+    assert batch_times.highest([line]) == 1.0
+    assert batch_times.highest([replace(line, warm_up=(True, True))]) == 9.0
+    (axes,) = batch_times.draw_timelines([line], "Times").axes
+    assert axes.get_ylim() == (0.0, 1.05)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from nws_sweep.analysis.summary import Summary, summarise
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.report import snippets
+from nws_sweep.results import LoaderSettings, ProjectFacts, SearchCost, storage
+from nws_sweep.results.storage import select
+from tests.factories import (
+    COLUMNS,
+    FACTS,
+    configuration,
+    failed_trial,
+    loader_settings,
+    search_result,
+    search_rules,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+SETTINGS = loader_settings(4, prefetch_factor=4, persistent_workers=True, pin_memory=True)
+BEST = {"batch_size": 64, "num_workers": 4, "pin_memory": True, "prefetch_factor": 4, "persistent_workers": True}
+ZERO = {"batch_size": 64, "num_workers": 0, "pin_memory": False}  # of a grid of pin_memory
+
+
+def run() -> Summary:
+    return summary_of_run(search_result(trial(0, 32.0), trial(4, 16.0, settings=SETTINGS)))
+
+
+def grid() -> Summary:
+    """One configuration whose best has 4 workers, one whose best has none, and one that failed."""
+    return summary_of_grid(
+        search_result(trial(0, 32.0), trial(4, 16.0, settings=SETTINGS), columns={"pin_memory": True}),
+        search_result(trial(0, 8.0), trial(4, 16.0), columns={"pin_memory": False}),
+        search_result(failed_trial(0), columns={"pin_memory": "x"}),
+    )
+
+
+TYPED = "batch_size=64 num_workers=4 pin_memory=true prefetch_factor=4 persistent_workers=true"
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "text"),
+    [
+        ("overrides", None, "++" + TYPED.replace(" ", " ++")),  # whether or not the keys exist
+        ("overrides", "data", "++data." + TYPED.replace(" ", " ++data.")),
+        ("lightning", None, "--data." + TYPED.replace(" ", " --data.")),
+        ("lightning", "", "--" + TYPED.replace(" ", " --")),
+        ("lightning", "a.b", "--a.b." + TYPED.replace(" ", " --a.b.")),
+        ("yaml", "a.b", "# @package a.b\n" + TYPED.replace("=", ": ").replace(" p", "\np").replace(" n", "\nn")),
+        ("kwargs", None, TYPED.replace(" ", ", ").replace("true", "True")),
+        (
+            "transformers", None,
+            "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
+            "dataloader_prefetch_factor=4, dataloader_persistent_workers=True",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | None, text: str) -> None:
+    assert snippets.render(run(), form, key) == snippets.Rendered(text=f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("changed", "pasted"),
+    [
+        ({}, "batch_size=64, num_workers=4"),
+        ({"facts": replace(FACTS, loader=loader_settings(2))}, "num_workers=4"),
+        ({"facts": replace(FACTS, loader=loader_settings(4, pin_memory=True))}, "num_workers=4, pin_memory=False"),
+        (
+            {"configuration": configuration(search=search_rules(also=("pin_memory", "in_order")))},
+            "batch_size=64, num_workers=4, pin_memory=False, in_order=True",
+        ),
+    ],
+)
+def test_only_what_was_searched_or_differs_from_what_the_receiver_has_is_pasted(
+    changed: dict[str, Any], pasted: str
+) -> None:
+    found = trial(4, 16.0, settings=loader_settings(4, prefetch_factor=2))
+    assert snippets.render(summary_of_run(search_result(found, **changed)), "kwargs").text == f"{pasted}\n"
+
+
+@pytest.mark.parametrize("varying", ["pin_memory", "loader.pin_memory"])
+def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked(varying: str) -> None:
+    both = summary_of_grid(*(search_result(trial(4, 16.0), columns={varying: value}) for value in (False, True)))
+    picked = summarise(select(both.stored, [f"{varying}=false"]))
+    assert snippets.render(picked, "transformers").text == (
+        "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=False\n"
+    )
+
+
+PROJECT = ProjectFacts(
+    key="data",
+    keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"},
+    fingerprint="x",
+)
+
+
+def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Summary:
+    own = LoaderSettings(batch_size=8)
+    found = trial(best, 16.0, settings=loader_settings(best, **changed))
+    return summary_of_run(search_result(found, facts=replace(FACTS, project=project, loader=own)))
+
+
+def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_comment() -> None:
+    placed = {"data": {"num_workers": {"train": 4}}}
+    assert yaml.safe_load(snippets.render(of_project(4), "yaml").text) == placed
+    assert yaml.safe_load(snippets.options(of_project(4))["run"]) == placed
+    rendered = snippets.render(of_project(4), "overrides")
+    assert rendered.text == "++data.num_workers.train=4\n"
+    assert rendered.comments == ("the project's config has no key for: batch_size=64",)
+    without = snippets.render(of_project(0), "overrides").text
+    assert without == "++data.num_workers.train=0 ++data.prefetch_factor=null\n", "or a DataLoader refuses it"
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (("data.num_workers.a", "data.num_workers.b"), "data.num_workers is a mapping of a, b"),
+        (
+            ("data.a.num_workers", "data.b.num_workers"),
+            "the project's config has data.a.num_workers, data.b.num_workers",
+        ),
+    ],
+)
+def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
+    line = f"num_workers=4 is left out: {line}; add the key that the measured loader takes, such as ++{keys[0]}=4"
+    found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
+    assert snippets.render(found, "overrides") == snippets.Rendered(text="", comments=(line,))
+    assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=(line,))
+    assert f"# {line}\n{{}}\n" in snippets.options(found)["run"]
+
+
+def test_a_key_below_which_a_mapping_would_be_replaced_is_refused() -> None:
+    for form in ("overrides", "yaml"):
+        with pytest.raises(ConfigurationError, match=r"^--key data: data.num_workers is a mapping in the project's"):
+            snippets.render(of_project(4), form, "data")
+        assert "num_workers" in snippets.render(of_project(4), form, "elsewhere").text
+
+
+def test_a_provisional_answer_is_told_to_be_one_in_a_comment() -> None:
+    alone = search_result(trial(4, 16.0), configuration=configuration(search=search_rules((4,))))
+    line = "provisional: num_workers=4 was the only candidate; it was compared with no other"
+    for form in snippets.FORMATS:
+        rendered = snippets.render(summary_of_run(alone), form)
+        assert (rendered.comments, "provisional" in rendered.text) == ((line,), False)
+        assert rendered.file.startswith(f"# {line}\n")
+
+
+def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
+    settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
+    assert list(snippets.unknown_to_transformers(settings)) == [
+        "taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
+        "dataloader_in_order=False",
+        "TrainingArguments cannot be told: sampler=None",
+    ]
+    assert snippets.transformers(settings) == "dataloader_num_workers=2"
+    assert (
+        snippets.transformers({"num_workers": 0, "prefetch_factor": None}) == "dataloader_num_workers=0"
+    )  # or refused
+
+
+def test_a_batch_size_that_something_else_decides_is_in_no_format() -> None:
+    undecided = trial(4, 16.0, settings=loader_settings(4, batch_size=cast("int", None)))
+    found = summary_of_run(search_result(undecided, facts=replace(FACTS, samples=None)))
+    for form in set(snippets.FORMATS) - {"table"}:
+        text = snippets.render(found, form).text
+        assert ("batch_size" in text, "num_workers" in text) == (False, True)
+
+
+@pytest.mark.parametrize("key", ["data.", "a..b", "a=b", "data\n"])
+def test_a_key_that_is_none_is_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--key .*: allowed are names joined by dots"):
+        snippets.render(run(), "overrides", key)
+
+
+@pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
+def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: Any) -> None:
+    assert read(snippets.render(run(), form).text) == BEST
+    assert read(snippets.render(summary_of_run(search_result(failed_trial(0))), form).text) is None
+    assert read(snippets.render(grid(), form).text) == [
+        {"configuration": {**COLUMNS, "pin_memory": value}, "loader": loader}
+        for value, loader in ((True, BEST), (False, ZERO), ("x", None))
+    ]
+
+
+@pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
+def test_what_is_pasted_holds_one_configuration_and_says_how_to_pick_it(form: tuple[str, ...]) -> None:
+    left = summarise(select(grid().stored, ["pin_memory=true"]))
+    assert snippets.render(left, *form).text == snippets.render(run(), *form).text
+    with pytest.raises(ConfigurationError) as caught:
+        snippets.render(grid(), *form)
+    assert str(caught.value) == (
+        f"--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
+        "(pin_memory), or give its own folder"
+    )
+
+
+# What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.
+DIFFICULT = (1e-05, -0.5, None, "null", "64", "", "a b", "a=b,{c}", "größe", "'q'", "x.yaml", "$(x)", "../up")
+
+
+def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Path) -> None:
+    results = [search_result(trial(0, 8.0), columns={"dataset.root": value}) for value in DIFFICULT]
+    options = snippets.options(summary_of_grid(*results))
+    storage.write_options(tmp_path / "best", options)
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
+    assert [OmegaConf.to_container(each) for each in composed] == [
+        {"data": {"batch_size": 64, "num_workers": 0}}
+    ] * len(DIFFICULT)
+
+
+def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
+    rules = search_rules((0, 2, 4), reference=4)
+    found = summary_of_run(
+        search_result(trial(0, 32.0), trial(2, 8.0), trial(4, 16.0), configuration=configuration(search=rules))
+    )
+    assert snippets.render(found, "table").text.splitlines() == [
+        "| dataset | num_workers | samples/s | per batch   | epoch | vs 0 workers | vs CPU count (4) |",
+        "|---------|-------------|-----------|-------------|-------|--------------|------------------|",
+        "| photos  | 2           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | 2.0x             |",
+    ]
+
+
+def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measured() -> None:
+    found = grid()
+    assert snippets.best_header(found)[-1] == "vs CPU count"  # none was measured
+    assert snippets.best_cells(found, found.configurations[2]) == ["photos", "x", "failed", "-", "-", "-", "-", "-"]
+    found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"consumer.ms": 5}))
+    assert [snippets.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
+
+
+def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
+    table = snippets.markdown_table(["a|b"], [["<script>"], ["two\nlines"]])
+    assert table == "| a\\|b        |\n|-------------|\n| &lt;script> |\n| two lines   |\n"
+
+
+def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
+    cost = SearchCost(profile_s=0.5, startup_s=1.5, warm_up_s=0.01, measuring_s=5.0, other_s=1.0, waiting_s=30.0)
+    assert snippets.cost_line(search_result(trial(2, 4.0), cost_s=8.0, cost=cost)) == (
+        "search took 8.00 s, 2.00 epochs at the best setting (profile 500 ms, start-up 1.50 s, measuring 5.00 s, "
+        "other 1.00 s, before that waiting 30.0 s)"
+    )
+    assert snippets.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"

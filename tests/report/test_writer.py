@@ -1,0 +1,409 @@
+"""What the reports say, and that whatever they say is safe in a page."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.errors import NotARunError
+from nws_sweep.report import formatted, html, page, snippets, tables, writer
+from nws_sweep.report.page import Page, Table
+from nws_sweep.report.tables import Rows
+from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict, storage
+from tests.factories import (
+    COLUMNS,
+    configuration,
+    endless_trial,
+    estimate,
+    failed_trial,
+    loader_settings,
+    measurement,
+    search_result,
+    search_rules,
+    store_grid,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
+
+
+def two_configurations() -> Summary:
+    """One configuration with a failed trial, one that has nothing, and a column that only the first one has."""
+    settings = loader_settings(2, persistent_workers=True)
+    columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
+    searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
+    trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
+    first = search_result(*trials, configuration=searched)
+    return summary_of_grid(first, search_result(columns={"batch_size": 64}, error="it, too", stop_reason=""))
+
+
+def text_of(table: Rows) -> str:
+    return storage.csv_text(table.columns, table.rows)
+
+
+def read_back(table: Rows) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text_of(table)))
+
+
+def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
+    found = summary_of_grid(
+        search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256}),
+        search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64}),
+    )
+    table = tables.trials(found)
+    assert table.columns == (*COLUMNS, *storage.TIMING_COLUMNS)
+    frame = read_back(table)
+    rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
+    assert rows == [[256, 8, "ok"], [256, 0, "failed"], [64, 1, "ok"]]
+    assert frame["epoch_s"].isna().tolist() == [False, True, True]
+    assert (frame["epoch_s"][0], frame["batch_s"][2]) == (4.0, 1 / 3)
+    # Integers stay integers beside empty cells.
+    mixed = summary_of_grid(*(search_result(trial(0, 8.0), columns={"prefetch_factor": n}) for n in (None, 4)))
+    assert tables.trials(mixed).frame()["prefetch_factor"].dtype == "Int64"
+    rows = [line.split(",")[1:6] for line in text_of(tables.trials(mixed)).splitlines()[1:]]
+    assert rows == [["64", "False", "", "3", "0"], ["64", "False", "4", "3", "0"]]
+
+
+def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
+    first, second = read_back(tables.best(two_configurations())).to_dict("records")
+    assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
+    expected = {
+        "num_workers": 2,
+        "persistent_workers": True,
+        "epoch_s": 4.0625,
+        "batch_s_low": 0.75 * 4.0625 / 128,
+        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625),
+        "fastest_num_workers": 8,
+        "dataset.sizes": "[500, 375]",
+    }
+    assert {name: first[name] for name in expected} == expected
+    assert (second["batch_size"], second["error"]) == (64, "it, too")
+    assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
+
+
+EVIL = "</script><script>alert('&')</script>"
+
+
+def grid_page() -> Page:
+    return page.page(
+        summary_of_grid(
+            search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
+            search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
+            search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
+        )
+    )
+
+
+def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> None:
+    found = grid_page()
+    assert found.answer is not None
+    assert found.answer.setting == "num_workers=2"
+    assert found.answer.pace == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
+    assert found.answer.gains[0] == "2.0x as fast as without workers"
+    assert [one.setting for one in found.answers] == ["num_workers=2", "num_workers=2", ""]
+    assert found.answers[2].error == "no candidate could be measured"
+    assert found.configurations == 3
+    nothing = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
+    assert nothing.answer is None
+    assert re.search("Nothing could be measured(?s:.)*it broke", html.report(nothing, ()))
+
+
+def test_the_figures_are_those_of_the_other_reports() -> None:
+    summary = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0)))
+    found = page.page(summary)
+    (configuration,) = summary.configurations
+    assert found.best == Table(snippets.best_header(summary), [snippets.best_cells(summary, configuration)])
+    shown = [formatted.of_trial(each, configuration.configuration) for each in configuration.trials]
+    assert [(row[0], row[1], row[4]) for row in found.trials.rows] == [(s.candidate, s.batch, s.epoch) for s in shown]
+    assert found.answer is not None
+    assert [text for _, text in found.answer.snippets] == [
+        snippets.render(summary, "kwargs").text.strip(),
+        snippets.render(summary, "overrides").text.strip(),
+    ]
+
+
+def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
+    results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
+    found = page.page(summary_of_grid(*results))
+    assert len(found.answers) == page.MOST_ANSWERS
+    assert found.answers[0].label.endswith("batch_size=1")
+    assert len(found.best.rows) == found.configurations == 60
+    assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
+
+
+def test_names_from_outside_are_text_only() -> None:
+    picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
+    text = html.report(grid_page(), [picture])
+    assert EVIL not in text
+    assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
+    data = '<script type="application/json">'
+    assert re.findall("<script.*?>", text) == [data, data, "<script>"]
+
+
+def test_the_page_asks_nobody_for_anything_and_its_references_lead_to_its_elements() -> None:
+    text = html.report(grid_page(), [])
+    assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
+    assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
+    ids = re.findall(r'<[^>]* id="([^"]*)"', text)
+    assert len(ids) == len({*ids})
+    references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
+    assert references
+    assert {*references} <= {*ids}
+
+
+@pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
+def test_a_table_is_data_that_ends_no_script(text: str) -> None:
+    found = replace(grid_page(), trials=Table(("a",), [[text]]))
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', html.report(found, ()))[1:]
+    assert not {"<", ">", "&"} & set(data)
+    assert json.loads(data) == [[text]]
+
+
+def sure(record: SearchRecord) -> str:
+    (configuration,) = summary_of_run(record).configurations
+    return page.certainty(configuration)
+
+
+def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Trial:
+    batch_s = epoch_s / 65
+    batch = share and replace(estimate(batch_s), low=batch_s / (1 + share), high=batch_s * (1 + share))
+    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, batch_s=batch))
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
+        ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
+        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few bursts): the"),
+        ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
+        ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
+    ],
+)
+def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
+    assert sure(search_result(*trials)).startswith(expected)
+
+
+def test_what_makes_an_answer_unsure_comes_first() -> None:
+    trials = (precise(0, 4.0), precise(2, 2.0))
+    verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
+    provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
+    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, settle_s=3.0)))
+    assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
+    assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
+
+
+BEST_OF_4 = {"batch_size": 64, "num_workers": 4}
+
+
+def write(folder: Path) -> str:
+    """Writes the report and gives its text, once all that it names and returns is there."""
+    _, paths = writer.write(folder)
+    assert paths[:2] == [folder / "report.html", folder / "report.md"]
+    assert [path for path in paths if not path.exists()] == []
+    text = paths[1].read_text()
+    assert [name for name in pictures_of(text) if not (folder / name).is_file()] == []
+    return text
+
+
+def pictures_of(text: str) -> list[str]:
+    return [bracketed or plain for bracketed, plain in re.findall(r"!\[[^]]*\]\((?:<(.+?)>|(\S+?))\)", text)]
+
+
+def section(text: str, title: str) -> str:
+    """The body of the section of this title."""
+    (body,) = re.findall(rf"^## {re.escape(title)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return str(body)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+# Of the grid; those of its configurations are not the report's.
+PICTURES = (
+    "throughput_vs_num_workers", "best_per_configuration", "waiting_vs_num_workers", "time_vs_memory", "batch_times",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
+    return store_grid(
+        tmp_path_factory.mktemp("report"),
+        search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
+        search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
+        search_result(
+            failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT), failed_trial(1), columns={"batch_size": 256}
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def grid_text(grid: Path) -> str:
+    return write(grid)
+
+
+def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_measured_since(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 32.0), stop_reason=""))
+    assert "the search did not finish" in write(folder)
+    picture = (folder / "batch_times.png").read_bytes()
+    storage.save(folder, search_result(trial(0, 32.0), trial(4, 8.0)))
+    text = write(folder)
+    assert "the search did not finish" not in text
+    assert (folder / "batch_times.png").read_bytes() != picture
+    pictures = ["scaling", "time_vs_num_workers", "waiting_vs_num_workers", "batch_times"]
+    assert pictures_of(text) == [f"{name}.png" for name in pictures]
+    assert files_in(folder) == sorted(
+        [
+            *(f"{name}.{suffix}" for name in pictures for suffix in ("png", "svg")),
+            *("batches.csv", "best.yaml", "best/run.yaml", "report.html", "report.md", "result.json", "timings.csv"),
+        ]
+    )
+    for name in ("best.yaml", "best/run.yaml"):
+        assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
+    assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
+    assert "\n| photos  | 4           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | -            |\n" in text
+
+
+def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
+    slow = failed_trial(2, "no | for 60 s", TrialState.TIMEOUT)
+    text = writer.markdown(summary_of_run(search_result(trial(4, 8.0), slow)), [])
+    why, _, listed = section(text, "dataset=photos").partition("\n\n")
+    first, *further = why.splitlines()
+    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
+    assert len(further) == 2
+    assert listed.splitlines()[:6] == [
+        "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
+        "",
+        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | bursts | state                   |",
+        "|-------------|-------------|-----------|----------|-------|---------|--------|-------------------------|",
+        "| 2           | -           | -         | -        | -     | -       | -      | timeout: no \\| for 60 s |",
+        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 5      | ok                      |",
+    ]
+
+
+def test_the_report_says_where_and_with_which_versions_it_was_measured_and_has_no_empty_sections() -> None:
+    text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
+    body = section(text, "Host and method")
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
+    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
+
+
+def test_a_run_that_could_not_measure_anything_has_a_report_that_says_why(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
+    text = write(folder)
+    assert "| photos  | failed " in section(text, "Best settings")
+    assert section(text, "Failures").strip() == "- dataset=photos: no such folder: &lt;data>"
+    body = section(text, "dataset=photos")
+    assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
+    assert pictures_of(text) == []
+    assert yaml.safe_load((folder / "best.yaml").read_text()) is None
+    assert not (folder / "best").exists()
+
+
+def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
+    own = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
+    assert {*files_in(grid)} == {
+        *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
+        *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
+        *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
+    }
+    assert pictures_of(grid_text) == [f"plots/{picture}.png" for picture in PICTURES]
+
+
+def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
+    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
+    first, second = (run.folder for run in storage.find(folder).runs)
+    writer.try_pictures(first)
+    assert {"batch_times.png", "batch_times.svg"} <= {*files_in(first)}
+    (first / "batch_times.png").write_bytes(b"as it was")
+    _, paths = writer.write(folder)
+    assert (first / "batch_times.png").read_bytes() == b"as it was"
+    assert f"{first.name}/batch_times.png" in pictures_of((folder / "report.md").read_text())
+    assert not (second / "batch_times.png").exists()
+    assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
+
+
+def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
+        writer.write(tmp_path)
+    assert files_in(tmp_path) == []
+    writer.try_pictures(tmp_path)
+    assert "could not be drawn" in caplog.text
+    assert "NotARunError" in caplog.text
+
+
+def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failures_and_warnings(grid_text: str) -> None:
+    rows = section(grid_text, "Best settings").splitlines()
+    assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
+        ["dataset", "batch_size", "num_workers", "samples/s"],
+        ["photos", "64", "4", "1000"],
+        ["photos", "128", "0", "510"],
+        ["photos", "256", "failed", "-"],
+    ]
+    assert section(grid_text, "Failures").splitlines()[:3] == [
+        "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
+        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
+        "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
+    ]
+    edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
+    assert edge.startswith("- dataset=photos batch_size=64: the best stands at the edge")
+    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
+
+
+def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
+    assert grid_text
+    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
+    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
+    best = yaml.safe_load((grid / "best.yaml").read_text())
+    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
+    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
+    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
+    option = (grid / "best" / "batch_size-64.yaml").read_text()
+    assert yaml.safe_load(option) == BEST_OF_4
+    assert "# dataset=photos batch_size=64\n" in option
+    assert "@package" not in option
+
+
+def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    folder = store_grid(
+        tmp_path,
+        search_result(failed_trial(0), columns={"batch_size": 64}),
+        search_result(columns={"batch_size": 128}, stop_reason=""),
+    )
+    (folder / "batch_size=256").mkdir()
+    (folder / "batch_size=512").mkdir()
+    (folder / "batch_size=512" / "result.json").write_text("{")
+    text = write(folder)
+    assert "batch_size=256" not in text
+    assert pictures_of(text) == []
+    lines = section(text, "Warnings").split("\n\n")[0].splitlines()
+    assert lines[0].startswith(f"- {folder}/batch_size=512/result.json: cannot be read (JSONDecodeError")
+    assert lines[1:] == ["- dataset=photos batch_size=128: the search did not finish; 0 candidates were measured"]
+
+
+def test_what_people_called_their_data_is_no_markup() -> None:
+    summary = summary_of_grid(
+        search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
+        search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
+    )
+    text = writer.markdown(summary, [])
+    assert re.findall(r"<[a-z/]+>", text) == []
+    assert "## dataset=&lt;script>" in text
+    assert "| &lt;script> | 0  " in text
+    assert "| a\\|b        | failed " in text
+    assert "- dataset=&lt;script>: a &lt;b>" in text

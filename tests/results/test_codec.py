@@ -1,0 +1,106 @@
+"""What result.json and batches.csv hold comes back as it was, or is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.analysis.summary import summarise
+from nws_sweep.errors import NotARunError
+from nws_sweep.report import tables, writer
+from nws_sweep.results import BurstKind, SearchRecord, codec, storage
+from tests.factories import burst, bursts, failed_trial, loader_settings, search_result, store_run, trial
+
+
+def whole() -> SearchRecord:
+    """With all kinds of bursts, and two candidates that differ in another setting than num_workers."""
+    began = burst(BurstKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
+    looked = burst(BurstKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
+    other = replace(loader_settings(2), prefetch_factor=4)
+    return search_result(
+        trial(0, 0.1 + 0.2, bursts=(began, burst(batches=7, end_s=0.125, produced=9), looked)),
+        failed_trial(1, "worker died"),
+        trial(2, 1 / 3, bursts=bursts()),
+        trial(2, 0.7, settings=other, bursts=(burst(BurstKind.EPOCH, 5, startup_s=1.5),)),
+    )
+
+
+def test_a_result_is_loaded_with_every_batch_it_had_and_saving_it_changes_no_byte(tmp_path: Path) -> None:
+    folder = store_run(tmp_path, whole())
+    assert storage.load(folder) == storage.Loaded(result=whole())
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert sorted(before) == ["batches.csv", "result.json", "timings.csv"]
+    storage.save(folder, storage.load(folder).result)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text.replace("wait_s", "wait"),
+        lambda text: text.replace("0.125", "O.125", 1),
+        lambda text: "\n".join(text.splitlines()[:-1]),
+        lambda text: text + "3,0,0,0,1.0\n",
+        lambda text: text.replace("2,0,0,1", "2,0,0", 1),
+    ],
+)
+def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: Any) -> None:
+    folder = store_run(tmp_path, whole())
+    path = folder / "batches.csv"
+    path.write_text(spoil(path.read_text()))
+    loaded = storage.load(folder)
+    assert str(path) in loaded.batches_lost
+    assert loaded.result == replace(whole(), trials=tuple(replace(each, bursts=()) for each in whole().trials))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("trials.0.measurement.batch_s.value", -1.0), ("trials.0.measurement.samples_per_s", 0.0),
+        ("trials.0.measurement.startup_s", 1e30), ("trials.0.measurement.memory_growth_bytes", float("nan")),
+        ("trials.0.noise.steal", float("inf")), ("trials.2.settings.batch_size", 0), ("host.usable_cpus", 0),
+        ("configuration.search.candidates", []), ("configuration.search.candidates", [-1]), ("cost_s", -1.0),
+        ("trials", {}), ("host", "here"), ("cost_s", "8.0"), ("stop_reason", None), ("configuration", {}),
+    ],
+)  # fmt: skip
+def test_values_of_another_type_and_figures_that_nothing_measured_are_refused(place: str, value: Any) -> None:
+    data = node = json.loads(codec.to_text(whole()))
+    *path, name = place.split(".")
+    for part in path:
+        node = node[int(part) if part.isdecimal() else part]
+    node[name] = value
+    with pytest.raises(codec.UNREADABLE):
+        codec.from_text(json.dumps(data))
+
+
+def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
+    """Bytes turned, cut off or left out at random: whatever can be read afterwards makes a report."""
+    rng, text = random.Random(8), codec.to_text(whole()).encode()
+    (tmp_path / "run").mkdir()
+    refused = 0
+    for _ in range(300):
+        (tmp_path / "run" / "result.json").write_bytes(_garbled(text, rng))
+        try:
+            summary = summarise(storage.find(tmp_path))
+        except NotARunError:
+            refused += 1
+            continue
+        writer.markdown(summary, [])
+        tables.trials(summary)
+    assert 100 < refused < 300
+
+
+def _garbled(text: bytes, rng: random.Random) -> bytes:
+    garbled, at = bytearray(text), rng.randrange(len(text))
+    if (kind := rng.random()) < 0.3:
+        return bytes(garbled[:at])
+    if kind < 0.6:
+        del garbled[at : at + rng.choice([1, 5, 50])]
+    else:
+        garbled[at] = rng.choice(b'0123456789.-e"{}[],:tfn \xff')
+    return bytes(garbled)

@@ -1,0 +1,91 @@
+"""Results are remembered per machine, and are stale when that or the versions have changed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import SearchRecord, Verdict
+from nws_sweep.results.result_cache import FRESH_FOR, ResultStore, staleness
+from tests.factories import search_result, trial
+
+
+def record() -> SearchRecord:
+    found = search_result(trial(0, 4.0), trial(2, 2.0))
+    best = found.trials[1].settings
+    verdict = Verdict(recommended=best, fastest=best)
+    now = datetime.now().astimezone().isoformat()
+    return replace(found, stop_reason="done", verdict=verdict, started_at=now)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "results")
+
+
+def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) -> None:
+    kept = record()
+    store.keep(kept, "/one")
+    renamed = replace(kept.configuration, columns={"dataset": "another name"})
+    found = store.find(renamed, kept.host, "fresh", "/one")
+    assert found is not None
+    assert (found.verdict, found.configuration) == (kept.verdict, renamed)
+    assert [t.num_workers for t in found.trials] == [0, 2]
+    assert store.find(kept.configuration, kept.host, "never", "/one") is None
+    assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # where relative paths begin
+    with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
+        store.find(kept.configuration, kept.host, "sometimes")
+
+
+OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("host", "kept", "why"),
+    [
+        ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
+        ({"nws_sweep": "0.0"}, {}, "measured with nws_sweep 0.1.0, this is 0.0"),
+        ({}, {"started_at": OLD}, "measured 32 days ago"),
+        ({"hostname": "other"}, {}, None),  # another machine has results of its own
+        ({"usable_cpus": 99}, {}, None),
+        ({}, {"verdict": None}, None),  # of a search that came to no end nothing is kept
+        ({}, {"error": "broken"}, None),
+    ],
+)
+def test_other_versions_and_old_results_are_stale(
+    store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None
+) -> None:
+    stored = replace(record(), **kept)
+    store.keep(stored)
+    now = replace(stored.host, **host)
+    assert store.find(stored.configuration, now, "fresh") is None
+    found = store.find(stored.configuration, now, "always")
+    assert (staleness(stored, now) if found else None) == why
+
+
+def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
+    first, second = record(), record()
+    store.keep(first)
+    (file,) = (tmp_path / "results").iterdir()
+    os.utime(file, (0, 0))
+    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+    assert [one.configuration.seed for one in store.newest()] == [2, 0]
+
+
+def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path: Path) -> None:
+    kept = record()
+    store.keep(kept)
+    (file,) = (tmp_path / "results").iterdir()
+    file.write_text("{")
+    assert store.find(kept.configuration, kept.host, "always") is None
+    assert list(store.newest()) == []
+    elsewhere = ResultStore(file / "results")  # a folder that cannot be made
+    elsewhere.keep(kept)
+    assert elsewhere.find(kept.configuration, kept.host, "always") is None

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from nws_sweep.config import schema
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.sweep import grid
+from nws_sweep.sweep.grid import Composer, configuration_of
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+@pytest.fixture
+def loader() -> Iterator[ConfigLoader]:
+    schema.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        yield GlobalHydra.instance().config_loader()
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def composer(loader: ConfigLoader) -> Callable[..., Composer]:
+    """Of what Hydra hands to the callback at the start of a multirun."""
+    return lambda *overrides: Composer(loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader)
+
+
+def test_axes_are_expanded_as_hydra_expands_them_and_the_command_line_replaces_a_preset(
+    composer: Callable[..., Composer],
+) -> None:
+    overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
+    one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
+    axes = grid.axes_of(one.whole, one.loader)
+    assert {key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")} == {
+        "batch_size": ["batch_size=32", "batch_size=64", "batch_size=96", "batch_size=128"],
+        "pin_memory": ["pin_memory=True", "pin_memory=False"],
+        "dataset": ["dataset=sleep"],
+        "measure": ["measure=default", "measure=quick", "measure=rigorous"],
+    }
+
+
+def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., Composer]) -> None:
+    plan, shown = grid.check(composer("axis/batch_size=wide", "pin_memory=true,false", "search.max_workers=5"))
+    assert plan.configurations == 8
+    assert plan.candidates == (0, 1, 2, 3, 4, 5)
+    assert plan.varying == ("dataset", "batch_size", "pin_memory")
+    assert {(point.loader.batch_size, point.loader.pin_memory) for point in shown} == {
+        (32, True), (64, True), (128, True), (256, True), (32, False),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overrides", "tried", "at_most_s"),
+    [
+        (["search.max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
+        (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),  # adaptive: a few
+        (["search.max_workers=64", "search=exhaustive", "measure=quick"], 65, 65 * (5.0 + 2.0)),
+        (["search.max_workers=5", "search.time_budget_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
+        (["search.max_workers=5", "measure=epoch"], 6, None),  # whose length is not known
+    ],
+)
+def test_the_plan_has_a_limit(
+    composer: Callable[..., Composer], overrides: list[str], tried: int, at_most_s: float | None
+) -> None:
+    plan, _ = grid.check(composer(*overrides))
+    assert (plan.tried, plan.at_most_s) == (tried, at_most_s)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
+        (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
+    ],
+)
+def test_one_bad_value_refuses_the_whole_grid(
+    composer: Callable[..., Composer], overrides: list[str], line: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        grid.check(composer(*overrides))
+    assert str(caught.value) == line
+
+
+def test_a_preset_without_a_grid_is_pointed_out() -> None:
+    schema.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        single = compose("config", overrides=["axis/batch_size=wide"], return_hydra_config=True)
+    OmegaConf.update(single, "hydra.runtime.choices.dataset", "photos", force_add=True)
+    plan, _ = grid.check_single(single)
+    assert plan.configurations == 1
+    assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
+
+
+AXES = {
+    "batch_size": ["batch_size=1", "batch_size=2", "batch_size=3"],
+    "seed": ["seed=0", "seed=1"],
+    "pin_memory": ["pin_memory=True", "pin_memory=False"],
+}
+
+
+def test_interleaved_repeats_come_one_after_the_other_each_in_an_order_of_its_own() -> None:
+    found = list(grid.points(AXES, "interleaved"))
+    assert found == list(grid.points(AXES, "interleaved")), "a grid that is gone on with keeps its order"
+    in_order = list(grid.points(AXES, "grid"))  # as Hydra has it
+    assert in_order[1:3] == [
+        ["batch_size=1", "seed=0", "pin_memory=False"],
+        ["batch_size=1", "seed=1", "pin_memory=True"],
+    ]
+    assert sorted(found) == sorted(in_order)
+    assert len(found) == 12
+    assert [point[1] for point in found] == ["seed=0"] * 6 + ["seed=1"] * 6
+    first, second = ([(point[0], point[2]) for point in half] for half in (found[:6], found[6:]))
+    assert sorted(first) not in (first, second)
+    assert first != second
+    without_repeats = {key: values for key, values in AXES.items() if key != "seed"}
+    assert len(list(grid.points(without_repeats, "interleaved"))) == 6
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["batch_size=7", "dataset=sleep", "dataset.length=50", "measure=quick"],
+        ["dataset=sleep", "+dataset.more=1", "dataset.seconds_per_sample=1e-3"],
+        ["search.candidates=[0,2,4]", "search=exhaustive", "search.tolerance=0.1"],
+        ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
+        ["experiment=batch_timeline", "prefetch_factor=4"],
+        ["++dataset.files=9", "~consumer", "consumer=none"],
+        ["batch_size=4", "++batch_size=8"],
+        ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
+        ["dataset=sleep", "dataset.length=5", "dataset={length:6}"],
+        ["batch_size='8'"],
+        ["pin_memory=yes"],
+        ["search.tolerance=half"],
+        ["patience=2", "search.maximum_patience=${patience}"],
+        ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
+    ],
+)
+def test_a_point_is_what_hydra_makes_of_it(composer: Callable[..., Composer], overrides: list[str]) -> None:
+    quick = composer()
+    try:
+        composed = quick.loader.load_sweep_config(quick.whole, overrides)
+        task = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+        expected = configuration_of(task, composed.hydra, overrides)
+    except Exception:
+        with pytest.raises(ConfigurationError):
+            quick.configuration(overrides)
+        return
+    for _ in range(2):  # the second time from what is kept
+        assert quick.configuration(overrides) == expected
+
+
+def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand(composer: Callable[..., Composer]) -> None:
+    one = composer()
+    assert one.configuration(["dataset=sleep", "batch_size=7"]).columns["dataset"] == "sleep"
+    assert one.configuration(["dataset=sleep"]).loader.batch_size == 64, "one point leaks into the next"
+    assert one.configuration(["dataset=custom", "dataset._target_=a.Mine"]).columns["dataset"] == "Mine"
+    assert (
+        configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), []).columns["dataset"]
+        == "Photos"
+    )
+
+
+@pytest.mark.parametrize("overrides", [["batch_size=range(1,1001)"], ["batch_size=range(1,101)", "seed=range(0,100)"]])
+def test_ten_thousand_points_are_planned_within_a_minute(
+    composer: Callable[..., Composer], overrides: list[str]
+) -> None:
+    """Both shapes, one long axis and several; each value of each is checked. On a busy machine too."""
+    began = time.monotonic()
+    plan, shown = grid.check(composer(*overrides, "dataset=sleep"))
+    assert time.monotonic() - began < 60
+    assert plan.configurations >= 1000
+    assert len(shown) == (1000 if len(overrides) == 1 else 199)

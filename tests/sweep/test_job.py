@@ -1,0 +1,46 @@
+"""A job of a launcher in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+import pytest
+from omegaconf import OmegaConf
+
+from nws_sweep.sweep import app
+from nws_sweep.sweep.invocation import Invocation
+
+
+def handler_of_submitit(number: int, frame: FrameType | None) -> None:
+    """As submitit has one: it lets the job go on, though its arms have died of the signal."""
+
+
+handler_of_submitit.__module__ = "submitit.core.job_environment"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_what_a_batch_system_sends_ends_a_job_of_submitit(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And becomes a lost job; other handlers stay as they are."""
+    found: list[object] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(signal.getsignal(number)))
+    before = signal.getsignal(number)
+    try:
+        for handler in (handler_of_submitit, signal.SIG_IGN):
+            signal.signal(number, handler)
+            app.task(OmegaConf.create())
+    finally:
+        signal.signal(number, before)
+    assert found == [signal.SIG_DFL, signal.SIG_IGN]
+
+
+def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Invocation] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(current))
+    token = app.invocation.set(current := Invocation())
+    app.task(OmegaConf.create())
+    app.invocation.reset(token)
+    app.task(OmegaConf.create())
+    assert [one is current for one in found] == [True, False]

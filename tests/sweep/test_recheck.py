@@ -1,0 +1,101 @@
+"""Whether a result still holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nws_sweep.analysis.time_ratios import Change
+from nws_sweep.results import Estimate, MeasureRules, Trial
+from nws_sweep.sweep import recheck
+from tests.conftest import Command
+from tests.factories import (
+    configuration,
+    endless_trial,
+    failed_trial,
+    measurement,
+    search_result,
+    store_grid,
+    summary_of_grid,
+    trial,
+)
+
+
+def timed(value: float, half_width: float | None) -> Trial:
+    """A trial whose batches took so long, with an interval of so much to either side, as a share."""
+    low, high = (None, None) if half_width is None else (value * (1 - half_width), value * (1 + half_width))
+    return trial(2, 2.0, measurement=measurement(2.0, batch_s=Estimate(value=value, low=low, high=high, n=5)))
+
+
+@pytest.mark.parametrize(
+    ("now", "half_width", "change"),
+    [
+        (1.09, 0.01, Change.SAME),
+        (1.2, 0.01, Change.SLOWER),
+        (0.8, 0.01, Change.FASTER),
+        (1.2, 0.15, Change.UNCLEAR),
+        (1.05, 0.5, Change.SAME),
+        (1.2, None, Change.SLOWER),
+    ],
+)
+def test_a_change_counts_where_the_whole_interval_lies_beyond(
+    now: float, half_width: float | None, change: Change
+) -> None:
+    found = recheck.compare("it", timed(1.0, half_width and 0.01), timed(now, half_width), 0.1)
+    assert found.change is change
+    assert found.holds == (change in (Change.SAME, Change.UNCLEAR))
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(now)
+
+
+def test_epochs_are_compared_without_steady_batches_and_what_has_no_common_time_does_not_hold() -> None:
+    fast, slow = (trial(2, epoch_s, measurement=measurement(epoch_s, batch_s=None)) for epoch_s in (1.0, 1.5))
+    assert recheck.compare("it", fast, slow, 0.1).change is Change.SLOWER
+    for then, now, reason in (
+        (fast, failed_trial(2), "it broke"),
+        (endless_trial(2, 2.0), fast, "there is no time that both have"),
+    ):
+        found = recheck.compare("it", then, now, 0.1)
+        assert (found.change, found.holds) == (None, False)
+        assert recheck.table([found])[1][0][-1] == f"failed: {reason}"
+
+
+def test_only_the_best_is_measured_and_precisely_enough() -> None:
+    before = configuration(measure=MeasureRules(precision=0.05, max_seconds=10))
+    best = trial(4, 2.0)
+    again = recheck.once_more(before, best, 0.03)
+    assert again.search.candidates == (4,)
+    assert again.loader == best.settings
+    assert again.measure.precision == pytest.approx(0.01)
+    assert again.measure.max_seconds == 20
+
+
+def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
+    handed = {"_target_": "nws_sweep.dataloading.pickling.load", "type": "Mine", "fingerprint": "1"}
+    summary = summary_of_grid(
+        search_result(trial(2, 2.0), configuration=configuration(dataset=handed)),
+        search_result(failed_trial(0)),
+        search_result(trial(2, 2.0)),
+    )
+    first, second, third = recheck.checks(summary, 0.1, lambda chosen: trial(2, 2.0))
+    assert "object of a program" in first.reason
+    assert "nothing could be measured" in second.reason
+    assert [one.holds for one in (first, second, third)] == [False, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("then_s", "within", "status", "said"), [(0.034, "900", 0, "same"), (0.001, "50", 1, "slower")]
+)
+def test_the_command_tells_by_its_exit_status(
+    shared_nws: Command, tmp_path: Path, then_s: float, within: str, status: int, said: str
+) -> None:
+    chosen = configuration(
+        dataset={"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001},
+        consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
+        measure=MeasureRules(window_s=0.05, max_seconds=0.5),
+    )
+    grid = store_grid(tmp_path, search_result(timed(then_s, None), configuration=chosen))
+    done = shared_nws("check", grid, "--within", within)
+    assert (done.returncode, said in done.stdout) == (status, True), done.stdout + done.stderr

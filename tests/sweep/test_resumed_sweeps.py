@@ -1,0 +1,84 @@
+"""A search that is interrupted at any moment and goes on finds what one finds that is not interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.results import Configuration, SearchRecord, Trial
+from nws_sweep.tuning.runner import search
+from tests import factories
+from tests.fakes import FakeMachine
+from tests.searching import Recorder, machine_of
+
+
+class Torn(KeyboardInterrupt):
+    """The moment of the interruption."""
+
+
+# Workers that never pay off, and workers that do up to four of them.
+USELESS, USEFUL = 1.0, 0.1
+
+
+def machine(per_worker_s: float) -> FakeMachine:
+    return machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
+
+
+def torn(configuration: Configuration, per_worker_s: float, turns: int) -> tuple[SearchRecord | None, SearchRecord]:
+    """What was there at the interruption, and what came of it; None if it ended before that."""
+    torn, recorder, left = machine(per_worker_s), Recorder(), iter(range(turns))
+
+    def check() -> None:
+        if next(left, None) is None:
+            raise Torn
+
+    start = SearchRecord(configuration=configuration, host=factories.HOST)
+    try:
+        return None, search(start, replace(torn.surroundings(), check_interrupts=check), recorder)
+    except Torn:
+        there = recorder.results[-1]
+    assert not torn.alive
+    whole = machine(per_worker_s)
+    result = search(there, whole.surroundings(), Recorder())
+    assert result.cost_s == pytest.approx(there.cost_s + whole.clock.now)
+    return there, result
+
+
+def finished(result: SearchRecord) -> dict[int, Trial]:
+    return {trial.num_workers: trial for trial in result.trials if trial.finished}
+
+
+def best(result: SearchRecord) -> tuple[int, float]:
+    """The recommended candidate, and seconds of an epoch with it."""
+    assert result.verdict is not None
+    workers = result.verdict.recommended.num_workers
+    objective_s = finished(result)[workers].objective_s
+    assert objective_s is not None
+    return workers, objective_s
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
+@pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
+def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_s: float) -> None:
+    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
+    configuration = factories.configuration(search=rules)
+    _, whole = torn(configuration, per_worker_s, 10**6)
+    wanted, least_s = best(whole)
+    assert (least_s < 50) == (per_worker_s == USEFUL)
+    for turns in range(0, 1000, 1 if strategy == "adaptive" else 11):
+        there, result = torn(configuration, per_worker_s, turns)
+        if there is None:
+            break
+        kept, found = finished(there), finished(result)
+        assert {workers: found[workers] for workers in kept} == kept, "measured again"
+        assert result.complete
+        assert result.cost is not None
+        assert result.cost.total_s == pytest.approx(result.cost_s)
+        assert result.cost.other_s == pytest.approx(0, abs=1e-6), "the time of the first part is told by its parts too"
+        workers, epoch_s = best(result)
+        assert epoch_s <= least_s * 1.03, turns
+        if strategy != "adaptive":  # whose race depends on how precise the first looks were
+            assert (workers, result.stop_reason) == (wanted, whole.stop_reason)
+            assert set(found) == set(finished(whole))
+    assert turns > 3

@@ -1,0 +1,184 @@
+"""Which jobs a launcher gets, and what becomes of those that come to no end."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.sweep import sweeper
+
+POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
+
+
+class Ledger(sweeper.Ledger):
+    def __init__(self, *finished: int) -> None:
+        self.there = [[f"batch_size={size}"] for size in finished]
+        self.lost: list[tuple[Sequence[str], str]] = []
+
+    def finished(self, point: Sequence[str]) -> None: ...
+
+    def passes(self, point: Sequence[str]) -> bool:
+        return point in self.there
+
+    def lose(self, point: Sequence[str], error: BaseException) -> None:
+        self.lost.append((point, str(error)))
+
+
+Answer = Callable[[str], "JobReturn | Exception"]
+
+
+class FakeLauncher(Launcher):
+    """Answers as told, as the last time ever after, and raises the first exception among its answers, as Hydra's do."""
+
+    def __init__(self, *attempts: Answer) -> None:
+        self._attempts = list(attempts)
+        self.got: list[tuple[int, list[str]]] = []
+
+    def setup(self, **_: Any) -> None: ...
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        names = [" ".join(overrides) for overrides in job_overrides]
+        self.got.append((initial_job_idx, names))
+        answer = self._attempts.pop(0) if len(self._attempts) > 1 else self._attempts[0]
+        answers = [answer(name) for name in names]
+        for one in answers:
+            if isinstance(one, Exception):
+                raise one
+        return [one for one in answers if isinstance(one, JobReturn)]
+
+
+def fine(name: str) -> JobReturn:
+    return JobReturn(status=JobStatus.COMPLETED)
+
+
+def failing(which: str) -> Answer:
+    return lambda name: RuntimeError(f"{name} died") if name == which else fine(name)
+
+
+def failed(name: str) -> JobReturn:
+    return JobReturn(status=JobStatus.FAILED, _return_value=ValueError("it failed"))
+
+
+@pytest.mark.parametrize(
+    ("finished", "batch_size", "got"),
+    [
+        ((), 1, [(number, point) for number, point in enumerate(POINTS)]),
+        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),  # what is finished is left out, and the numbers stay
+        ((1,), None, [(1, [text for point in POINTS[1:] for text in point])]),
+        ((), 2, [(0, [*POINTS[0], *POINTS[1]]), (2, [*POINTS[2], *POINTS[3]]), (4, POINTS[4])]),
+    ],
+)
+def test_points_that_are_not_finished_are_launched(
+    finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
+) -> None:
+    launcher = FakeLauncher(fine)
+    sweeper.run(POINTS, Ledger(*finished), launcher, batch_size)
+    assert launcher.got == got
+
+
+def test_a_job_that_fails_and_one_that_never_ends_do_not_end_the_grid() -> None:
+    answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
+    launcher, ledger = FakeLauncher(lambda name: answers.get(name, fine)(name)), Ledger()
+    sweeper.run(POINTS, ledger, launcher, 1)
+    assert len(launcher.got) == 5
+    assert ledger.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
+
+
+def test_points_are_taken_one_by_one() -> None:
+    """Ten thousand of them are never there at once."""
+    taken: list[int] = []
+
+    def endless() -> Any:
+        for number in range(10_000):
+            taken.append(number)
+            yield [f"seed={number}"]
+
+    def answer(name: str) -> JobReturn:
+        if name == "seed=3":
+            raise KeyboardInterrupt
+        return fine(name)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweeper.run(endless(), Ledger(), FakeLauncher(answer), 1)
+    assert taken == [0, 1, 2, 3]
+
+
+def launch(launcher: Launcher, *finished: str) -> list[str]:
+    points = [["a"], ["b"], ["c"]]
+    errors = sweeper.launch_surviving(launcher, points, 10, lambda point: point[0] in finished)
+    return ["" if error is None else str(error) for error in errors]
+
+
+def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_itself() -> None:
+    launcher = FakeLauncher(failing("b"), failing("b"), fine)
+    assert launch(launcher, "a") == ["", "b died", ""]
+    assert launcher.got == [(10, ["a", "b", "c"]), (11, ["b"]), (12, ["c"])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (failing("a"), "a died"),  # a single point has had its chance
+        (failed, "it failed"),
+        (lambda name: JobReturn(), "the job came to no end: None"),
+    ],
+)
+def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
+    launcher = FakeLauncher(answer)
+    (found,) = sweeper.launch_surviving(launcher, [["a"]], 0, lambda point: False)
+    assert str(found) == error
+    assert len(launcher.got) == 1
+
+
+def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sweeper._ANSWERING, "tests.sweep.test_sweeper", contextlib.nullcontext)
+    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
+        launch(FakeLauncher(failing("a")))
+
+
+def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayError(Exception): ...
+
+    def get(task: str) -> str:
+        if task == "dead":
+            raise RayError("worker crashed")
+        return task
+
+    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
+    core = SimpleNamespace(ray=ray)
+    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
+    with sweeper._ray_answers():
+        assert core.ray.get("alive") == "alive"
+        lost = core.ray.get("dead")
+    assert core.ray is ray
+    assert lost.status is JobStatus.FAILED
+    assert str(lost._return_value) == "the task was lost: RayError: worker crashed"
+
+
+def test_the_queue_says_what_has_become_of_a_job() -> None:
+    queue = "\n7_0 COMPLETED big\n7_1 RUNNING big\n7_2 PENDING\n8 NODE_FAIL small\n9 SUSPENDED small\n"
+    assert sweeper.states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
+        "7_0": "COMPLETED on big", "7_1": "RUNNING", "7_2": "RUNNING", "8": "NODE_FAIL on small", "9": "RUNNING",
+        "5": "not in the queue",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("", ""),
+        ("something\nsrun: error: big: task 0: Killed\nlast", ": srun: error: big: task 0: Killed"),
+        ("ValueError: x\nsrun: error: big: task 0: Exited with exit code 1", ": ValueError: x"),
+        ("one\ntwo\n", ": two"),
+    ],
+)
+def test_the_line_of_a_log_that_says_most_is_told(log: str, told: str) -> None:
+    assert sweeper.death("7", "FAILED", log) == f"job 7 was lost (FAILED){told}"

@@ -1,0 +1,35 @@
+"""What a grid says while it runs, where nobody has a terminal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nws_sweep.sweep.grid import Plan
+from nws_sweep.sweep.terminal import View
+from tests.factories import configuration, search_result, trial
+
+
+def test_a_grid_says_how_long_the_rest_takes_without_what_is_known_already(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    view, found = View(), search_result(trial(2, 4.0))
+    view.announce(Plan(configurations=5, candidates=(0, 2), tried=2, at_most_s=60.0, varying=(), folder="out"))
+    view.configuration_finished("known", found)
+    for label, took_s in (("first", 10.0), ("second", 20.0)):
+        view.configuration_started(label)
+        now[0] += took_s
+        view.trial_finished(found.trials[0], configuration())
+        view.search_finished(found)
+    view.configuration_started("third")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "5 configurations, up to 2 candidates each (num_workers 0, 2), at most about 60.0 s"
+    assert [line for line in lines if line.startswith("[")] == [
+        "[1/5] known: measured before, best: num_workers=2",
+        "[2/5] first",
+        "[3/5] second  (about 30.0 s left)",
+        "[4/5] third  (about 30.0 s left)",
+    ]

@@ -1,0 +1,74 @@
+"""Made-up control groups: what a process may use where the machine has more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nws_sweep.system import cores
+from tests.roots import made_up
+
+
+def v1(folder: str, quota_us: int) -> dict[str, str]:
+    """The files of a version 1 group."""
+    return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 12.0),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3.0),
+        ("0::/host/path/of/container\n", {"cpu.max": "200000 100000\n"}, 2.0),
+        ("4:cpu,cpuacct:/\n", v1("cpu,cpuacct", 250_000), 2.5),
+        ("1:cpu:/\n", v1("cpu", -1), 12.0),
+        ("3:cpuset:/\n2:cpuacct:/\n", v1("cpuset", 100_000), 12.0),
+        ("5:cpu2:/\n", v1("cpu2", 100_000), 12.0),
+        ("", {}, 12.0),
+        ("0::/\n", {"cpu.max": "\n"}, 12.0),
+    ],
+)  # fmt: skip
+def test_the_quota_of_control_groups_counts(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
+    files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
+    assert cores.usable_cores(root, {}, affinity=12) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"SLURM_CPUS_PER_TASK": "8"}, 8.0),
+        ({"SLURM_CPUS_PER_TASK": "64"}, 12.0),
+        ({"SLURM_CPUS_PER_TASK": "many"}, 12.0),
+        ({"LOCAL_WORLD_SIZE": "8"}, 1.5),
+        ({"SLURM_CPUS_PER_TASK": "6", "LOCAL_WORLD_SIZE": "2"}, 3.0),
+    ],
+)
+def test_batch_system_and_ranks_count(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
+    assert cores.usable_cores(tmp_path, environment, affinity=12) == expected
+
+
+def test_what_variables_ask_for_is_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that nobody has bound can use more, which is no mistake of the measurement."""
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert cores.enforced_cores(tmp_path, affinity=12) == 12.0
+
+
+def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
+    assert cores.usable_cores(environment={}) <= 1
+    monkeypatch.setattr(cores, "usable_cores", lambda: 0.25)
+    assert cores.usable_cpus() == 1
+
+
+def test_ranks_that_are_measured_at_once_share_what_a_launcher_gave_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr(cores, "shared_cores", lambda *_: 16.0)
+    assert cores.cpus_of_rank(1) == cores.usable_cpus() == 4
+    assert [cores.cpus_of_rank(ranks) for ranks in (3, 4, 32)] == [5, 4, 1]
+    assert cores.cpus_of_rank(3, 2) == 10
+    assert (cores.most_workers(2), cores.most_workers(8)) == (16, 8)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from nws_sweep.datasets import object_server
+from nws_sweep.datasets.remote import Remote
+from nws_sweep.errors import ConfigurationError, DatasetError
+from tests.conftest import Command
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "ray"])
+@pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="the launchers are installed")
+def test_a_launcher_that_is_not_installed_is_one_line_and_nothing_is_written(
+    shared_nws: Command, tmp_path: Path, launcher: str
+) -> None:
+    done = shared_nws("-m", f"hydra/launcher={launcher}", "batch_size=4,8")
+    assert done.returncode == 2
+    assert done.stderr == f"nws_sweep: hydra/launcher: {missing(launcher)}\n"
+    assert not (tmp_path / "outputs").exists()
+
+
+def missing(extra: str) -> str:
+    return f"a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
+
+
+def test_the_object_store_without_its_package_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ConfigurationError) as caught, object_server.running():
+        pass
+    assert str(caught.value) == f"the object store: {missing('remote')}"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "package", "line"),
+    [("s3", "s3fs", missing("remote")), ("gs", "gcsfs", "a package is missing (Please install")],
+)
+def test_a_protocol_without_its_package_names_it(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, package: str, line: str
+) -> None:
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(DatasetError) as caught:
+        Remote(f"{protocol}://bucket")
+    assert str(caught.value).startswith(f"dataset.url={protocol}://bucket: {line}")

@@ -1,0 +1,195 @@
+"""Made-up machines: what is free where the machine, its control groups and the user's limits say different things."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from nws_sweep.results import Burst, LoaderSettings
+from nws_sweep.system import resources
+from nws_sweep.system.resources import Room
+from tests import factories
+from tests.roots import made_up
+
+MB, GB = 10**6, 10**9
+MEMINFO = f"MemTotal:       64000000 kB\nMemFree:        1 kB\nMemAvailable:   {8 * GB // 1024} kB\n"
+AVAILABLE = 8 * GB // 1024 * 1024
+NO_LIMIT = 9223372036854771712
+
+
+def v2(group: str, limit: int | str, usage: int, cached: int | None = None) -> dict[str, str]:
+    """The memory files of a version 2 group."""
+    folder = f"sys/fs/cgroup{group}"
+    stat = {} if cached is None else {f"{folder}/memory.stat": f"anon 5\ninactive_file {cached}\nactive_file 7\n"}
+    return {f"{folder}/memory.max": f"{limit}\n", f"{folder}/memory.current": f"{usage}\n", **stat}
+
+
+def v1(group: str, limit: int, usage: int, cached: int | None = None) -> dict[str, str]:
+    """Those of a version 1 group."""
+    folder = f"sys/fs/cgroup/memory{group}"
+    stat = {} if cached is None else {f"{folder}/memory.stat": f"inactive_file 3\ntotal_inactive_file {cached}\n"}
+    return {f"{folder}/memory.limit_in_bytes": f"{limit}\n", f"{folder}/memory.usage_in_bytes": f"{usage}\n", **stat}
+
+
+def pids(folder: str, most: int | str, now: int) -> dict[str, str]:
+    return {f"{folder}/pids.max": f"{most}\n", f"{folder}/pids.current": f"{now}\n"}
+
+
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of whoever runs the tests do not count."""
+    limit_to(monkeypatch)
+
+
+def limit_to(
+    monkeypatch: pytest.MonkeyPatch, open_files: int = -1, threads: int = resource.RLIM_INFINITY, user: int = 0
+) -> None:
+    limits = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limits[which], resource.RLIM_INFINITY))
+    monkeypatch.setattr(os, "getuid", lambda: user)
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("", {}, AVAILABLE),
+        ("0::/\n", v2("", "max", 3 * GB), AVAILABLE),
+        ("0::/\n", v2("", 4 * GB, 3 * GB), GB),
+        ("0::/\n", v2("", 4 * GB, 3 * GB, cached=2 * GB), 3 * GB),
+        ("0::/\n", v2("", 90 * GB, 3 * GB), AVAILABLE),
+        ("0::/a/b\n", v2("/a/b", "max", GB) | v2("/a", 6 * GB, 4 * GB), 2 * GB),
+        ("0::/\n", v2("", 4 * GB, 5 * GB), 1),
+        ("0::/\n", {"sys/fs/cgroup/memory.max": "4000000000\n"}, AVAILABLE),
+        # where the machine does not say
+        ("0::/\n", {"proc/meminfo": "MemTotal: 5 kB\n", **v2("", 4 * GB, GB)}, 3 * GB),
+        ("4:memory:/\n", v1("", 4 * GB, 3 * GB), GB),
+        ("4:memory:/\n", v1("", 4 * GB, 3 * GB, cached=GB), 2 * GB),
+        ("4:memory:/\n", v1("", NO_LIMIT, 3 * GB), AVAILABLE),
+        ("4:memory:/a/b\n", v1("/a/b", NO_LIMIT, GB) | v1("/a", 7 * GB, 2 * GB), 5 * GB),
+    ],
+)
+def test_the_least_that_machine_and_groups_leave_is_free(
+    tmp_path: Path, own: str, files: dict[str, str], expected: int
+) -> None:
+    root = made_up(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
+    assert resources.now(None, root).memory_bytes == expected
+
+
+def test_the_budget_is_what_was_asked_or_most_of_what_is_free_and_memory_now_the_less_of_both(tmp_path: Path) -> None:
+    (tmp_path / "root/dev/shm").mkdir(parents=True)
+    root, nothing = made_up(tmp_path / "root", {"proc/meminfo": MEMINFO}), tmp_path / "missing"
+    assert [resources.memory_budget(asked, root) for asked in (90 * GB, 0)] == [90 * GB, 0]
+    assert resources.memory_budget(None, root) == pytest.approx(0.9 * AVAILABLE)
+    assert [resources.now(left, root).memory_bytes for left in (5 * GB, 90 * GB, -3)] == [5 * GB, AVAILABLE, -3]
+    assert (resources.memory_budget(None, nothing), resources.now(5, nothing).memory_bytes) == (None, 5)
+    assert resources.now(None, nothing) == Room()
+    assert 0 < (resources.now(None, root).shm_bytes or 0) <= psutil.disk_usage(str(root)).total
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/\n", pids("sys/fs/cgroup", "max", 9), None),
+        ("0::/\n", pids("sys/fs/cgroup", 100, 9), 91),
+        ("0::/a/b\n", pids("sys/fs/cgroup/a/b", 100, 9) | pids("sys/fs/cgroup/a", 50, 20), 30),
+        ("8:pids:/x\n0::/\n", pids("sys/fs/cgroup/pids/x", 70, 9), 61),
+        ("0::/\n", {"sys/fs/cgroup/pids.max": "100\n"}, None),
+        ("0::/\n", pids("sys/fs/cgroup", 9, 12), 0),
+    ],
+)
+def test_threads_are_those_that_the_groups_leave(
+    tmp_path: Path, own: str, files: dict[str, str], expected: int | None
+) -> None:
+    assert resources.now(None, made_up(tmp_path, {"proc/self/cgroup": own, **files})).threads == expected
+
+
+# The user 77 has 8 threads; those of another user are hidden, as /proc with hidepid=1 shows them.
+@pytest.mark.parametrize(
+    ("limit", "user", "expected"),
+    [(20, 77, 12), (6, 77, 0), (resource.RLIM_INFINITY, 77, None), (10**6, 77, None), (20, 0, None)],
+)
+def test_the_threads_that_the_user_has_count_against_a_limit_that_is_not_roomy_or_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, user: int, expected: int | None
+) -> None:
+    members = [SimpleNamespace(info={"uids": SimpleNamespace(real=owner), "num_threads": n})
+               for owner, n in ((77, 3), (78, 100), (77, 5), (77, None))]  # fmt: skip
+    hidden = SimpleNamespace(info={"uids": None, "num_threads": None})
+    monkeypatch.setattr(psutil, "process_iter", lambda names: [*members, hidden])
+    limit_to(monkeypatch, open_files=1024, threads=limit, user=user)
+    assert resources.now(None, tmp_path) == Room(threads=expected, open_files=1024)
+
+
+# Whether a candidate fits: four workers with two batches each, and the consumer's: nine batches on their way.
+SETTINGS = LoaderSettings(batch_size=32, num_workers=4, prefetch_factor=2)
+LOAD = resources.Load(batch_bytes=100 * MB, batch_tensors=3, arm_bytes=GB, worker_bytes=500 * MB)
+
+
+def burst(batch_bytes: int | None = None, batch_tensors: int | None = None) -> Burst:
+    return factories.burst(batch_bytes=batch_bytes, batch_tensors=batch_tensors)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "enough", "settings", "ranks", "reason"),
+    [
+        (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the arm
+            Room(open_files=106), Room(open_files=107), SETTINGS, 1,
+            "107 open files (9 batches on their way), and 106 are allowed",
+        ),
+        (  # without workers only memory counts
+            Room(memory_bytes=1099 * MB), Room(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
+            LoaderSettings(batch_size=32), 1,
+            "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
+            "1 batches of 100 MB), and 1.10 GB are left",
+        ),
+        (
+            Room(shm_bytes=899 * MB), Room(shm_bytes=900 * MB), SETTINGS, 1,
+            "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
+        ),
+        (  # ranks need as much each, and files are counted by process
+            Room(shm_bytes=2699 * MB), Room(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
+            "2.70 GB of shared memory (27 batches of 100 MB on their way), and 2.70 GB are free in /dev/shm",
+        ),
+        (  # what the arms of all ranks hold together was measured together: workers of 250 MB each
+            Room(memory_bytes=GB), Room(memory_bytes=4800 * MB), SETTINGS, 2,
+            "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
+            "18 batches of 100 MB), and 1.00 GB are left",
+        ),
+        (
+            Room(threads=35), Room(threads=36), SETTINGS, 3,
+            "36 threads for its 12 workers, and 35 more are allowed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_lacks_is_told_with_its_figures(
+    lacking: Room, enough: Room, settings: LoaderSettings, ranks: int, reason: str
+) -> None:
+    assert resources.shortage(settings, LOAD, lacking, ranks) == f"it needs {reason}"
+    assert resources.shortage(settings, LOAD, enough, ranks) == ""
+
+
+@pytest.mark.parametrize(
+    ("bursts", "memory_bytes", "load"),
+    [
+        ([], {}, resources.Load()),
+        ([burst()], {}, resources.Load()),
+        # of one candidate the workers cannot be told from the arm
+        ([burst(12, 2)], {4: 3 * GB}, resources.Load(batch_bytes=12, batch_tensors=2, arm_bytes=3 * GB)),
+        ([], {0: GB, 4: 3 * GB}, resources.Load(arm_bytes=GB, worker_bytes=500 * MB)),
+        ([], {8: 5 * GB, 2: 2 * GB}, resources.Load(arm_bytes=GB, worker_bytes=500 * MB)),
+        ([], {0: 3 * GB, 4: GB}, resources.Load(arm_bytes=GB)),  # workers never give memory back
+        ([burst(5, 2), burst(), burst(9, 1)], {}, resources.Load(batch_bytes=9, batch_tensors=2)),
+    ],
+)
+def test_what_is_known_of_the_load(bursts: list[Burst], memory_bytes: dict[int, int], load: resources.Load) -> None:
+    assert resources.load_of(bursts, memory_bytes) == load
+
+
+def test_more_candidates_are_taken_together_and_the_arm_by_its_least() -> None:
+    load = resources.load_of([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
+    assert load.worker_bytes == pytest.approx(500 * MB, rel=0.05)
+    assert GB - 20 * MB < load.arm_bytes <= GB

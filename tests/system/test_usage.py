@@ -1,0 +1,137 @@
+"""Real processes, and what they can be seen to use; what a machine does besides."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nws_sweep.results import MachineTime, Usage
+from nws_sweep.system import usage
+from tests.children import child, line_of, tell
+from tests.roots import made_up
+
+MB = 2**20
+SHARED = 4 * MB
+
+
+@pytest.fixture
+def segment() -> Iterator[Path]:
+    """A name in shared memory that no other test has."""
+    path = Path(f"/dev/shm/nws_sweep_test_{uuid.uuid4().hex}")
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_the_cpu_seconds_of_a_process_and_of_its_children_alive_and_dead_are_counted() -> None:
+    script = """
+import os, sys, time
+def burn(seconds):
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+if not os.fork():
+    burn(0.2)
+    os._exit(0)
+os.wait()
+if not os.fork():
+    burn(0.1)
+    print("ready", flush=True)
+    time.sleep(60)
+input()
+burn(0.3)
+print("burnt", flush=True)
+time.sleep(60)
+"""
+    with child(script) as process:
+        line_of(process)
+        before = usage.of_tree(process.pid).cpu_s
+        assert before > 0.27  # the dead one's time has a resolution of 10 ms
+        tell(process)
+        line_of(process)
+        after = usage.of_tree(process.pid).cpu_s
+        assert after - before > 0.29
+        assert usage.of_tree(process.pid).cpu_s - after < 0.1  # it stands still now
+
+
+# Without a descriptor of its own, as Python's mmap has one.
+MAPPED = """
+import ctypes, os, sys
+descriptor, size = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), int(sys.argv[2])
+os.ftruncate(descriptor, size)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+ctypes.memmove(libc.mmap(None, size, 3, 1, descriptor, 0), b"x" * size, size)
+os.close(descriptor)
+"""
+OPEN = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+os.write(descriptor, b"x" * int(sys.argv[2]))
+os.unlink(sys.argv[1])
+"""
+FORKS = "if os.fork():\n    os.wait()\n"
+ALONE = "print('ready', flush=True)\nsys.stdin.read()"
+
+
+@pytest.mark.parametrize("script", [MAPPED, OPEN], ids=["mapped", "open and unlinked"])
+def test_shared_memory_is_counted_once_however_it_is_held(segment: Path, script: str, tmp_path: Path) -> None:
+    ordinary = f"ordinary = open({str(tmp_path / 'file')!r}, 'wb'); ordinary.write(b'x' * 100000); ordinary.flush()\n"
+    second = f"second = open({str(segment) + '2'!r}, 'wb'); os.unlink(second.name); os.write(second.fileno(), b'x')\n"
+    with child(script + ordinary + second + FORKS + ALONE, segment, SHARED) as process:
+        line_of(process)
+        assert usage.of_tree(process.pid).shm_bytes == SHARED + os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None:
+    size = 40 * MB
+    own = "own = b'y' * int(sys.argv[1])\n"
+    with child(f"import os, sys\nheld = b'x' * int(sys.argv[1])\n{FORKS}{own}{ALONE}", size) as process:
+        line_of(process)
+        found = usage.of_tree(process.pid).memory_bytes
+        assert found is not None
+        # The parent's and the child's are one until either writes; the child has as much of its own.
+        assert 2 * size <= found < 3 * size
+        assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
+        assert 2 * size <= usage.resident_bytes(process.pid) < 4 * size
+
+
+def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing() -> None:
+    with child(f"import sys\n{ALONE}") as process:
+        line_of(process)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        found = usage.of_tree(process.pid)
+        assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes(process.pid)) == (0, 0, 0)
+        process.wait()
+        assert usage.of_tree(process.pid) == Usage()
+        assert (usage.resident_bytes(process.pid), usage.of_memory(process.pid)) == (0, 0)
+
+
+def test_cpus_of_the_machine_work_and_steal_is_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # user nice system idle iowait irq softirq steal guest guest_nice: user includes guest.
+    line = " ".join(str(n * os.sysconf("SC_CLK_TCK")) for n in (100, 20, 30, 70_000, 9_000, 4, 5, 60, 50, 10))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(made_up(tmp_path, {"proc/stat": f"cpu  {line}\n"}) / "proc"))
+    now = usage.of_machine(tmp_path)
+    assert (now.busy_s, now.steal_s, now.throttled_s) == (159, 60, 0)
+    assert now.since(MachineTime(busy_s=100, steal_s=10)) == MachineTime(busy_s=59, steal_s=50)
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.stat": "throttled_usec 1000000\n", "a/cpu.stat": "throttled_usec 3000000\n"}, 3.0),
+        ("4:cpu,cpuacct:/d\n", {"cpu/d/cpu.stat": "nr_periods 7\nthrottled_time 250000000\n"}, 0.25),
+        ("0::/\n", {"cpu.stat": "usage_usec 9\n\nodd\nhigh max\nthrottled_usec 1 2\nbelow -1\n"}, 0.0),
+    ],
+)
+def test_throttled_time_is_the_most_that_any_group_was_kept_from_running(
+    tmp_path: Path, own: str, files: dict[str, str], expected: float
+) -> None:
+    files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    assert usage.of_machine(made_up(tmp_path, {"proc/self/cgroup": own, **files})).throttled_s == expected

@@ -1,0 +1,422 @@
+"""The search on simulated machines whose truth is known: exact and instant."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.results import (
+    Burst,
+    BurstKind,
+    Configuration,
+    LoaderSettings,
+    Measurement,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Trial,
+    TrialState,
+)
+from nws_sweep.tuning.runner import search
+from tests import factories
+from tests.fakes import FACTS, FakeArm, FakeClock, FakeMachine, SimulatedLoader
+from tests.searching import Recorder, by_workers, machine_of, run_search
+
+
+def configuration(
+    strategy: str = "exhaustive",
+    candidates: tuple[int, ...] = (0, 1, 2, 4),
+    reference: int | None = None,
+    maximum_patience: int = 0,
+    seed: int = 0,
+    **measure: Any,
+) -> Configuration:
+    rules = {"bursts": 3, "window_s": 10.0, "max_seconds": 1000.0, **measure}
+    return factories.configuration(
+        loader=LoaderSettings(batch_size=8, prefetch_factor=2, persistent_workers=True),
+        measure=MeasureRules(**rules),
+        search=SearchRules(
+            strategy=strategy, candidates=candidates, maximum_patience=maximum_patience, reference=reference
+        ),
+        seed=seed,
+    )
+
+
+def measured(chosen: Configuration, machine: FakeMachine) -> dict[int, Trial]:
+    return by_workers(run_search(chosen, machine)[0])
+
+
+def only_trial(machine: FakeMachine, num_workers: int = 4, **measure: Any) -> Trial:
+    return measured(configuration(candidates=(num_workers,), **measure), machine)[num_workers]
+
+
+def found(trial: Trial) -> Measurement:
+    assert trial.measurement is not None
+    return trial.measurement
+
+
+def costs(trials: dict[int, Trial]) -> dict[int, float | None]:
+    return {number: trial.objective_s for number, trial in trials.items()}
+
+
+def count(trial: Trial, kind: BurstKind = BurstKind.STEADY) -> int:
+    return sum(burst.kind is kind for burst in trial.bursts)
+
+
+def raising(machine: FakeMachine, error: BaseException, when: Callable[[Burst], bool]) -> FakeMachine:
+    def distort(burst: Burst) -> Burst:
+        if when(burst):
+            raise error
+        return burst
+
+    machine.distort = distort
+    return machine
+
+
+def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it_is_paused_for_others() -> None:
+    machine = machine_of()
+    machine.other_cpu_s = 0.125
+    result, recorder = run_search(configuration(reference=2), machine)
+    assert sorted(recorder.done) == sorted(by_workers(result)) == [0, 1, 2, 4]
+    assert sorted(settings.num_workers for settings in machine.opened) == [0, 1, 2, 4]
+    # start-up (workers seconds, and a batch), then what is left after the first clump
+    expected = {0: 1000.0, 1: 2.0 + 999, 2: 3.0 + 998 / 2, 4: 5.0 + 996 / 4}
+    assert costs(by_workers(result)) == pytest.approx(expected, rel=0.005)
+    assert recorder.events[-1] == "finished"
+    assert (result.complete, result.facts) == (True, FACTS)
+    assert result.cost_s == sum(trial.cost_s for trial in result.trials) == pytest.approx(machine.clock.now)
+    first = recorder.results[0]
+    assert sorted(by_workers(first)) == [0, 1, 2, 4]
+    assert not first.complete
+    assert all(trial.bursts and trial.objective_s and not trial.finished for trial in first.trials)
+    noise = by_workers(result)[4].noise
+    assert noise is not None
+    assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
+
+
+def test_what_the_loader_does_without_the_consumer_is_told_too() -> None:
+    """The consumer of 0.4 s hides that 4 workers make a batch in 0.25 s, and without workers adds to the loading."""
+    machine = machine_of(consume_s=0.4, start_s=0.0)
+    trials = measured(configuration(), machine)
+    loading_s = {number: found(trials[number]).loading_s for number in (0, 4)}
+    assert loading_s == pytest.approx({0: 1.0, 4: 0.25}, rel=0.03)
+    assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
+
+
+def test_what_fails_without_the_consumer_costs_the_trial_nothing_else_and_without_one_there_is_no_such_window() -> None:
+    machine = raising(machine_of(consume_s=0.4), TrialError("killed"), lambda burst: burst.kind is BurstKind.LOADING)
+    trial = only_trial(machine)
+    assert (trial.state, trial.reason, found(trial).loading_s) == (TrialState.OK, "", None)
+    assert machine.requests[-1][1].kind is BurstKind.LOADING
+    machine = machine_of()
+    run_search(configuration(), machine)
+    assert all(request.kind is not BurstKind.LOADING for _, request in machine.requests)
+
+
+def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_and_nothing_else() -> None:
+    machine = machine_of(consume_s=0.4, batches=50)
+    trials = measured(configuration(mode="epoch"), machine)
+    looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is BurstKind.LOADING]
+    assert sorted(looks) == [(1, 1), (2, 1), (4, 1)]
+    for number, trial in trials.items():
+        assert [burst.kind for burst in trial.bursts if burst.counts] == [BurstKind.EPOCH]
+        assert (found(trial).loading_s is None) == (number > 0)
+        assert found(trial).memory_growth_bytes is None
+
+
+# In which order candidates take turns.
+
+
+@pytest.mark.parametrize("measure", [{}, {"mode": "epoch", "epochs": 4}])
+def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_the_seed(measure: Any) -> None:
+    def turns(seed: int) -> list[int]:
+        machine = machine_of(batches=20 if measure else 1000)
+        run_search(configuration(candidates=(0, 1, 2, 3, 4), seed=seed, **measure), machine)
+        return machine.turns
+
+    assert turns(1) == turns(1)
+    assert turns(1) != turns(2)
+    rounds = [turns(1)[start : start + 5] for start in range(0, 20, 5)]
+    assert all(sorted(each) == [0, 1, 2, 3, 4] for each in rounds)
+    assert len({tuple(each) for each in rounds}) > 2
+
+
+def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_after_the_other() -> None:
+    machine, alone = machine_of(), machine_of()
+    assert sorted(measured(configuration(candidates=tuple(range(10)), interleave=3), machine)) == list(range(10))
+    assert (machine.most_alive, len(machine.opened)) == (3, 10)
+    run_search(configuration(interleave=1), alone)
+    assert (alone.most_alive, alone.turns) == (1, sorted(alone.turns))
+
+
+def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() -> None:
+    rng = random.Random(7)
+    machine = machine_of()
+
+    def distort(burst: Burst) -> Burst:
+        if machine.requests[-1][0] != 2:
+            return burst
+        return replace(burst, produced=max(8, round((burst.produced or 0) * rng.uniform(0.5, 1.5)) // 8 * 8))
+
+    machine.distort = distort
+    trials = measured(configuration(max_seconds=300.0), machine)
+    assert count(trials[2]) > 2 * count(trials[1])
+    assert count(trials[0]) == count(trials[1]) == 4
+    assert trials[2].notes == (
+        "stopped at measure.max_seconds=300 before the interval was within measure.precision=0.05",
+    )
+
+
+# What the strategy says.
+
+
+def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_told_of() -> None:
+    result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), machine_of())
+    assert sorted(by_workers(result)) == [0, 1, 4]  # one worker is slower than none
+    assert result.stop_reason == (
+        "1 candidate after num_workers=0 did not improve on it (patience 0); but the reference num_workers=4 was "
+        "faster, and 2 other candidates were not tried: more patience may find a better one"
+    )
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (TrialError("boom"), TrialState.FAILED),
+        (TrialTimeout("late"), TrialState.TIMEOUT),
+        (TrialOutOfMemory("full"), TrialState.OUT_OF_MEMORY),
+    ],
+)
+def test_a_failing_candidate_becomes_a_row_and_the_search_goes_on(error: TrialError, state: TrialState) -> None:
+    machine = machine_of()
+    machine.failures = {1: error}
+    result, recorder = run_search(configuration(), machine)
+    states = {trial.num_workers: (trial.state, trial.reason) for trial in result.trials}
+    assert states.pop(1) == (state, str(error))
+    assert states == dict.fromkeys((0, 2, 4), (TrialState.OK, ""))
+    assert recorder.done.count(1) == 1
+
+
+def test_without_workers_the_settings_are_canonical_and_the_row_says_so() -> None:
+    machine = machine_of()
+    trial = only_trial(machine, 0)
+    assert (trial.settings.prefetch_factor, trial.settings.persistent_workers) == (None, False)
+    assert trial.notes == ("num_workers=0 has no prefetch_factor, persistent_workers",)
+    assert machine.opened == [trial.settings]
+    with_workers = only_trial(machine_of(), 1)
+    assert (with_workers.notes, with_workers.settings.prefetch_factor) == ((), 2)
+
+
+@pytest.mark.parametrize("length", [0, None])
+def test_a_loader_without_batches_is_a_failure_not_a_loop(length: int | None) -> None:
+    clock = FakeClock()
+    trial = only_trial(FakeMachine(lambda settings: SimulatedLoader(clock, 0, 1.0), length, clock))
+    assert trial.state is TrialState.FAILED
+    assert "gave no batch of 8" in trial.reason
+
+
+def test_a_trial_that_beats_its_cpu_time_is_measured_again_and_then_never_recommended() -> None:
+    machine = machine_of()
+    machine.cpu_s = 4.0  # two CPUs: no batch can take less than 2 s
+    trial = only_trial(machine)
+    assert trial.state is TrialState.MISMEASURED
+    assert trial.reason.startswith("250 ms a batch cannot be: it takes 4.00 s of CPU time, at least 2.00 s on 2 usable")
+    assert trial.reason.endswith("; measured twice")
+    assert (len(machine.opened), trial.objective_s) == (2, None)
+    assert trial.measurement is not None
+
+
+def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are_not_counted() -> None:
+    machine = machine_of()
+
+    def distort(burst: Burst) -> Burst:
+        machine.cpu_s = 4.0 if len(machine.opened) == 1 else 0.1
+        return burst
+
+    machine.distort = distort
+    trial = only_trial(machine)
+    assert trial.state is TrialState.OK
+    assert trial.notes[0].startswith("measured again, since 250 ms a batch cannot be")
+    assert (count(trial), len(trial.bursts) > 2 * 4) == (4, True)
+
+
+def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
+    machine = machine_of()
+    raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.turns) > 9)
+    result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
+    best = by_workers(result)[0]
+    assert 0 in machine.turns[9:], "the best so far is measured on beside those that come later"
+    assert (best.state, best.reason) == (TrialState.OK, "")
+    assert best.objective_s == pytest.approx(1000.0)
+    assert recorder.done.count(0) == 1
+    assert result.complete
+
+
+class ReadOnce(SimulatedLoader):
+    """A stream that goes on where it was: ``__iter__`` gives the same iterator again."""
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.epochs_begun:
+            self.stream = super().__iter__()
+        return self.stream
+
+
+def test_a_stream_that_can_be_read_only_once_ends_with_what_was_measured() -> None:
+    clock = FakeClock()
+    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, bursts=20)
+    assert trial.state is TrialState.OK
+    assert trial.objective_s == pytest.approx(1.0)
+    assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
+
+
+def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
+    """One that was seen to the end and one that was not must be ranked by the same quantity."""
+    machine = machine_of(batches=100, start_s=0.0)
+    machine.batches_per_epoch = 1000
+    trials = measured(configuration(candidates=(0, 4)), machine)
+    assert {found(trial).epoch_s for trial in trials.values()} == {None}
+    assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
+    assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in trials[0].notes)
+
+
+def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
+    machine = machine_of()
+    ended = []
+
+    @contextlib.contextmanager
+    def open_arm(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+        with machine.open_arm(configuration, memory_bytes) as arm:
+            try:
+                yield arm
+            finally:
+                ended.append(arm)
+                if len(ended) == 1:
+                    raise KeyboardInterrupt
+
+    surroundings = replace(machine.surroundings(), open_arm=open_arm)
+    with pytest.raises(KeyboardInterrupt):
+        search(SearchRecord(configuration=configuration(), host=factories.HOST), surroundings, Recorder())
+    assert not machine.alive
+    assert len(ended) == 4
+
+
+# What there is room for.
+
+
+@pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
+def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with_the_figures(measure: Any) -> None:
+    machine = machine_of(batches=20 if measure else 1000)
+    machine.distort = lambda burst: replace(burst, batch_bytes=1000 if burst.startup_s else None, batch_tensors=2)
+    machine.shm_bytes = 6000
+    result, recorder = run_search(configuration(**measure), machine)
+    trials = by_workers(result)
+    assert (trials[4].state, trials[4].reason) == (
+        TrialState.SKIPPED,
+        "it needs 9.00 kB of shared memory (9 batches of 1.00 kB on their way), and 6.00 kB are free in /dev/shm",
+    )
+    assert {trials[n].state for n in (0, 1, 2)} == {TrialState.OK}
+    assert 4 not in {settings.num_workers for settings in machine.opened}
+    assert recorder.done.count(4) == 1
+
+
+@pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
+def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_does_not_alone_is_skipped(
+    measure: Any,
+) -> None:
+    machine = machine_of(batches=20 if measure else 1000)
+    machine.budget_bytes = 250  # an arm holds 100 to 140
+    trials = measured(configuration(**measure), machine)
+    assert [trials[n].state for n in (0, 1, 2, 4)] == [TrialState.OK] * 4
+    assert machine.most_alive == 2
+    machine = machine_of()
+    machine.budget_bytes = 130
+    alone = measured(configuration(), machine)
+    assert (alone[2].state, alone[4].state) == (TrialState.OK, TrialState.SKIPPED)
+    assert alone[4].reason == (
+        "it needs 140 B of memory (100 B for the dataset, 4 workers of 10 B, 9 batches of 0 B), and 130 B are left"
+    )
+
+
+def test_a_candidate_may_hold_what_the_others_leave_of_the_budget() -> None:
+    machine = machine_of()
+    machine.budget_bytes = 1000
+    run_search(configuration(candidates=(0, 4)), machine)
+    assert machine.allowed[:2] == [(0, 1000), (4, 900)]
+    assert set(machine.allowed[2:]) == {(0, 860), (4, 900)}  # 100 and 140 are held once both are alive
+
+
+def test_a_candidate_that_is_found_to_hold_too_much_after_its_turn_is_out_of_memory() -> None:
+    machine = machine_of()
+    machine.budget_bytes = 1000
+
+    def distort(burst: Burst) -> Burst:
+        machine.arm_bytes = 2000 if len(machine.turns) > 3 else 100
+        return burst
+
+    machine.distort = distort
+    trial = only_trial(machine, 0, bursts=9)
+    assert trial.state is TrialState.OUT_OF_MEMORY
+    assert "held 2.00 kB of memory" in trial.reason
+
+
+# Data that come from storage.
+
+
+def cold(machine: FakeMachine) -> FakeMachine:
+    """Every batch comes from storage."""
+    machine.read = lambda batches: 100_000 * batches
+    return machine
+
+
+def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_even_its_beginning() -> None:
+    """Batches that were not read before take 100 times as long; the projected epoch must not know it."""
+    seen: set[int] = set()
+    counted = [0]
+
+    def make_s(batch: int) -> float:
+        is_cold = batch not in seen
+        seen.add(batch)
+        return 1.0 if is_cold else 0.01
+
+    def read(batches: int) -> int:
+        before, counted[0] = counted[0], len(seen)
+        return 2_000_000 * (len(seen) - before)
+
+    clock = FakeClock()
+    machine = FakeMachine(lambda s: SimulatedLoader(clock, 400, make_s, s.num_workers, batch_size=8), 400, clock)
+    machine.read = read
+    trials = measured(configuration(candidates=(0, 4), window_s=0.2), machine)
+    assert costs(trials) == pytest.approx({0: 4.0, 4: 1.0}, rel=0.05)
+    opened = [settings.num_workers for settings in machine.opened]
+    assert (opened.count(0), 2 in opened) == (2, True)  # begun anew; the arm that reads ahead
+    assert all(count(trial) >= 4 for trial in trials.values())
+
+
+def test_data_that_no_cache_holds_are_measured_as_they_are_and_as_is_neither_discards_nor_reads_ahead() -> None:
+    for trial in measured(configuration(candidates=(0, 2)), cold(machine_of())).values():
+        assert trial.state is TrialState.OK
+        assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
+    machine = cold(machine_of())
+    trials = measured(configuration(candidates=(0, 2), cache="as_is"), machine)
+    assert (len(machine.opened), [count(trial) for trial in trials.values()]) == (2, [4, 4])
+
+
+def test_cold_drops_the_datasets_files_before_each_turn_and_refuses_those_without(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    machine = cold(machine_of())
+    machine.files = (str(tmp_path),)
+    run_search(configuration(candidates=(0, 2), cache="cold"), machine)
+    assert set(machine.dropped) == {(str(tmp_path / "a"),)}
+    assert len(machine.dropped) == len(machine.turns) - 1  # the first one tells the files, and does not count
+    with pytest.raises(ConfigurationError, match=r"measure\.cache=cold: .*measure\.cache_files=\[\.\.\.\]"):
+        run_search(configuration(cache="cold"), machine_of())

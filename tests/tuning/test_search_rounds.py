@@ -1,0 +1,224 @@
+"""The adaptive search with its rounds and arms, on simulated machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.errors import TrialError
+from nws_sweep.results import (
+    Burst,
+    BurstKind,
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    SampleMade,
+    SamplePart,
+    SamplesLogged,
+    SamplesSeen,
+    SearchRecord,
+    SearchRules,
+    TrialState,
+)
+from nws_sweep.tuning import runner
+from nws_sweep.tuning.runner import search
+from tests import factories
+from tests.fakes import FakeMachine
+from tests.searching import Recorder, by_workers, machine_of, run_search
+
+
+def configuration(measure: dict[str, Any] | None = None, **rules: Any) -> Configuration:
+    return factories.configuration(
+        loader=LoaderSettings(batch_size=8, prefetch_factor=2),
+        measure=MeasureRules(**measure or {}),
+        search=SearchRules(**{"strategy": "adaptive", "candidates": tuple(range(33)), **rules}),
+    )
+
+
+def sleeping(batch_s: float = 0.32, consume_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
+    """A dataset that waits, and a consumer that eight workers keep busy."""
+    return machine_of(lambda workers: batch_s, batches, consume_s, start_s=0.01)
+
+
+def recommended(result: SearchRecord) -> LoaderSettings:
+    assert result.verdict is not None
+    return result.verdict.recommended
+
+
+def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
+    machine = sleeping()
+    result, recorder = run_search(configuration(), machine)
+    trials = by_workers(result)
+    assert recommended(result).num_workers == 8
+    assert result.stop_reason == (
+        "num_workers=8 is the fastest; nothing can be faster: it keeps the consumer busy all the time"
+    )
+    assert result.cost_s < 0.25 * 2000 * 0.04
+    assert len(trials) <= 4
+    assert sorted(recorder.done) == sorted(trials)
+    assert all(trial.finished for trial in result.trials)
+    assert result.complete
+    assert trials[8].measurement is not None
+    pace = trials[8].measurement.batch_s
+    assert pace is not None
+    assert pace.value == pytest.approx(0.04, rel=0.01)
+    assert (pace.low is not None, pace.n >= 3) == (True, True)
+    assert result.cost is not None
+    parts = result.cost.profile_s, result.cost.startup_s, result.cost.warm_up_s, result.cost.measuring_s
+    assert sum(parts) == pytest.approx(machine.clock.now)
+    assert min(parts) > 0
+    # Whoever is out of the race is ended at once, and its row says so.
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
+    kinds = [request.kind for workers, request in machine.requests if workers == 0]
+    assert kinds.count(BurstKind.STEADY) == 1
+    assert kinds[-1] is BurstKind.STEADY
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "strategy"), [(1.0, "adaptive"), (2.0, "adaptive"), (3.0, "adaptive"), (20.0, "exhaustive")]
+)
+def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(budget_s: float, strategy: str) -> None:
+    machine = sleeping()
+    result, _ = run_search(configuration(time_budget_s=budget_s, strategy=strategy), machine)
+    assert result.verdict is not None
+    assert result.verdict.provisional
+    assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
+    bursts = [burst.elapsed_s for trial in result.trials for burst in trial.bursts]
+    assert budget_s <= machine.clock.now <= budget_s + max(bursts) + 0.5
+    nothing, _ = run_search(configuration(time_budget_s=1e-6, strategy=strategy), sleeping())
+    assert (nothing.verdict, nothing.complete) == (None, True)
+    assert result.complete
+    assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+@pytest.mark.parametrize(
+    ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
+)
+def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
+    so_far = factories.search_result(
+        factories.trial(0, epoch_s), configuration=configuration(strategy=strategy), verdict=None
+    )
+    assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
+    assert runner._deadline(replace(so_far, trials=()), 100.0) is None
+
+
+def test_when_everything_crashes_patience_ends_the_search() -> None:
+    machine = sleeping()
+    machine.failures = {n: TrialError("boom") for n in range(33)}
+    result, _ = run_search(configuration(), machine)
+    assert result.verdict is None
+    assert result.stop_reason == "4 candidates could not be measured"
+
+
+def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
+    start = SearchRecord(configuration=configuration(), host=factories.HOST)
+    result = search(start, sleeping().surroundings(), Recorder(), guess=3)
+    assert 3 in by_workers(result)
+    assert recommended(result).num_workers == 8
+
+
+def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
+    machine = sleeping()
+
+    def distort(burst: Burst) -> Burst:
+        for arm in machine.running:
+            arm.cpu_s += 1.0 * burst.batches if arm.settings.num_workers == 8 else 0.0  # two CPUs: at least 0.5 s
+        return burst
+
+    machine.distort = distort
+    result, _ = run_search(configuration(), machine)
+    assert by_workers(result)[8].state is TrialState.MISMEASURED
+    assert recommended(result).num_workers != 8
+
+
+def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
+    result, _ = run_search(configuration(), sleeping(batches=6))
+    assert result.complete
+    assert BurstKind.EPOCH in {burst.kind for trial in result.trials for burst in trial.bursts}
+
+
+@pytest.mark.parametrize("interleave", [1, 2, 3])
+def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave: int) -> None:
+    machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
+    result, _ = run_search(configuration({"interleave": interleave}), machine)
+    assert machine.most_alive <= interleave
+    assert result.complete
+    assert result.verdict is not None
+    assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_before_it_is_idle() -> None:
+    """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
+    machine = sleeping()
+    stalls: list[int] = []
+
+    def stall_once(burst: Burst) -> Burst:
+        workers = machine.requests[-1][0]
+        if workers and not stalls:
+            stalls.append(workers)
+            (arm,) = machine.running
+            arm.stall()
+            assert len(machine.running) == len(machine.alive), "all go on"
+        return burst
+
+    machine.distort = stall_once
+    result, _ = run_search(configuration(), machine)
+    assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
+    assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
+    assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+# Whether samples are right.
+
+
+def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
+    part = SamplePart(form=b"", content=content.encode())
+    return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
+
+
+def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended_unless_nobody_wants_to_know() -> None:
+    machine = sleeping()
+    right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
+    machine.without_workers = right
+    machine.one_at_a_time = lambda samples: right[: len(samples)]
+    machine.logged = {n: SamplesLogged(samples=right if n == 1 else wrong) for n in range(1, 33)}
+    result, _ = run_search(configuration(), machine)
+    states = {trial.num_workers: trial.state for trial in result.trials}
+    assert recommended(result).num_workers in (0, 1)
+    assert (states.pop(0), states.pop(1, TrialState.OK)) == (TrialState.OK, TrialState.OK)
+    assert set(states.values()) == {TrialState.WRONG_SAMPLES}
+    trial = max(result.trials, key=lambda trial: trial.num_workers)
+    assert (trial.measurement, trial.objective_s) == (None, None)
+    assert trial.reason.startswith("8 of 8 compared samples differ")
+    unchecked, _ = run_search(replace(configuration(), check_samples=False), machine)
+    assert {trial.state for trial in unchecked.trials} == {TrialState.OK}
+
+
+def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers() -> None:
+    machine = sleeping(batches=None)
+    machine.facts = replace(machine.facts, iterable=True, samples=None)
+    streams = [logged(worker, worker + 8, worker=worker, content="same") for worker in range(32)]
+    same = [
+        replace(one, parts=(replace(one.parts[0], content=bytes([n])),)) for s in streams for n, one in enumerate(s)
+    ]
+    machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
+    unending = SamplesSeen(digests=(), workers=frozenset(), complete=False)
+    machine.epochs = dict.fromkeys(range(33), unending)
+    result, recorder = run_search(configuration(reference=2), machine)  # which would be started in the same round
+    assert recommended(result).num_workers == 0
+    assert result.stop_reason.startswith("no candidate with workers is right: ")
+    workers = [trial for trial in result.trials if trial.num_workers]
+    assert [trial.state for trial in workers] == [TrialState.WRONG_SAMPLES]
+    assert "get_worker_info" in workers[0].reason
+    assert recorder.done.count(0) == 1
+
+
+def test_handles_that_workers_share_are_named_once_before_any_candidate_has_workers() -> None:
+    machine = sleeping()
+    machine.facts = replace(machine.facts, handles=("dataset.file (BufferedReader of data.bin)",))
+    events = run_search(configuration(), machine)[1].events
+    (note,) = (event for event in events if event.startswith("note "))
+    assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
+    assert all(event == "turn 0" for event in events[: events.index(note)])
