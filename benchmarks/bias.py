@@ -13,7 +13,7 @@ from benchmarks import bare, child, ours, pace, stage
 from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.comparison import page, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
-from benchmarks.stage import say
+from benchmarks.stage import print_line
 from nws_sweep.measurement import stats
 from nws_sweep.results import SearchRules, Trial
 from nws_sweep.system import host, host_lock
@@ -73,8 +73,8 @@ def run(options: Options) -> None:
     origin = stage.origin(options.command, options.rounds, "round")
     options.output.write_text(page(rows, workloads, origin), "utf-8")
     for verdict in verdicts(rows):
-        say(verdict)
-    say(f"written to {options.output}")
+        print_line(verdict)
+    print_line(f"written to {options.output}")
 
 
 def complete(figures: Iterable[Figure], workers: Sequence[int]) -> list[Figure]:
@@ -92,9 +92,9 @@ def _measure(workload: Workload, number: int, options: Options, journal: Journal
     rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
     configuration = ours.configuration_of(workload, rules, number)
     log_path = options.journal.with_name(f"{workload.name}.log")
-    with host_lock.held(stage.LOCK_FILE, "the benchmark", say):
+    with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
         journal.add(*_bare(workload, number, BARE_BEFORE, options))
-        result = ours.find(configuration, log_path, lambda line: say(f"{label} ours: {line}"))
+        result = ours.find(configuration, log_path, lambda line: print_line(f"{label} ours: {line}"))
         journal.add(*(figure_of(workload, trial, number) for trial in result.trials))
         journal.add(*_bare(workload, number, BARE_AFTER, options))
 
@@ -103,7 +103,7 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
     order = random.Random(f"{workload.name}-{number}-{kind}").sample(options.workers, len(options.workers))
     figures = [_bare_figure(workload, number, kind, workers, options.least_s) for workers in order]
     told = ", ".join(f"{f.workers}: {1000 * (f.batch_s or 0):.2f}" for f in sorted(figures, key=lambda f: f.workers))
-    say(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {told}")
+    print_line(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {told}")
     return figures
 
 
@@ -144,7 +144,7 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
             "reason": trial.reason,
             "notes": list(trial.notes),
             **{name: getattr(found, name, None) for name in names},
-            "bursts": [[b.kind.value, b.batches, b.elapsed_s, b.startup_s, b.produced] for b in trial.bursts],
+            "windows": [[b.kind.value, b.batches, b.elapsed_s, b.startup_s, b.produced] for b in trial.windows],
             "cost_s": trial.cost_s,
         },
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nws_sweep.analysis.diagnosis import Limit
+from nws_sweep.analysis.diagnosis import Bottleneck
 
 _NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
 
@@ -30,8 +30,8 @@ class Case:
 
     name: str
     about: str
-    expected: Limit
-    besides: tuple[Limit, ...] = ()
+    expected: Bottleneck
+    besides: tuple[Bottleneck, ...] = ()
     dataset: tuple[str, Mapping[str, Any]]
     consumer: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     loader: Mapping[str, Any] = field(default_factory=dict)
@@ -56,72 +56,72 @@ def _training(*layers: int) -> dict[str, Any]:
 
 CASES = (
     Case(
-        name="waiting", about="4 ms of sleep a sample, 12 workers at most", expected=Limit.LATENCY,
+        name="waiting", about="4 ms of sleep a sample, 12 workers at most", expected=Bottleneck.LATENCY,
         dataset=("Latency", {"samples": 20_000, "mean_s": 0.004}), loader={"batch_size": 8}, most=12,
     ),
     Case(
-        name="computing", about="1 ms of CPU a sample", expected=Limit.CPU,
+        name="computing", about="1 ms of CPU a sample", expected=Bottleneck.CPU,
         dataset=("Arithmetic", {"samples": 6400}), loader={"batch_size": 16},
     ),
     Case(
-        name="decoding", about="JPEG files, decoded and cropped", expected=Limit.CPU,
+        name="decoding", about="JPEG files, decoded and cropped", expected=Bottleneck.CPU,
         dataset=("Jpeg", {"samples": 4608, "root": "~/.cache/nws_sweep"}), loader={"batch_size": 32},
     ),
     Case(
-        name="step", about="2 ms of sleep a sample of 8 a batch, a consumer that sleeps 8 ms", expected=Limit.CONSUMER,
+        name="step", about="2 ms of sleep a sample of 8 a batch, a consumer that sleeps 8 ms", expected=Bottleneck.CONSUMER,
         dataset=("Latency", {"samples": 4000, "mean_s": 0.002}), consumer=_sleeping(0.008), loader={"batch_size": 8},
     ),
     Case(
-        name="moving", about="tensors in memory, 784 values a sample", expected=Limit.TRANSFER,
+        name="moving", about="tensors in memory, 784 values a sample", expected=Bottleneck.TRANSFER,
         dataset=("InMemory", {"samples": 60_000}), loader={"batch_size": 300},
     ),
     Case(
-        name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Limit.STARTUP,
-        besides=(Limit.LATENCY,), dataset=("Latency", {"samples": 192, "mean_s": 0.002}), loader={"batch_size": 16},
+        name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Bottleneck.STARTUP,
+        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 192, "mean_s": 0.002}), loader={"batch_size": 16},
     ),
     Case(
-        name="spawning", about="4 ms of sleep a sample, workers spawned, epochs of 48 batches", expected=Limit.STARTUP,
-        besides=(Limit.LATENCY,), dataset=("Latency", {"samples": 768, "mean_s": 0.004}),
+        name="spawning", about="4 ms of sleep a sample, workers spawned, epochs of 48 batches", expected=Bottleneck.STARTUP,
+        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 768, "mean_s": 0.004}),
         loader={"batch_size": 16, "multiprocessing_context": "spawn"}, most=8,
     ),
     Case(
-        name="no room", about="4 ms of sleep a sample, 200 MB in each worker, a budget of 2 GB", expected=Limit.MEMORY,
-        besides=(Limit.LATENCY,),
+        name="no room", about="4 ms of sleep a sample, 200 MB in each worker, a budget of 2 GB", expected=Bottleneck.MEMORY,
+        besides=(Bottleneck.LATENCY,),
         dataset=("Hungry", {"samples": 20_000, "mean_s": 0.004, "held_bytes": 200_000_000}), loader={"batch_size": 8},
         measure={"memory_budget_bytes": 2_000_000_000},
     ),
     Case(
-        name="fetching and computing", about="8 ms of sleep and 1 ms of CPU a sample", expected=Limit.CPU,
-        besides=(Limit.LATENCY,), dataset=("FetchedArithmetic", {"samples": 6400, "mean_s": 0.008}),
+        name="fetching and computing", about="8 ms of sleep and 1 ms of CPU a sample", expected=Bottleneck.CPU,
+        besides=(Bottleneck.LATENCY,), dataset=("FetchedArithmetic", {"samples": 6400, "mean_s": 0.008}),
         loader={"batch_size": 16},
     ),
     Case(
         name="computing and training", about="1 ms of CPU a sample, a training step on the CPU of a third of that",
-        expected=Limit.CPU, dataset=("LabelledArithmetic", {"samples": 12_800}),
+        expected=Bottleneck.CPU, dataset=("LabelledArithmetic", {"samples": 12_800}),
         consumer=_training(64, 1500, 1500, 10), loader={"batch_size": 64},
     ),
     Case(
-        name="large step", about="tensors in memory, a training step of a large network", expected=Limit.CONSUMER,
+        name="large step", about="tensors in memory, a training step of a large network", expected=Bottleneck.CONSUMER,
         dataset=("InMemory", {"samples": 20_000, "values": 20_000}), consumer=_training(20_000, 2000, 10),
         loader={"batch_size": 64},
     ),
     Case(
         name="fetching for a step", about="4 ms of sleep a sample, a consumer that sleeps 2 ms, 8 workers at most",
-        expected=Limit.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}), consumer=_sleeping(0.002),
+        expected=Bottleneck.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}), consumer=_sleeping(0.002),
         loader={"batch_size": 8}, most=8,
     ),
     Case(
-        name="fetching and moving", about="4 ms of sleep a sample of 2 MB", expected=Limit.TRANSFER,
-        besides=(Limit.LATENCY, Limit.CPU),
+        name="fetching and moving", about="4 ms of sleep a sample of 2 MB", expected=Bottleneck.TRANSFER,
+        besides=(Bottleneck.LATENCY, Bottleneck.CPU),
         dataset=("Latency", {"samples": 3200, "mean_s": 0.004, "values": 500_000}), loader={"batch_size": 16},
     ),
     Case(
         name="training in memory", about="tensors in memory, a training step of a small network",
-        expected=Limit.CONSUMER, besides=(Limit.TRANSFER,), dataset=("InMemory", {"samples": 60_000}),
+        expected=Bottleneck.CONSUMER, besides=(Bottleneck.TRANSFER,), dataset=("InMemory", {"samples": 60_000}),
         consumer=_training(784, 600, 300, 100, 10), loader={"batch_size": 300},
     ),
     Case(
-        name="disturbed", about="1 ms of CPU a sample, beside two programs that compute", expected=Limit.NOISE,
+        name="disturbed", about="1 ms of CPU a sample, beside two programs that compute", expected=Bottleneck.NOISE,
         dataset=("Arithmetic", {"samples": 6400}), loader={"batch_size": 16}, disturbed=True,
     ),
 )  # fmt: skip

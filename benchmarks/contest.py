@@ -12,7 +12,7 @@ from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from benchmarks.journal import Journal, Outcome, Run
 from benchmarks.methods import Machine, Turn, is_projected, played
 from benchmarks.search_page import page
-from benchmarks.stage import say
+from benchmarks.stage import print_line
 from benchmarks.standings import Standing, standings_of
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
@@ -69,8 +69,8 @@ def run(options: Options) -> None:
             contest.measure(workload, repeat)
         contest.write()
     for line in contest.told():
-        say(line)
-    say(f"written to {options.output}")
+        print_line(line)
+    print_line(f"written to {options.output}")
 
 
 def count_gpus(_: None) -> int:
@@ -94,7 +94,7 @@ class _Contest:
 
     def measure(self, workload: Workload, repeat: int) -> None:
         """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
-        with host_lock.held(stage.LOCK_FILE, "the benchmark", say):
+        with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
             played_before = {
                 o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)
             }
@@ -115,10 +115,10 @@ class _Contest:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
         turn = Turn(method=method, workload=workload, repeat=repeat, log_path=log_path)
-        outcome = played(turn, self._machine, lambda line: say(f"{label} {method}: {line}"))
+        outcome = played(turn, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
         self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
-        say(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
+        print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
 
     def _pass(self, workload: Workload, repeat: int, number: int) -> None:
         """One run of each number of workers that is worth it and has none in this pass."""
@@ -129,7 +129,7 @@ class _Contest:
         found = [self._run(workload, workers, repeat, number) for workers in values]
         if found:
             told = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
-            say(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
+            print_line(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
 
     def _picks(self, workload: Workload) -> set[int]:
         outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
@@ -140,7 +140,7 @@ class _Contest:
         try:
             epoch_s, is_whole = self._stretch(workload, workers, self._options.least_s)
         except RuntimeError as error:  # too little shared memory, say
-            say(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
+            print_line(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
         run = Run(
             workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole
         )

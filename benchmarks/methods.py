@@ -55,7 +55,7 @@ class Turn:
         method: A name out of ``METHODS``.
         workload: What is loaded.
         repeat: From 1; it is the seed too.
-        log_path: File that what arms print is appended to.
+        log_path: File that what trial processes print is appended to.
     """
 
     method: str
@@ -84,7 +84,7 @@ def task_of(workload: Workload, cpus: int) -> Task:
     return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
-def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
+def played(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
     """Plays a method; what goes wrong in it is a part of the outcome.
 
     Args:
@@ -95,7 +95,7 @@ def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
     before = stage.family()
     began = time.perf_counter()
     try:
-        answer = _answer(turn, machine, say)
+        answer = _answer(turn, machine, print_line)
     except Exception as error:  # anything: that is what is counted
         answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
     return Outcome(
@@ -108,7 +108,7 @@ def played(turn: Turn, machine: Machine, say: Callable[[str], None]) -> Outcome:
     )
 
 
-def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> dict[str, Any]:
+def _answer(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
     """What a method came to: some of the attributes of its outcome."""
     if turn.method in HEURISTICS:
         return {"pick": HEURISTICS[turn.method][1](machine.cpus, machine.gpus)}
@@ -117,7 +117,7 @@ def _answer(turn: Turn, machine: Machine, say: Callable[[str], None]) -> dict[st
         pick, probes = child.call(bare.play, script, _PATIENCE_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
     configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)
-    return answer_of(ours.find(configuration, turn.log_path, say))
+    return answer_of(ours.find(configuration, turn.log_path, print_line))
 
 
 def answer_of(result: SearchRecord) -> dict[str, Any]:

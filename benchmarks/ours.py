@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.catalogue import Workload
 from benchmarks.pace import PREFETCH_FACTOR
-from nws_sweep.executor.dataset_server import Nursery, spec_of
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
 from nws_sweep.system import host
 from nws_sweep.tuning.runner import search
@@ -28,27 +28,27 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
     )
 
 
-def find(configuration: Configuration, log_path: Path, say: Callable[[str], None]) -> SearchRecord:
+def find(configuration: Configuration, log_path: Path, print_line: Callable[[str], None]) -> SearchRecord:
     """Searches.
 
     Args:
         configuration: What, and how.
-        log_path: File that what the arms print is appended to.
+        log_path: File that what the trial processes print is appended to.
         say: Called with a line when a trial is finished.
     """
     started_at = datetime.now().astimezone().isoformat()
     start = SearchRecord(configuration=configuration, host=host.describe(), started_at=started_at)
     log, folder = str(log_path.absolute()), str(Path.cwd())
-    with Nursery() as nursery:
-        open_arm = nursery.factory(lambda chosen: spec_of(chosen, folder, log))
-        return search(start, Surroundings(open_arm=open_arm), Teller(say))
+    with DatasetServer() as dataset_server:
+        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))
+        return search(start, Environment(start_process=start_process), Teller(print_line))
 
 
 class Teller:
     """Tells of finished trials only, a line each."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._say = print_line
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
@@ -56,4 +56,4 @@ class Teller:
     def _pass_over(self, *_: object) -> None:
         """Not told."""
 
-    turn_started = note = round_finished = interrupted = search_finished = _pass_over
+    slice_started = note = round_finished = interrupted = search_finished = _pass_over

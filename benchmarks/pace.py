@@ -29,18 +29,18 @@ def first_steady(workers: int) -> int:
 def steady_span(batches: int, workers: int) -> tuple[int, int] | None:
     """The positions between which the workers neither fill the queue nor run out of work; None if there are none.
 
-    Both are multiples of the number of workers apart, since n workers deliver in clumps of n.
+    Both are multiples of the number of workers apart, since n workers deliver in multiples of n.
     """
-    clump, first = max(1, workers), first_steady(workers)
-    last = first + (batches - PREFETCH_FACTOR * workers - first) // clump * clump
+    worker_multiple, first = max(1, workers), first_steady(workers)
+    last = first + (batches - PREFETCH_FACTOR * workers - first) // worker_multiple * worker_multiple
     return (first, last) if last > first else None
 
 
 def may_stop(moments: Moments, workers: int, limit_s: float) -> bool:
-    """Whether an epoch may be broken off here: it has lasted the limit, and goes on in whole clumps of batches."""
-    clump = max(1, workers)
+    """Whether an epoch may be broken off here: it has lasted the limit, and goes on in whole multiples of the workers of batches."""
+    worker_multiple = max(1, workers)
     steady = len(moments) - first_steady(workers)
-    return moments[-1] >= limit_s and steady >= 2 * clump and steady % clump == 0
+    return moments[-1] >= limit_s and steady >= 2 * worker_multiple and steady % worker_multiple == 0
 
 
 def projected_epoch_s(moments: Moments, batches: int, workers: int) -> float:

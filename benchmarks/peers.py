@@ -131,7 +131,7 @@ def binary(time_epoch: Timer, task: Task) -> int:
 
     Mended, in its inner test: it waits for the queue to be consumed once and not for batches of equal length (which may
     never come), takes the plain mean (it dropped the slowest tenth, the only ones that take time where batches come in
-    clumps), and gives up what is 1.3 times slower than the best (the test was the wrong way round).
+    multiples of the workers), and gives up what is 1.3 times slower than the best (the test was the wrong way round).
     """
     found: dict[int, float] = {}
 

@@ -47,14 +47,14 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.say):
+    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.print_line):
         stage.start_fork_server()
         for workload in workloads:  # not counted: the files are read, libraries loaded
             _searched(workload, 0, False)
         for number in range(rounds):
             for workload in workloads:
                 pairs[workload.name].append(_pair(workload, number))
-                stage.say(f"{workload.name}: {pairs[workload.name][-1]}")
+                stage.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     output.write_text(
@@ -63,7 +63,7 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
 
 
 def _pair(workload: Workload, number: int) -> Pair:
-    """A search that compares samples and one that does not, in an order drawn anew."""
+    """A search that compares samples and one that does not, in an order drawn again."""
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
     found = {check: _searched(workload, number, check) for check in order}

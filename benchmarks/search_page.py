@@ -13,7 +13,7 @@ from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
 How slow is the number of workers that a method picks, and what does it cost to find? In each repeat every method is
-played once on every workload, in an order that is drawn anew, and then an oracle measures: long bare loops with a
+played once on every workload, in an order that is drawn again, and then an oracle measures: long bare loops with a
 stopwatch, each in a fresh process, of many numbers of workers and of all picks, in random order, several passes. Those
 that are far from the best are left out of later passes.
 

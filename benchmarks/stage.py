@@ -29,7 +29,7 @@ def start_fork_server() -> None:
     processes.start_fork_server()
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Tells what is going on, on standard error."""
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 

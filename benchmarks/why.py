@@ -38,7 +38,7 @@ class Finding:
     @property
     def right(self) -> bool:
         """Whether it is what was put in."""
-        limits = self.diagnosis.limits if self.diagnosis else ()
+        limits = self.diagnosis.bottlenecks if self.diagnosis else ()
         return limits[:1] == (self.case.expected,) and set(self.case.besides) <= set(limits)
 
 
@@ -53,14 +53,14 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     cases = [case for case in CASES if not only or case.name in only]
     findings: list[Finding] = []
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.say):
+    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.print_line):
         stage.start_fork_server()
         for number in range(repeats):
             for case in cases:
                 finding = _found(case, number)
                 findings.append(finding)
                 verdict = "right" if finding.right else "WRONG"
-                stage.say(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
+                stage.print_line(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
     output.write_text(_page(findings, stage.origin(command, repeats, "repeat")))
 
 

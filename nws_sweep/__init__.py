@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Imported when first used: the command line must answer quickly, and the API needs torch.
-_HOMES = {
+_MODULES = {
     "search": "api", "tune": "api", "SearchResult": "report.search_result", "MeasureRules": "results",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - they are strings
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULES])

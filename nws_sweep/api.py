@@ -16,14 +16,14 @@ from nws_sweep.config import schema
 from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, Subject, subject_of
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
 from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import rank0
-from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement import sample_check
-from nws_sweep.measurement.environment import ArmFactory, Surroundings
-from nws_sweep.report.progress import Narrator, Say, announcer, teller
+from nws_sweep.measurement.environment import Environment, ProcessFactory
+from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore, default_folder
@@ -34,7 +34,7 @@ from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
 
 Consumer = float | Callable[[Any], object] | None
-Progress = bool | Say | None
+Progress = bool | Print | None
 
 
 def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
@@ -124,7 +124,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         8
     """
     given = dict(locals())
-    return _agreed(lambda: subject_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given)
+    return _agreed(lambda: loader_input_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given)
 
 
 def tune(  # noqa: PLR0913
@@ -173,15 +173,15 @@ def tune(  # noqa: PLR0913
     if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
     measured = maker or loaders.unwrapped(loader)
-    result = _agreed(lambda: subject_of(measured, DATALOADER_DEFAULTS), given)
+    result = _agreed(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
     return loaders.retuned(made, result.settings)
 
 
-def _agreed(make_subject: Callable[[], Subject], given: Mapping[str, Any]) -> SearchResult:
+def _agreed(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
     """The answer of all ranks of the program, with a warning if workers deliver other samples than without workers."""
     plan = _plan(given)
-    result = rank0.agreed(lambda: _answer(make_subject(), plan, given))
+    result = rank0.agreed(lambda: _answer(make_loader_input(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
@@ -233,32 +233,32 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
     raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _answer(subject: Subject, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
+def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
     """The answer of this process: what is remembered, or what is measured now."""
-    configuration = _configuration(subject, plan)
-    store, say = ResultStore(default_folder()), teller(given["progress"])
-    announce = announcer(given["progress"], say)
+    configuration = _configuration(loader_input, plan)
+    store, print_line = ResultStore(default_folder()), printer_for(given["progress"])
+    announce = announcer(given["progress"], print_line)
     start = SearchRecord(
         configuration=configuration,
         host=host.describe(plan.ranks),
         started_at=datetime.now().astimezone().isoformat(),
     )
-    reuse = plan.reuse if subject.identity else "never"
+    reuse = plan.reuse if loader_input.identity else "never"
     if result := _remembered(store, start, reuse, announce):
         return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, f"{subject.name} in a program", announce):
+    with host_lock.held(lock, f"{loader_input.name} in a program", announce):
         # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
         if result := _remembered(store, start, reuse, announce):
             return result
-        announce(_beforehand(subject.name, configuration))
-        record = _measured(start, subject, given["consumer"], Narrator(say, announce))
-    if subject.identity:
+        announce(_beforehand(loader_input.name, configuration))
+        record = _measured(start, loader_input, given["consumer"], ProgressReporter(print_line, announce))
+    if loader_input.identity:
         store.keep(record)
     return SearchResult(record)
 
 
-def _remembered(store: ResultStore, start: SearchRecord, reuse: str, announce: Say) -> SearchResult | None:
+def _remembered(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchResult | None:
     known = store.find(start.configuration, start.host, reuse)
     if known is None:
         return None
@@ -271,12 +271,12 @@ def _remembered(store: ResultStore, start: SearchRecord, reuse: str, announce: S
     return result
 
 
-def _configuration(subject: Subject, plan: Embedded) -> Configuration:
-    settings = subject.settings
-    columns = {"dataset": subject.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
+def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
+    settings = loader_input.settings
+    columns = {"dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     return Configuration(
         columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.maximum_patience},
-        dataset=pickling.placeholder(subject.name, subject.identity),
+        dataset=pickling.placeholder(loader_input.name, loader_input.identity),
         consumer=plan.consumer,
         loader=replace(settings, num_workers=0),
         measure=plan.measure,
@@ -301,23 +301,25 @@ def _beforehand(name: str, configuration: Configuration) -> str:
     return f"measuring {name} with num_workers={numbers}{configuration.of_each}: {limit}"
 
 
-def _measured(start: SearchRecord, subject: Subject, consumer: Consumer, narrator: Narrator) -> SearchRecord:
+def _measured(
+    start: SearchRecord, loader_input: LoaderInput, consumer: Consumer, reporter: ProgressReporter
+) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
-        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=subject.hand_over(folder))
+        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.hand_over(folder))
         if callable(consumer):
             spec = replace(spec, consumer=pickling.write("the consumer", consumer, folder / "consumer"))
-        open_arm = stack.enter_context(Nursery()).factory(lambda configuration: spec, narrator.say)
-        start = _as_made(start, open_arm) if subject.open else start
-        record = run_search(start, Surroundings(open_arm=open_arm), narrator)
-        return sample_check.checked(record, open_arm) if start.configuration.check_samples else record
+        start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
+        start = _as_made(start, start_process) if loader_input.open else start
+        record = run_search(start, Environment(start_process=start_process), reporter)
+        return sample_check.checked(record, start_process) if start.configuration.check_samples else record
 
 
-def _as_made(start: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
+def _as_made(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
     """With the settings of the DataLoader that a function made: DataLoader's own if it made a dataset."""
     configuration = start.configuration
-    with open_arm(configuration, None) as arm:
-        made = arm.facts.loader
+    with start_process(configuration, None) as process:
+        made = process.facts.loader
     assert made is not None  # there is always one: see subjects.py
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
     columns, loader = {**configuration.columns, **own}, replace(made, num_workers=0)

@@ -159,10 +159,10 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
-    from nws_sweep.analysis.summary import summarise, told_apart
+    from nws_sweep.analysis.summary import distinguished, summarise
     from nws_sweep.results import storage
 
-    stored = told_apart(storage.find(folder))
+    stored = distinguished(storage.find(folder))
     try:
         return summarise(storage.select(stored, conditions))
     except ConfigurationError as error:
@@ -179,13 +179,15 @@ def check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     _find_modules_here()
     from nws_sweep.report import snippets
-    from nws_sweep.report.progress import teller
+    from nws_sweep.report.progress import printer_for
     from nws_sweep.sweep import recheck
     from nws_sweep.system import host_lock
 
-    say, lock_file = teller(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
+    print_line, lock_file = printer_for(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
     summary = _summary(options.dir, ())
-    checks = recheck.checks(summary, options.within / 100, lambda chosen: recheck.measured(chosen, say, lock_file))
+    checks = recheck.checks(
+        summary, options.within / 100, lambda chosen: recheck.measured(chosen, print_line, lock_file)
+    )
     found = list(checks)
     print(snippets.markdown_table(*recheck.table(found)), end="")
     return 0 if all(check.holds for check in found) else 1

@@ -19,7 +19,7 @@ class NotARunError(NwsSweepError):
     """A folder that should hold the files of a run or of a grid does not."""
 
 
-class LostJob(NwsSweepError):  # noqa: N818 - nobody's mistake here
+class LostJob(NwsSweepError):  # noqa: N818 - no process's mistake here
     """A job on another machine, or in another process, ended without an answer; the message says how."""
 
 

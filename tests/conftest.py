@@ -15,7 +15,7 @@ import pytest
 from nws_sweep.system import processes, temporary
 from tests.one_process import SharedProcess
 
-# Most of what the tests' many processes do is to import; each would compile torch anew if nobody may keep the outcome.
+# Most of what the tests' many processes do is to import; each would compile torch again if no process may keep the outcome.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -73,9 +73,9 @@ def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
 @pytest.fixture(scope="session")
 def shared_process() -> Iterator[SharedProcess]:
     """One process for many commands that need none of their own."""
-    process = SharedProcess(_plain_environment() | {"PYTHONPATH": str(ROOT)})
-    yield process
-    process.close()
+    child = SharedProcess(_plain_environment() | {"PYTHONPATH": str(ROOT)})
+    yield child
+    child.close()
 
 
 @pytest.fixture
@@ -90,25 +90,25 @@ def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: Shar
 
 @pytest.fixture
 def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails if the test leaves a process of an arm or a shared-memory segment behind.
+    """Fails if the test leaves a process of a trial process or a shared-memory segment behind.
 
-    Whom an arm has is noted before it is ended: orphans have no parent by which they could be found afterwards.
+    Whom a trial process has is noted before it is ended: orphans have no parent by which they could be found afterwards.
     """
     family: list[psutil.Process] = []
     end_tree = processes.end_tree
 
-    def noted(process: BaseProcess) -> None:
+    def noted(child: BaseProcess) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # dead already
-            arm = psutil.Process(process.pid)
-            family.extend([arm, *arm.children(recursive=True)])
-        end_tree(process)
+            process = psutil.Process(child.pid)
+            family.extend([process, *process.children(recursive=True)])
+        end_tree(child)
 
     monkeypatch.setattr(processes, "end_tree", noted)
     before = orphaned_segments()  # of others, killed ones say
     yield
-    left = [process for process in family if processes.is_alive(process)]
-    for process in left:
-        process.kill()
+    left = [child for child in family if processes.is_alive(child)]
+    for child in left:
+        child.kill()
     assert not left
     deadline = time.monotonic() + 10  # of the programs of other tests, which may just be ending, nothing stays
     while orphaned_segments() - before:

@@ -14,9 +14,6 @@ from typing import Any
 
 from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.results import (
-    ArmSpec,
-    Burst,
-    BurstKind,
     Configuration,
     DatasetFacts,
     Estimate,
@@ -25,10 +22,13 @@ from nws_sweep.results import (
     Measurement,
     MeasureRules,
     Noise,
+    ProcessSpec,
     SearchRecord,
     SearchRules,
     Trial,
     TrialState,
+    Window,
+    WindowKind,
     storage,
 )
 from nws_sweep.results.storage import Stored, StoredRun
@@ -76,16 +76,16 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
     return Configuration(**{**defaults, **changes})
 
 
-def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ArmSpec:
-    """An arm with one of the datasets of tests.user_datasets, and nothing that consumes."""
-    return ArmSpec(
+def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
+    """A trial process with one of the datasets of tests.user_datasets, and nothing that consumes."""
+    return ProcessSpec(
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
         consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
         log_path=str(log_path) if log_path else None,
     )
 
 
-def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 4, **changes: Any) -> Burst:
+def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: Any) -> Window:
     """Batch i waits 0.25 + i s and is consumed in 0.125 s."""
     defaults: dict[str, Any] = {
         "kind": kind,
@@ -94,12 +94,12 @@ def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 4, **changes: Any) 
         "consume_s": (0.125,) * batches,
         "samples": 64 * batches,
     }
-    return Burst(**{**defaults, **changes})
+    return Window(**{**defaults, **changes})
 
 
-def bursts() -> tuple[Burst, ...]:
+def windows() -> tuple[Window, ...]:
     """A warm-up of two batches and two windows of three."""
-    return burst(BurstKind.WARM_UP, 2, startup_s=0.25), burst(batches=3), burst(batches=3)
+    return window(WindowKind.WARM_UP, 2, startup_s=0.25), window(batches=3), window(batches=3)
 
 
 def estimate(value: float) -> Estimate:
@@ -132,7 +132,7 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
         "state": TrialState.OK,
         "measurement": measurement(epoch_s),
         "noise": Noise(other_cpus=0.125),
-        "bursts": bursts(),
+        "windows": windows(),
         "cost_s": 1.5,
     }
     return Trial(**{**defaults, **changes})

@@ -1,4 +1,4 @@
-"""A clock that goes only when told, and a loader, arms and a machine whose truth is known exactly."""
+"""A clock that goes only when told, and a loader, trial processes and a machine whose truth is known exactly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import (
-    Burst,
-    BurstRequest,
     Configuration,
     DatasetFacts,
     LoaderSettings,
@@ -24,8 +22,10 @@ from nws_sweep.results import (
     SamplesLogged,
     SamplesSeen,
     Usage,
+    Window,
+    WindowRequest,
 )
-from nws_sweep.system.resources import Room
+from nws_sweep.system.resources import FreeResources
 
 
 class FakeClock:
@@ -157,7 +157,7 @@ FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelera
 
 
 class FakeArm:
-    """An arm without a process, on a machine: a simulated loader behind the commands of a real one."""
+    """A trial process without a process, on a machine: a simulated loader behind the commands of a real one."""
 
     def __init__(self, machine: FakeMachine) -> None:
         self.facts = machine.facts
@@ -180,15 +180,15 @@ class FakeArm:
             self._loader, self._consume, settings.batch_size or 1, machine.clock, produced=self._loader.produced
         )
 
-    def burst(self, request: BurstRequest) -> Burst:
+    def window(self, request: WindowRequest) -> Window:
         machine = self._machine
         assert self._stalled or machine.running == {self}, "another candidate's workers are at work"
         machine.requests.append((self.settings.num_workers, request))
-        burst = machine.distort(self._session.burst(request))
-        self.cpu_s += machine.cpu_s * burst.batches
-        self.disk_bytes += machine.read(burst.batches)
-        machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * burst.batches
-        return burst
+        window = machine.distort(self._session.window(request))
+        self.cpu_s += machine.cpu_s * window.batches
+        self.disk_bytes += machine.read(window.batches)
+        machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches
+        return window
 
     def _consume(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.consume_s)
@@ -209,8 +209,8 @@ class FakeArm:
         self._stalled = True
         self._on_stall()
 
-    def settle(self) -> None:
-        self._answer().settled += 1
+    def wait_until_idle(self) -> None:
+        self._answer().converged += 1
 
     def files(self) -> tuple[str, ...]:
         return self._answer().files
@@ -221,7 +221,7 @@ class FakeArm:
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         return tuple(made for made in self._machine.without_workers if made.key in keys)
 
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         return self._machine.one_at_a_time(samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
@@ -240,13 +240,13 @@ class FakeArm:
         self._loader.resume()
 
     def usage(self) -> Usage:
-        held_bytes = self._machine.arm_bytes + 10 * self.settings.num_workers
+        held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
         return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes)
 
 
 @dataclass(eq=False)
 class FakeMachine:
-    """Opens fake arms and sees that only one of them works at a time; its clock is the loaders'."""
+    """Opens fake trial processes and sees that only one of them works at a time; its clock is the loaders'."""
 
     make_loader: Callable[[LoaderSettings], SimulatedLoader]
     batches_per_epoch: int | None
@@ -254,12 +254,12 @@ class FakeMachine:
     consume_s: float = 0.0
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
-    requests: list[tuple[int, BurstRequest]] = field(default_factory=list)
+    requests: list[tuple[int, WindowRequest]] = field(default_factory=list)
     running: set[FakeArm] = field(default_factory=set)
     alive: list[FakeArm] = field(default_factory=list)
     most_alive: int = 0
-    settled: int = 0
-    distort: Callable[[Burst], Burst] = lambda burst: burst
+    converged: int = 0
+    distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0
     files: tuple[str, ...] = ()
     facts: DatasetFacts = FACTS
@@ -273,34 +273,34 @@ class FakeMachine:
     cpu_s: float = 0.0
     other_cpu_s: float = 0.0
     busy_s: float = 0.0
-    arm_bytes: int = 100
+    process_bytes: int = 100
     budget_bytes: int | None = None
     shm_bytes: int | None = None
 
     @contextlib.contextmanager
-    def open_arm(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
-        arm = FakeArm(self)
-        self.alive.append(arm)
+    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+        process = FakeArm(self)
+        self.alive.append(process)
         self.most_alive = max(self.most_alive, len(self.alive))
         try:
-            yield arm
+            yield process
         finally:
-            self.alive.remove(arm)
-            self.running.discard(arm)
+            self.alive.remove(process)
+            self.running.discard(process)
 
     @property
-    def turns(self) -> list[int]:
+    def slices(self) -> list[int]:
         """num_workers of the candidates in the order in which windows and epochs were taken."""
         return [workers for workers, request in self.requests if request.kind.value != "warm_up"]
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
-            open_arm=self.open_arm,
+    def environment(self) -> Environment:
+        return Environment(
+            start_process=self.start_process,
             shared_cores=lambda: self.cores,
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
-            room=lambda left: Room(shm_bytes=self.shm_bytes, memory_bytes=left),
+            room=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
             cores=lambda: self.cores,
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),
@@ -315,7 +315,7 @@ class FakeRanks:
         self.meetings = 0
         self.numbers = [0] * count
         self.largest = 0
-        self.told: list[list[int]] = [[] for _ in range(count)]
+        self.agreed: list[list[int]] = [[] for _ in range(count)]
         self.changed = threading.Condition()
         self.barrier = threading.Barrier(count, self._align, timeout=60.0)
 
@@ -326,7 +326,7 @@ class FakeRanks:
         for clock in self.clocks:
             clock.now = latest
 
-    def run(self, work: Callable[[FakeRank], Burst]) -> list[Burst]:
+    def run(self, work: Callable[[FakeRank], Window]) -> list[Window]:
         """What each of them returns."""
         with ThreadPoolExecutor(len(self.clocks)) as threads:
             return list(threads.map(work, [FakeRank(self, number) for number in range(len(self.clocks))]))
@@ -334,7 +334,7 @@ class FakeRanks:
 
 @dataclass(frozen=True)
 class FakeRank:
-    """One of them, and how it sees the others (``measure.Others``)."""
+    """One of them, and how it sees the others (``measure.OtherRanks``)."""
 
     ranks: FakeRanks
     number: int
@@ -343,19 +343,19 @@ class FakeRank:
     def clock(self) -> FakeClock:
         return self.ranks.clocks[self.number]
 
-    def meet(self, number: int) -> int:
+    def barrier(self, number: int) -> int:
         self.ranks.numbers[self.number] = number
         self.ranks.barrier.wait()
         return self.ranks.largest
 
-    def tell(self, number: int) -> None:
+    def publish(self, number: int) -> None:
         with self.ranks.changed:
-            self.ranks.told[self.number].append(number)
+            self.ranks.agreed[self.number].append(number)
             self.ranks.changed.notify_all()
 
-    def told(self) -> int:
-        told = self.ranks.told
-        times = len(told[self.number])
+    def agreed(self) -> int:
+        agreed = self.ranks.agreed
+        times = len(agreed[self.number])
         with self.ranks.changed:
-            assert self.ranks.changed.wait_for(lambda: all(len(one) >= times for one in told), timeout=60.0)
-            return max(one[times - 1] for one in told)
+            assert self.ranks.changed.wait_for(lambda: all(len(one) >= times for one in agreed), timeout=60.0)
+            return max(one[times - 1] for one in agreed)

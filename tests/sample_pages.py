@@ -64,7 +64,7 @@ def grid_of_200() -> Iterator[SearchRecord]:
         yield searched(0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4))
 
 
-# Names as nobody should choose them, a candidate and a configuration that failed.
+# Names as no process should choose them, a candidate and a configuration that failed.
 GRID_OF_4 = (
     searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
     searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),

@@ -17,7 +17,7 @@ class Recorder:
         self.events: list[str] = []
         self.results: list[SearchRecord] = []
 
-    def turn_started(self, num_workers: int) -> None:
+    def slice_started(self, num_workers: int) -> None:
         self.events.append(f"turn {num_workers}")
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
@@ -62,8 +62,8 @@ def machine_of(
 def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecord, Recorder]:
     recorder = Recorder()
     start = SearchRecord(configuration=chosen, host=factories.HOST)
-    result = search(start, machine.surroundings(), recorder)
-    assert not machine.alive, "an arm is left"
+    result = search(start, machine.environment(), recorder)
+    assert not machine.alive, "a trial process is left"
     return result, recorder
 
 

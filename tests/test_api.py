@@ -234,6 +234,6 @@ def test_a_result_without_a_best_is_none() -> None:
 def test_progress_goes_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     for wanted in (lines.append, True, False, None):
-        progress.teller(wanted)("a line")
+        progress.printer_for(wanted)("a line")
     assert lines == ["a line"]
     assert capsys.readouterr().err == "nws_sweep: a line\n"  # of True; here is no terminal for None

@@ -291,7 +291,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
             raise RuntimeError("too large")
         return EPOCHS_S.get(argument.num_workers), True
 
-    def play(turn: Turn, machine: Machine, say: object) -> Outcome:
+    def play(turn: Turn, machine: Machine, print_line: object) -> Outcome:
         done.append(f"play {turn.method} {turn.repeat}")
         return outcome(turn.method, 4, workload=turn.workload.name, repeat=turn.repeat)
 

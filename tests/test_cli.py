@@ -189,7 +189,7 @@ def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, enviro
     )
     os.close(other)
     shown = b""
-    with contextlib.suppress(OSError):  # how Linux says that nobody has the other side open
+    with contextlib.suppress(OSError):  # how Linux says that no process has the other side open
         while chunk := os.read(main, 65536):
             shown += chunk
     os.close(main)

@@ -147,7 +147,7 @@ def test_every_column_is_explained() -> None:
 
 
 def test_the_reference_is_what_the_script_writes() -> None:
-    assert reference.PAGE.read_text("utf-8") == reference.page(), "scripts/reference writes it anew"
+    assert reference.PAGE.read_text("utf-8") == reference.page(), "scripts/reference writes it again"
 
 
 def test_every_group_option_and_value_is_explained() -> None:

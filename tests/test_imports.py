@@ -54,6 +54,6 @@ UNSAFE = re.compile(
 
 
 def test_nothing_that_is_read_is_run() -> None:
-    """What a program hands over to its own arms is unpickled (pickling.py); files of results never are."""
+    """What a program hands over to its own trial processes is unpickled (pickling.py); files of results never are."""
     found = {path.name for path in (ROOT / "nws_sweep").rglob("*.py") if UNSAFE.search(path.read_text("utf-8"))}
     assert found == {"pickling.py"}

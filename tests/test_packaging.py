@@ -64,7 +64,7 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Somebody else's Hydra program, which has a batch_size and a dataset of its own."""
+    """Someone else's Hydra program, which has a batch_size and a dataset of its own."""
     return write_host(tmp_path / "a folder elsewhere")
 
 

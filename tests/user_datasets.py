@@ -1,4 +1,4 @@
-"""Datasets that users write, good and bad; arms import them by path."""
+"""Datasets that users write, good and bad; trial processes import them by path."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class NotesItsMaking(Plain):
 
 
 class Locks(With):
-    """Samples are made one at a time, whoever wants one."""
+    """Samples are made one at a time, what wants one."""
 
     def act(self, index: int) -> None:
         with Path(vars(self)["path"]).open("w") as file:
@@ -250,7 +250,7 @@ class OfRank(Plain):
 
 
 class KnowsItsRank(Plain):
-    """Tells in the warnings of its arm what its environment and torch.distributed say."""
+    """Tells in the warnings of its trial process what its environment and torch.distributed say."""
 
     def __init__(self, length: int = 4000) -> None:
         super().__init__(length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nws_sweep.analysis.diagnosis import Diagnosis, Evidence, Limit
+from nws_sweep.analysis.diagnosis import Bottleneck, Diagnosis, Evidence
 from nws_sweep.results import Noise
 from nws_sweep.units import counted, interval, number, ratio, seconds, share
 
@@ -15,28 +15,28 @@ _NOTHING = 0.01
 def sentence(diagnosis: Diagnosis) -> str:
     """What limits, with figures and the remedy; then what else was seen."""
     evidence = diagnosis.evidence
-    if not diagnosis.limits:
+    if not diagnosis.bottlenecks:
         busy = "" if evidence.busy is None else f"the CPUs are busy {share(evidence.busy)} of the time; "
         nothing = (
             "nothing is used to its limit: " if busy else "nothing is seen at its limit, without a look at the CPUs; "
         )
         return f"{nothing}{busy}{_about_edge(evidence)}"
-    first, *others = diagnosis.limits
+    first, *others = diagnosis.bottlenecks
     besides = " and ".join(_BESIDES[limit](evidence) for limit in others)
     return _MAIN[first](evidence) + (f"; besides, {besides}" if besides else "")
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """What follows from the figures: the room above the loader, and more workers."""
-    evidence, law = diagnosis.evidence, diagnosis.law
+    evidence, scaling = diagnosis.evidence, diagnosis.scaling
     if evidence.has_consumer:  # at the steady pace: the start of an epoch is not counted
-        headspace = evidence.batch_s / evidence.consume_s
-        much = f"{ratio(headspace)} as fast" if headspace - 1 > _NOTHING else "no faster"
+        headroom = evidence.batch_s / evidence.consume_s
+        much = f"{ratio(headroom)} as fast" if headroom - 1 > _NOTHING else "no faster"
         yield f"with a loader that takes no time training would be {much}"
     double = 2 * evidence.best.num_workers
-    told = evidence.larger or Limit.CONSUMER in diagnosis.limits  # that more are no faster
-    if double and law and not told:
-        quickest_s, _ = law.interval_s(double)
+    told = evidence.larger or Bottleneck.CONSUMER in diagnosis.bottlenecks  # that more are no faster
+    if double and scaling and not told:
+        quickest_s, _ = scaling.interval_s(double)
         gain = min(1.0, evidence.batch_s / quickest_s - 1)  # no more than their share of workers
         much = f"at most {share(gain)} more" if gain > _NOTHING else "next to nothing more"
         yield f"{double} workers would give {much}, by the curve through the points"
@@ -44,12 +44,16 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
 
 def rule(diagnosis: Diagnosis) -> str:
     """The rule of the sleeping dataset with its fitted values, beside what was measured; empty if it does not apply."""
-    law = diagnosis.law
-    if law is None or law.points <= 1 or not diagnosis.evidence.has_consumer:
+    scaling = diagnosis.scaling
+    if scaling is None or scaling.points <= 1 or not diagnosis.evidence.has_consumer:
         return ""
-    says = "y is never reached" if law.enough is None else f"x = n / (y - m) = {number(law.enough)} workers suffice"
+    says = (
+        "y is never reached"
+        if scaling.enough is None
+        else f"x = n / (y - m) = {number(scaling.enough)} workers suffice"
+    )
     return (
-        f"rule t = max(m + n/x, y): n = {seconds(law.n_s)}, m = {seconds(law.m_s)}, y = {seconds(law.floor_s)}: {says}"
+        f"rule t = max(m + n/x, y): n = {seconds(scaling.n_s)}, m = {seconds(scaling.m_s)}, y = {seconds(scaling.floor_s)}: {says}"
         f"; the measured best is {diagnosis.evidence.best.num_workers}"
     )
 
@@ -106,8 +110,8 @@ def _consumer(evidence: Evidence) -> str:
     alone = f" (by itself the loader takes {seconds(loading_s)})" if loading_s is not None else ""
     gain = evidence.batch_s / evidence.consume_s - 1
     more = f"could gain {share(gain)} at most" if gain > _NOTHING else "cannot help"
-    if evidence.handover_s is not None and evidence.handover_s > _NOTHING * evidence.batch_s:
-        more = f"cannot help, since to get a batch from workers takes {seconds(evidence.handover_s)} of the rest"
+    if evidence.receive_s is not None and evidence.receive_s > _NOTHING * evidence.batch_s:
+        more = f"cannot help, since to get a batch from workers takes {seconds(evidence.receive_s)} of the rest"
     return (
         f"consumer-bound: of {seconds(evidence.batch_s)} a batch the consumer takes {seconds(evidence.consume_s)}; "
         f"{keeps_up}{alone}, and more {more}"
@@ -138,10 +142,10 @@ def _transfer(evidence: Evidence) -> str:
 
 
 def _transfer_besides(evidence: Evidence) -> str:
-    if evidence.handover_s is None:
+    if evidence.receive_s is None:
         return "moving batches between processes takes much of the CPUs"
-    handover = share(evidence.handover_s / evidence.batch_s)
-    return f"{handover} of the time goes into getting batches from workers, however many (fewer, larger ones help)"
+    receiving = share(evidence.receive_s / evidence.batch_s)
+    return f"{receiving} of the time goes into getting batches from workers, however many (fewer, larger ones help)"
 
 
 def _cpu(evidence: Evidence) -> str:
@@ -182,21 +186,23 @@ def _busy(evidence: Evidence) -> str:
 
 
 # What is said of the first limit, and of others: noise has none beside it, and start-up comes before all others.
-_MAIN: dict[Limit, Callable[[Evidence], str]] = {
-    Limit.NOISE: _noise,
-    Limit.STARTUP: _startup,
-    Limit.COMPETITION: _competition,
-    Limit.CONSUMER: _consumer,
-    Limit.TRANSFER: _transfer,
-    Limit.CPU: _cpu,
-    Limit.MEMORY: lambda evidence: f"memory-bound: {_memory(evidence)}",
-    Limit.LATENCY: _latency,
+_MAIN: dict[Bottleneck, Callable[[Evidence], str]] = {
+    Bottleneck.NOISE: _noise,
+    Bottleneck.STARTUP: _startup,
+    Bottleneck.COMPETITION: _competition,
+    Bottleneck.CONSUMER: _consumer,
+    Bottleneck.TRANSFER: _transfer,
+    Bottleneck.CPU: _cpu,
+    Bottleneck.MEMORY: lambda evidence: f"memory-bound: {_memory(evidence)}",
+    Bottleneck.LATENCY: _latency,
 }
-_BESIDES: dict[Limit, Callable[[Evidence], str]] = {
-    Limit.COMPETITION: lambda evidence: f"workers slow the training step down, on {evidence.cores:g} CPUs",
-    Limit.CONSUMER: lambda evidence: f"the consumer is busy {share(evidence.consume_s / evidence.batch_s)} of the time",
-    Limit.TRANSFER: _transfer_besides,
-    Limit.CPU: _busy,
-    Limit.MEMORY: _memory,
-    Limit.LATENCY: lambda evidence: f"{share(evidence.waiting)} of loading is waiting",
+_BESIDES: dict[Bottleneck, Callable[[Evidence], str]] = {
+    Bottleneck.COMPETITION: lambda evidence: f"workers slow the training step down, on {evidence.cores:g} CPUs",
+    Bottleneck.CONSUMER: lambda evidence: (
+        f"the consumer is busy {share(evidence.consume_s / evidence.batch_s)} of the time"
+    ),
+    Bottleneck.TRANSFER: _transfer_besides,
+    Bottleneck.CPU: _busy,
+    Bottleneck.MEMORY: _memory,
+    Bottleneck.LATENCY: lambda evidence: f"{share(evidence.waiting)} of loading is waiting",
 }

@@ -17,7 +17,7 @@ _DISTURBANCES = (
     ("steal", 0.05, "the hypervisor took {share} of the CPU time from {candidate}"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
-# Speed that a leaner candidate may lose, and memory that it must save, as shares of the best's.
+# Speed that a lower memory candidate may lose, and memory that it must save, as shares of the best's.
 _MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
@@ -54,7 +54,7 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
 def about_tie(verdict: Verdict) -> str:
     """Which candidates may be as good as the recommended one, and how much longer would tell."""
     others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
-    longer = "" if verdict.settle_s is None else f"about {units.seconds(verdict.settle_s)} "
+    longer = "" if verdict.seconds_to_decide is None else f"about {units.seconds(verdict.seconds_to_decide)} "
     return (
         f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: {longer}more of "
         "measuring would tell"
@@ -122,7 +122,7 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
         yield f"windows far from the others, which count all the same: {outlying}"
 
 
-def leaner(result: SearchRecord, best: Trial | None) -> Trial | None:
+def lower_memory(result: SearchRecord, best: Trial | None) -> Trial | None:
     """The candidate with the least memory that has 95 % of the best's speed and saves a tenth, if there is one."""
     held = _held_bytes(best)
     if best is None or not held or best.objective_s is None:
@@ -139,8 +139,8 @@ def _held_bytes(trial: Trial | None) -> int:
     return (trial.measurement.memory_bytes or 0) if trial and trial.measurement else 0
 
 
-def about_leaner(best: Trial, other: Trial) -> str:
-    """What a leaner candidate would save, and lose; with the other settings that differ from the best's."""
+def about_lower_memory(best: Trial, other: Trial) -> str:
+    """What a lower memory candidate would save, and lose; with the other settings that differ from the best's."""
     alike = replace(best.settings, num_workers=other.num_workers).canonical()
     name = f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
     held, less = _held_bytes(best), _held_bytes(other)

@@ -13,7 +13,7 @@ from enum import Enum
 from nws_sweep.measurement.quantities import LEAST_CONSUMER
 from nws_sweep.measurement.stats import half_width
 from nws_sweep.results import Configuration, Measurement, Noise, SearchRecord, Trial, TrialState
-from nws_sweep.tuning.bottleneck import Law, Profile, law_of
+from nws_sweep.tuning.bottleneck import Profile, ScalingFit, scaling_fit
 
 # A consumer that waits for a smaller share of its time would gain little from a faster loader.
 _HARDLY_WAITS = 0.1
@@ -35,7 +35,7 @@ _WORTH = 0.9
 _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 
 
-class Limit(str, Enum):
+class Bottleneck(str, Enum):
     """What limits, in the order in which they are named."""
 
     NOISE = "noise"
@@ -149,7 +149,7 @@ class Evidence:
         return (number, self.candidates[number]) if pace_s < _WORTH * self.measured.batch_s.value else None
 
     @property
-    def handover_s(self) -> float | None:
+    def receive_s(self) -> float | None:
         """Seconds per batch that the consumer waits though the workers are well ahead of it; None if none are.
 
         It is what the main process takes to get a batch from them.
@@ -175,12 +175,12 @@ class Evidence:
 class Diagnosis:
     """What limits one configuration at its best setting, the first being what to change; nothing may be used up.
 
-    ``law`` is how time falls with workers; None if nothing shows it.
+    ``scaling`` is how time falls with workers; None if nothing shows it.
     """
 
-    limits: tuple[Limit, ...]
+    bottlenecks: tuple[Bottleneck, ...]
     evidence: Evidence
-    law: Law | None
+    scaling: ScalingFit | None
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
@@ -189,10 +189,10 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if evidence is None:
         return None
     if _is_too_noisy(evidence):
-        return Diagnosis(limits=(Limit.NOISE,), evidence=evidence, law=None)
-    limits = tuple(limit for limit, holds in _QUESTIONS.items() if holds(evidence))
+        return Diagnosis(bottlenecks=(Bottleneck.NOISE,), evidence=evidence, scaling=None)
+    bottlenecks = tuple(limit for limit, holds in _QUESTIONS.items() if holds(evidence))
     paces = {number: found.batch_s for number, found in evidence.candidates.items() if number and found.batch_s}
-    return Diagnosis(limits=limits, evidence=evidence, law=law_of(paces, evidence.floor_s))
+    return Diagnosis(bottlenecks=bottlenecks, evidence=evidence, scaling=scaling_fit(paces, evidence.floor_s))
 
 
 def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
@@ -252,13 +252,13 @@ def is_consumer_bound(evidence: Evidence) -> bool:
     waits_s, hardly_s = evidence.batch_s - evidence.consume_s, _HARDLY_WAITS * evidence.batch_s
     if not evidence.has_consumer or waits_s > evidence.consume_s:
         return False
-    return waits_s <= hardly_s or (evidence.handover_s is not None and waits_s - evidence.handover_s <= hardly_s)
+    return waits_s <= hardly_s or (evidence.receive_s is not None and waits_s - evidence.receive_s <= hardly_s)
 
 
 def _is_transfer_bound(evidence: Evidence) -> bool:
     """Whether getting batches costs more than making them: in the hand-over, the time, or the CPUs that are used up."""
     if is_consumer_bound(evidence):
-        return evidence.handover_s is not None and evidence.handover_s > _HARDLY_WAITS * evidence.batch_s
+        return evidence.receive_s is not None and evidence.receive_s > _HARDLY_WAITS * evidence.batch_s
     if evidence.best.num_workers == 0:
         return _workers_disappoint(evidence)
     alone_s = evidence.alone.cpu_s if evidence.alone else None
@@ -284,12 +284,12 @@ def _is_memory_bound(evidence: Evidence) -> bool:
     return bool(evidence.refused) and not evidence.larger and not is_consumer_bound(evidence)
 
 
-_QUESTIONS: dict[Limit, Callable[[Evidence], bool]] = {
-    Limit.STARTUP: _is_startup_bound,
-    Limit.COMPETITION: _is_competition_bound,
-    Limit.CONSUMER: is_consumer_bound,
-    Limit.TRANSFER: _is_transfer_bound,
-    Limit.CPU: lambda evidence: (evidence.busy or 0.0) >= _SATURATED,
-    Limit.MEMORY: _is_memory_bound,
-    Limit.LATENCY: lambda evidence: (evidence.waiting or 0.0) >= _MOSTLY_WAITING,
+_QUESTIONS: dict[Bottleneck, Callable[[Evidence], bool]] = {
+    Bottleneck.STARTUP: _is_startup_bound,
+    Bottleneck.COMPETITION: _is_competition_bound,
+    Bottleneck.CONSUMER: is_consumer_bound,
+    Bottleneck.TRANSFER: _is_transfer_bound,
+    Bottleneck.CPU: lambda evidence: (evidence.busy or 0.0) >= _SATURATED,
+    Bottleneck.MEMORY: _is_memory_bound,
+    Bottleneck.LATENCY: lambda evidence: (evidence.waiting or 0.0) >= _MOSTLY_WAITING,
 }

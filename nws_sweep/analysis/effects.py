@@ -12,7 +12,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.results import shown
 
-_MOST_VALUES = 20  # of one axis; more would be a table that nobody reads
+_MOST_VALUES = 20  # of one axis; more would be a table that no process reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Effect:
     def text(self) -> str:
         """The change in words with its interval."""
         if self.ratio.ends is None:
-            return f"{_change(self.ratio.value)}, without an interval: too few bursts or pairs to tell"
+            return f"{_change(self.ratio.value)}, without an interval: too few windows or pairs to tell"
         if not self.ratio.is_certain:
             return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
         ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))

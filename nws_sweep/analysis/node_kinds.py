@@ -14,7 +14,7 @@ from dataclasses import replace
 from nws_sweep.results import VERSIONS, Host, SearchRecord
 
 COLUMN = "node"
-# What makers add to the name of a CPU and nobody says.
+# What makers add to the name of a CPU and no process says.
 _DECORATION = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|\d+-Core)\b|@.*|\bwith .*", re.IGNORECASE)
 
 

@@ -49,23 +49,23 @@ def sentence(trial: Trial, alone: Trial | None = None) -> str:
 
 def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasurement]) -> str:
     last = slowest(judged)
-    step_s = max(rank.own_s.value + rank.meet_s for rank in ranks)
-    if last is None or min(ranks, key=lambda rank: rank.meet_s).rank != last.rank:
-        waits = sum(rank.meet_s for rank in ranks) / len(ranks) / step_s if step_s > 0 else 0.0
+    step_s = max(rank.own_s.value + rank.barrier_s for rank in ranks)
+    if last is None or min(ranks, key=lambda rank: rank.barrier_s).rank != last.rank:
+        waits = sum(rank.barrier_s for rank in ranks) / len(ranks) / step_s if step_s > 0 else 0.0
         none = "none is slower than the others beyond noise; " if last is None and judged else ""
-        return f"{none}each waits for the last one of a step, whoever that is, {units.share(waits)} of the time"
+        return f"{none}each waits for the last one of a step, what that is, {units.share(waits)} of the time"
     own_s = statistics.fmean(rank.own_s.value for rank in judged if rank is not last)
-    meet_s = statistics.fmean(rank.meet_s for rank in ranks if rank.rank != last.rank)
+    barrier_s = statistics.fmean(rank.barrier_s for rank in ranks if rank.rank != last.rank)
     where = "" if judged is ranks else "without workers "
     return (
         f"rank {last.rank} is the slowest, {units.share(last.own_s.value / own_s - 1)} slower than the others: {where}"
         f"it takes {units.seconds(last.own_s.value)} a step and they {units.seconds(own_s)}, and they wait for it "
-        f"{units.share(meet_s / step_s)} of the time"
+        f"{units.share(barrier_s / step_s)} of the time"
     )
 
 
 def rows(ranks: Sequence[RankMeasurement]) -> Iterator[tuple[str, ...]]:
     """A row of text for each, below ``HEADER``."""
     for rank in ranks:
-        times = map(units.seconds, (rank.wait_s, rank.consume_s, rank.meet_s, rank.startup_s))
+        times = map(units.seconds, (rank.wait_s, rank.consume_s, rank.barrier_s, rank.startup_s))
         yield str(rank.rank), units.number(rank.samples_per_s), units.interval(rank.own_s), *times

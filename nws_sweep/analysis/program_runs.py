@@ -25,14 +25,14 @@ from nws_sweep.results import (
     MeasureRules,
     SearchRecord,
     SearchRules,
+    TimeSlice,
     Trial,
     TrialState,
-    Turn,
     Verdict,
     storage,
 )
 
-# Of whoever has no DataLoader; it stands for nothing but its num_workers.
+# Of what has no DataLoader; it stands for nothing but its num_workers.
 _UNKNOWN = LoaderSettings(batch_size=1)
 # Half the width of an interval, on the log scale, where too few windows were taken for one.
 _WITHOUT_INTERVAL = 0.1
@@ -150,11 +150,11 @@ def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
         reason=run.reason,
         measurement=_measurement(run, own, by_epoch=by_epoch) if own else None,
         noise=run.noise,
-        bursts=run.bursts,
+        windows=run.windows,
         cost_s=run.elapsed_s,
     )
     if trial.state is TrialState.OK and trial.objective_s is None:
-        taken = sum(burst.batches for burst in run.bursts)
+        taken = sum(window.batches for window in run.windows)
         reason = (
             f"{taken} batches are too few: as many as lie in the queue, up to {trial.settings.queued_batches}, do not "
             "count at both ends of an epoch; let the program take more"
@@ -164,17 +164,17 @@ def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
 
 
 def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
-    """What the bursts say, with training steps in the warm-up that take as long as those of the windows on average.
+    """What the windows say, with training steps in the warm-up that take as long as those of the windows on average.
 
     The first steps of a program take longer (memory, compilation, an accelerator's context), which is no start-up of
     the loader and would count against the candidate that runs first.
     """
-    if not run.bursts:
+    if not run.windows:
         return None
-    steps_s = [step_s for burst in run.bursts if burst.counts for step_s in burst.consume_s]
-    bursts = [
-        burst if burst.counts or not steps_s else replace(burst, consume_s=(fmean(steps_s),) * burst.batches)
-        for burst in run.bursts
+    steps_s = [step_s for window in run.windows if window.counts for step_s in window.consume_s]
+    windows = [
+        window if window.counts or not steps_s else replace(window, consume_s=(fmean(steps_s),) * window.batches)
+        for window in run.windows
     ]
     conditions = Conditions(
         settings=settings,
@@ -182,7 +182,7 @@ def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) ->
         batches_per_epoch=run.batches_per_epoch if by_epoch else None,
         cores=float(run.host.usable_cpus),
     )
-    return summarise([Turn(bursts=tuple(bursts))], conditions)
+    return summarise([TimeSlice(windows=tuple(windows))], conditions)
 
 
 def _overlap(runs: Sequence[HostedRun]) -> Iterator[str]:

@@ -52,7 +52,7 @@ class ConfigurationSummary:
         gain_over_zero: Over num_workers=0.
         gain_over_reference: Over num_workers = usable CPUs (search.reference).
         diagnosis: What limits it at the best setting.
-        leaner: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
+        lower memory: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
         warnings: Lines that put the answer into question, or help to a better one.
         searched: Names of the DataLoader settings that were searched, or that vary in the grid.
     """
@@ -64,7 +64,7 @@ class ConfigurationSummary:
     gain_over_zero: Gain | None
     gain_over_reference: Gain | None
     diagnosis: Diagnosis | None
-    leaner: Trial | None
+    lower_memory: Trial | None
     warnings: tuple[str, ...]
     searched: tuple[str, ...] = ()
 
@@ -85,8 +85,8 @@ class ConfigurationSummary:
             return ()
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
         lines = (advice.sentence(self.diagnosis), per_rank.sentence(self.best, alone), *advice.further(self.diagnosis))
-        leaner = caveats.about_leaner(self.best, self.leaner) if self.leaner else ""
-        return tuple(line for line in (*lines, leaner) if line)
+        lower_memory = caveats.about_lower_memory(self.best, self.lower_memory) if self.lower_memory else ""
+        return tuple(line for line in (*lines, lower_memory) if line)
 
     @property
     def best_rate(self) -> float:
@@ -178,7 +178,7 @@ class Summary:
 
 def summarise(stored: Stored) -> Summary:
     """Everything that is to be said about what is stored."""
-    stored = told_apart(stored)
+    stored = distinguished(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
     return Summary(
@@ -191,7 +191,7 @@ def summarise(stored: Stored) -> Summary:
     )
 
 
-def told_apart(stored: Stored) -> Stored:
+def distinguished(stored: Stored) -> Stored:
     """The same, with the kind of node among the columns of each configuration if there are several kinds."""
     results = node_kinds.named([run.result for run in stored.runs])
     runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
@@ -232,7 +232,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         diagnosis=diagnose(result, best),
-        leaner=caveats.leaner(result, best),
+        lower_memory=caveats.lower_memory(result, best),
         warnings=tuple(caveats.on(result, best)),
         searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
     )

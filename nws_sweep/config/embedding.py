@@ -36,7 +36,7 @@ def config_path() -> str:
 
 
 def conf_folder() -> Path | None:
-    """The folder of our own configuration; None if it is missing: no reason to stop somebody else's program."""
+    """The folder of our own configuration; None if it is missing: no reason to stop someone else's program."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))

@@ -98,7 +98,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "measure.mode": (str, one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
     "measure.window_s": (float, above_zero()),
-    "measure.bursts": (int, at_least(1)),
+    "measure.windows": (int, at_least(1)),
     "measure.max_seconds": (float, above_zero()),
     "measure.max_batches": (int | None, or_null(at_least(1))),
     "measure.epochs": (int, at_least(1)),
@@ -296,7 +296,7 @@ def _search(plain: Mapping[str, Any]) -> SearchRules:
     given = dict(plain)
     largest, chosen = given.pop("max_workers"), given.pop("candidates")
     candidates = tuple(range(largest + 1)) if chosen is None else tuple(sorted(chosen))
-    if given["reference"] not in candidates:  # nobody who limits the candidates wants others to be started
+    if given["reference"] not in candidates:  # no process who limits the candidates wants others to be started
         given["reference"] = None
     return SearchRules(**{**given, "candidates": candidates, "also": tuple(given["also"])})
 

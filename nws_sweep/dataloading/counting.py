@@ -1,6 +1,6 @@
 """Counts the samples that workers finish, on the workers' side of the queue.
 
-What the consumer sees comes in clumps, what the workers finish does not. The dataset in each worker is given a subclass
+What the consumer sees comes in multiples of the workers, what the workers finish does not. The dataset in each worker is given a subclass
 of its own class that counts; user code that reaches it by ``get_worker_info().dataset`` must not notice.
 """
 

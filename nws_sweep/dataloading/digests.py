@@ -149,7 +149,7 @@ def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tupl
     return tuple(found)
 
 
-def load_in_turn(
+def load_one_by_one(
     dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
 ) -> tuple[SampleMade, ...]:
     """The samples as workers of the same numbers, with ``start`` as ``worker_init_fn``, load them one at a time."""

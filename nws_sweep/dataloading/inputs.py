@@ -27,13 +27,13 @@ _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class LoaderInput:
     """What is going to be measured.
 
     Attributes:
         name: The dataset's class.
         settings: What the DataLoader is given beside num_workers.
-        made: A DataLoader without workers, or a function that makes one in an arm.
+        made: A DataLoader without workers, or a function that makes one in a trial process.
         open: Whether no settings were given, so that those of a DataLoader which the function may make stand.
         identity: What tells it from others; empty where that cannot be told before it is made.
     """
@@ -45,13 +45,13 @@ class Subject:
     identity: str = ""
 
     def hand_over(self, folder: Path) -> dict[str, Any]:
-        """Writes it where arms find it; the node of its file."""
+        """Writes it where trial processes find it; the node of its file."""
         if isinstance(self.made, DataLoader):
             return pickling.write("the DataLoader", self.made, folder / "loader")
         return pickling.write_maker("the function that makes the dataset", self.made, folder / "maker")
 
 
-def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
+def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     """What is going to be measured, of a dataset, a function that makes one, or a DataLoader.
 
     The keywords are all those of ``DATALOADER_DEFAULTS``; ConfigurationError if one is wrong.
@@ -59,7 +59,7 @@ def subject_of(dataset: Any, keywords: Mapping[str, Any]) -> Subject:
     if isinstance(dataset, DataLoader):
         _refuse_keywords(keywords)
         own = loaders.unwrapped(dataset)
-        return _of_template(loaders.dormant(own), loaders.settings_of(own))
+        return _of_template(loaders.without_workers(own), loaders.settings_of(own))
     tried = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     schema.require("prefetch_factor", tried["prefetch_factor"])
     for name in ("multiprocessing_context", "timeout"):
@@ -80,14 +80,14 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it")
 
 
-def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> Subject:
+def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
     identity = fingerprint(*parts, type(template), processes.start_method(), loaders.samples_per_epoch(template))
-    return Subject(name=type(template.dataset).__name__, settings=settings, made=template, identity=identity)
+    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, identity=identity)
 
 
-def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any]) -> Subject:
+def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any]) -> LoaderInput:
     if not callable(maker):
         raise ConfigurationError(
             f"dataset of type {type(maker).__name__}: allowed is a dataset (with __getitem__ or __iter__), a function "
@@ -96,7 +96,7 @@ def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any])
     if keywords["sampler"] is not None or keywords["batch_sampler"] is not None:
         raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
     plain = {name: keywords[name] for name in ("batch_size", "pin_memory", "drop_last")}
-    return Subject(
+    return LoaderInput(
         name=getattr(maker, "__name__", type(maker).__name__),
         settings=LoaderSettings(**plain, **tried, shuffle=bool(keywords["shuffle"])),
         made=functools.partial(_made, maker, dict(keywords)),
@@ -105,7 +105,7 @@ def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any])
 
 
 def _made(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
-    """Runs in the arm."""
+    """Runs in the trial process."""
     dataset = maker()
     if isinstance(dataset, DataLoader):
         _refuse_keywords(keywords)

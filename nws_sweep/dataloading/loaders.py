@@ -1,4 +1,4 @@
-"""DataLoaders of arms: LoaderSettings and a dataset make one, and so do LoaderSettings and a DataLoader that is there.
+"""DataLoaders of trial processes: LoaderSettings and a dataset make one, and so do LoaderSettings and a DataLoader that is there.
 
 Of several ranks each gets the samples that DistributedSampler gives it, as in training programs.
 """
@@ -48,7 +48,7 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
 
     It has the same dataset, sampler, generator, collate_fn and worker_init_fn, the very same objects; whatever a
     subclass keeps in attributes comes along. Iterators that it keeps (some subclasses do, so that workers stay) are
-    begun anew.
+    restarted.
 
     Args:
         loader: Is left as it is. Of what wraps one DataLoader, such as accelerate's and webdataset's loaders, the
@@ -107,7 +107,7 @@ def _held(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
     return found[0] if found else None
 
 
-def dormant(loader: Loader) -> Loader:
+def without_workers(loader: Loader) -> Loader:
     """Another loader like this one that is only meant to be retuned: without workers, and nothing in it has begun.
 
     To begin an iterator would draw from the caller's random numbers.

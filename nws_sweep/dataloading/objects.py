@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from nws_sweep.results import ObjectStore
+from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
 # Containers with fewer elements hold parts, such as datasets; those with more hold samples.
@@ -47,7 +47,7 @@ _HANDLES = {
 }  # fmt: skip
 
 
-def python_objects(dataset: Any) -> tuple[ObjectStore, ...]:
+def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
     """The attributes that hold many Python objects, the largest first, also inside wrappers such as Subset.
 
     Sizes are estimated from a thousand elements each; the same object again and again, such as a label, counts once.
@@ -92,7 +92,7 @@ def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | No
             yield from _walk(inner, name, depth - 1, seen)
 
 
-def _store(container: Any, path: str) -> ObjectStore:
+def _store(container: Any, path: str) -> PythonObjects:
     elements = _elements(container)
     step = max(1, len(elements) // _SAMPLE)
     # Evenly spaced elements, of a mapping its keys; of what has no order some.
@@ -106,7 +106,7 @@ def _store(container: Any, path: str) -> ObjectStore:
     for value in [container[key] for key in sample] if isinstance(container, dict) else []:
         _measure(value, sizes)
         names[type(value).__name__] = None
-    return ObjectStore(
+    return PythonObjects(
         attribute=path,
         type=f"{type(container).__name__} of {' and '.join(islice(names, 3))}",
         count=len(elements),

@@ -1,4 +1,4 @@
-"""Hands objects of the user's process over to arms: datasets, DataLoaders, consumers, whatever they are made of.
+"""Hands objects of the user's process over to trial processes: datasets, DataLoaders, consumers, whatever they are made of.
 
 A file in between holds them. Classes and functions of a script or a notebook go along by value, others by their import
 path.
@@ -28,7 +28,7 @@ _LOAD, _MAKE = f"{__name__}.load", f"{__name__}.make"
 
 
 def write(what: str, value: Any, path: Path) -> dict[str, Any]:
-    """Writes an object into a new file, where arms find it; gives what Hydra's ``instantiate`` makes it of.
+    """Writes an object into a new file, where trial processes find it; gives what Hydra's ``instantiate`` makes it of.
 
     ``what`` it is called in the ConfigurationError if it cannot be pickled.
     """
@@ -48,7 +48,7 @@ def write(what: str, value: Any, path: Path) -> dict[str, Any]:
 
 
 def write_maker(what: str, maker: Callable[[], Any], path: Path) -> dict[str, Any]:
-    """As ``write``, for what is called in the arm and makes the object there."""
+    """As ``write``, for what is called in the trial process and makes the object there."""
     return {**write(what, maker, path), "_target_": _MAKE}
 
 
@@ -117,7 +117,7 @@ def _reduce_file(file: Any) -> Any:
 
 
 def _open_again(name: str, how: tuple[Any, ...], position: int) -> Any:
-    file = open(name, *how)  # noqa: SIM115, PTH123 - whoever has it closes it
+    file = open(name, *how)  # noqa: SIM115, PTH123 - what has it closes it
     file.seek(position)
     return file
 
@@ -135,7 +135,7 @@ def _reduce_memmap(array: Any) -> Any:
 
 
 def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
-    """Classes and functions of the program's file go to workers by value: its main module is not the arm's."""
+    """Classes and functions of the program's file go to workers by value: its main module is not the trial process's."""
     if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
         return cloudpickle.loads, (cloudpickle.dumps(obj),)
     return NotImplemented

@@ -1,6 +1,6 @@
 """Makes what a project with Hydra configs of its own loads, as those configs compose it.
 
-Runs in an arm, in the project's place: nothing of its program is run but what the configs name.
+Runs in a trial process, in the project's place: nothing of its program is run but what the configs name.
 """
 
 from __future__ import annotations
@@ -84,8 +84,13 @@ def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
     folders = (config.parent, *config.parent.parents)
     root = next((one for one in folders if any((one / mark).exists() for mark in _ROOT_MARKS)), config.parent.parent)
     os.environ.setdefault("PROJECT_ROOT", str(root))  # what rootutils sets and lightning-hydra-template's configs read
-    homes = (Path.cwd(), config.parent.parent, root, root / "src")  # where its program may lie, and what it imports
-    sys.path[:0] = [str(folder) for folder in homes if str(folder) not in sys.path and folder.is_dir()]
+    candidate_roots = (
+        Path.cwd(),
+        config.parent.parent,
+        root,
+        root / "src",
+    )  # where its program may lie, and what it imports
+    sys.path[:0] = [str(folder) for folder in candidate_roots if str(folder) not in sys.path and folder.is_dir()]
     for module in imports:
         importlib.import_module(module)
 

@@ -1,6 +1,6 @@
-"""The inside of an arm: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
+"""The inside of a trial process: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-Runs in a child that was forked from a server with torch preloaded (see arms.py), or from another arm that has made the
+Runs in a child that was forked from a server with torch preloaded (see trial processes.py), or from another trial process that has made the
 dataset. Ends its own process group, to which its workers belong, when the process that started it is gone.
 """
 
@@ -33,22 +33,22 @@ from torch.utils.data import IterableDataset
 
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.counting import Counter, WorkerStart
-from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_alone, load_in_turn
+from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_alone, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import (
-    ArmSpec,
-    Burst,
-    BurstRequest,
     DatasetFacts,
     LoaderSettings,
-    ObjectStore,
+    ProcessSpec,
+    PythonObjects,
     SampleMade,
     SamplesLogged,
     SamplesSeen,
+    Window,
+    WindowRequest,
 )
 from nws_sweep.system import accelerator, page_cache, processes, temporary
 
@@ -60,19 +60,21 @@ _EXPECTED_WARNINGS = (
 )
 _MOST_WARNINGS = 5
 _SOONER_KILLED = "300"  # of 1000: as if it held 30 % more of the machine's memory
-_SETTLES_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
+_IDLE_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 
-class _ArmServer:
-    """What an arm answers to ``arms.Commanded``; every public method is a command."""
+class _ChildCommands:
+    """What a trial process answers to ``trial processes.Commanded``; every public method is a command."""
 
-    spec: ArmSpec
+    spec: ProcessSpec
     folder: str  # for temporary files
-    listener: socket.socket | None  # of a keeper: where arms can be asked for that are forked from it
+    listener: (
+        socket.socket | None
+    )  # of a template process: where trial processes can be asked for that are forked from it
 
     def __init__(self) -> None:
         self._source: Any = None
-        self._objects: tuple[ObjectStore, ...] = ()
+        self._objects: tuple[PythonObjects, ...] = ()
         self._handles: tuple[str, ...] = ()
         self._warnings: dict[str, None] = {}
         self._files: dict[int, str] = {}
@@ -83,13 +85,13 @@ class _ArmServer:
         self._log: SampleLog | None = None
 
     def keep(self) -> tuple[str, str]:
-        """What stands against forking arms from here, and else the address at which they can be asked for."""
+        """What stands against forking trial processes from here, and else the address at which they can be asked for."""
         before = forking.footprint()
         self._make_source()
         if obstacle := forking.obstacle_since(before):
             return obstacle, ""
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(Path(self.folder, "keeper")))
+        self.listener.bind(str(Path(self.folder, "template")))
         self.listener.listen()
         return "", self.listener.getsockname()
 
@@ -143,24 +145,24 @@ class _ArmServer:
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
             others=self._others,
-            consumer_meets=self._others is not None and lockstep.meets_by_itself(self._consumer),
+            consumer_synchronizes=self._others is not None and lockstep.synchronizes_itself(self._consumer),
         )
         self._settings, self._batches = settings, loaders.length(loader)
         self._positions = objects.positions(self._files)
         return self._batches
 
-    def burst(self, request: BurstRequest) -> Burst:
-        burst: Burst = self._session.burst(request)
+    def window(self, request: WindowRequest) -> Window:
+        window: Window = self._session.window(request)
         counter = self._counter
         iterable = isinstance(self._source.dataset, IterableDataset)
-        if burst.ended_epoch and counter and iterable and (idle := counter.idle()):
+        if window.ended_epoch and counter and iterable and (idle := counter.idle()):
             reason = "fewer shards than workers, or shards that are not shared out"
             self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
-        return burst
+        return window
 
-    def settle(self) -> None:
-        give_up_at = time.monotonic() + _SETTLES_WITHIN_S
-        while not self._session.is_settled(self._settings.queued_batches, self._batches):
+    def wait_until_idle(self) -> None:
+        give_up_at = time.monotonic() + _IDLE_WITHIN_S
+        while not self._session.is_idle(self._settings.queued_batches, self._batches):
             if time.monotonic() >= give_up_at:
                 return
             time.sleep(_POLL_S)
@@ -178,10 +180,10 @@ class _ArmServer:
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         return load_alone(self._source.dataset, keys, limit_s)
 
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
         self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return load_in_turn(self._source.dataset, samples, start, settings.multiprocessing_context)
+        return load_one_by_one(self._source.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
@@ -209,10 +211,10 @@ class _ArmServer:
             self._warnings["further warnings are left out"] = None
 
 
-_kept: _ArmServer | None = None  # in what is forked from a keeper: what it was there, with its dataset
+_kept: _ChildCommands | None = None  # in what is forked from a template process: what it was there, with its dataset
 
 
-def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
+def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> None:
     """Answers commands until told to stop, or until the other end is gone."""
     processes.let_fork_server_go()
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
@@ -232,7 +234,7 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     else:
         # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
         os.setsid()
-    if _kept is not None:  # if memory runs out this process is killed sooner than the keeper
+    if _kept is not None:  # if memory runs out this process is killed sooner than the template process
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_SOONER_KILLED)
     processes.die_with_parent()
@@ -240,7 +242,7 @@ def main(connection: Connection, spec: ArmSpec, temporary_folder: str) -> None:
     threading.Thread(target=_end_group_with_parent, name="end-group-with-parent", daemon=True).start()
     processes.hear_signals()
     _redirect_output(spec.log_path)
-    server = _kept or _ArmServer()
+    server = _kept or _ChildCommands()
     server.spec, server.folder, server.listener = spec, temporary_folder, None
     warnings.showwarning = server.note_warning  # type: ignore[assignment]
     _forward_progress(connection)
@@ -256,7 +258,7 @@ def _end_group_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _serve(connection: Connection, server: _ArmServer) -> None:
+def _serve(connection: Connection, server: _ChildCommands) -> None:
     deaths = _WorkerDeaths()
     while (command := connection.recv()) is not None:
         try:
@@ -271,7 +273,7 @@ def _serve(connection: Connection, server: _ArmServer) -> None:
             forkserver.main(server.listener.detach(), connection.fileno(), [])
 
 
-def _answer(server: _ArmServer, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
+def _answer(server: _ChildCommands, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
     """The command's result, or why there is none; whatever a dataset raises must not end the search."""
     try:
         deaths.hear()
@@ -287,7 +289,7 @@ def _answer(server: _ArmServer, deaths: _WorkerDeaths, name: str, *arguments: An
 class _WorkerDeaths:
     """Confines torch's own signal handler, which raises wherever the process happens to be, to the time of a command.
 
-    Between two bytes of an answer the exception would end the arm.
+    Between two bytes of an answer the exception would end the trial process.
     """
 
     _handler: Any = None
@@ -299,7 +301,7 @@ class _WorkerDeaths:
                 self._handler = signal.signal(signal.SIGCHLD, _do_nothing)
 
     def hear(self) -> None:
-        """Puts it in its place again, and asks it for whoever has died meanwhile."""
+        """Puts it in its place again, and asks it for what has died meanwhile."""
         if callable(self._handler):
             signal.signal(signal.SIGCHLD, self._handler)
             self._handler(signal.SIGCHLD, None)
@@ -376,7 +378,7 @@ def _redirect_output(log_path: str | None) -> None:
     sys.stderr.flush()
     nothing = log = os.open(os.devnull, os.O_RDWR)
     if log_path:
-        with contextlib.suppress(OSError):  # the folder is gone or full; whoever writes the results says so
+        with contextlib.suppress(OSError):  # the folder is gone or full; what writes the results says so
             log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

@@ -1,7 +1,7 @@
-"""Where arms come from: a dataset is made once, and its arms are forked from the process that made it.
+"""Where trial processes come from: a dataset is made once, and its trial processes are forked from the process that made it.
 
 Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py)
-every arm makes a dataset of its own.
+every trial process makes a dataset of its own.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from nws_sweep.executor import ranks, trial_process
-from nws_sweep.executor.trial_process import UNLIMITED, Arm, Supervision
-from nws_sweep.measurement.environment import ArmFactory, TrialArm
-from nws_sweep.results import ArmSpec, Configuration
+from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Supervision
+from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
+from nws_sweep.results import Configuration, ProcessSpec
 from nws_sweep.system import processes
 
 logger = logging.getLogger(__name__)
 
 
-class Nursery(contextlib.ExitStack):
-    """Starts arms. Keeps the latest dataset until another one is asked for, or the context is left."""
+class DatasetServer(contextlib.ExitStack):
+    """Starts trial processes. Keeps the latest dataset until another one is asked for, or the context is left."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._keeper: Arm | None = None
+        self._template: ChildProcess | None = None
         self._kept: tuple[object, ...] = ()
         self._unfit: list[tuple[object, ...]] = []
 
     @contextlib.contextmanager
-    def start(self, spec: ArmSpec, supervision: Supervision = UNLIMITED) -> Iterator[Arm]:
-        """Starts an arm with its dataset made, and kills it in the end.
+    def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
+        """Starts a trial process with its dataset made, and kills it in the end.
 
         Raises:
             DatasetError: If the dataset cannot be made.
@@ -43,29 +43,31 @@ class Nursery(contextlib.ExitStack):
         """
         # What decides how a dataset comes out.
         dataset = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
-        is_kept = self._kept == dataset and self._keeper is not None and self._keeper.alive
+        is_current = self._kept == dataset and self._template is not None and self._template.alive
         unfit = dataset in self._unfit or sys.platform != "linux"  # elsewhere nothing tells what a fork leaves behind
-        if not is_kept and not unfit:
+        if not is_current and not unfit:
             self.close()
             with contextlib.ExitStack() as making:
-                arm = making.enter_context(trial_process.launch(spec, supervision))
-                if obstacle := arm.keep():
-                    logger.debug("each arm makes the dataset: making it leaves %s behind", obstacle)
+                process = making.enter_context(trial_process.launch(spec, supervision))
+                if obstacle := process.keep():
+                    logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
                     self._unfit.append(dataset)
-                    arm.prepare()
-                    yield arm
+                    process.prepare()
+                    yield process
                     return
-                self._keeper, self._kept = arm, dataset
+                self._template, self._kept = process, dataset
                 self.push(making.pop_all())
-        with trial_process.start(spec, supervision, None if unfit else self._keeper) as arm:
-            yield arm
+        with trial_process.start(spec, supervision, None if unfit else self._template) as process:
+            yield process
 
     def factory(
-        self, spec_of: Callable[[Configuration], ArmSpec], on_progress: Callable[[str], None] = lambda text: None
-    ) -> ArmFactory:
-        """How a search starts its arms here; ``on_progress`` gets lines of text while a dataset is being made."""
+        self, spec_of: Callable[[Configuration], ProcessSpec], on_progress: Callable[[str], None] = lambda text: None
+    ) -> ProcessFactory:
+        """How a search starts its trial processes here; ``on_progress`` gets lines of text while a dataset is being made."""
 
-        def open_arm(configuration: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialArm]:
+        def start_process(
+            configuration: Configuration, memory_bytes: int | None
+        ) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
                 timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
@@ -73,12 +75,12 @@ class Nursery(contextlib.ExitStack):
                 return ranks.start(spec_of(configuration), configuration.ranks, supervision)
             return self.start(spec_of(configuration), supervision)
 
-        return open_arm
+        return start_process
 
 
-def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ArmSpec:
-    """What the arms of a configuration are made of; see ``ArmSpec`` for the folder and the file."""
-    return ArmSpec(
+def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
+    """What the trial processes of a configuration are made of; see ``ProcessSpec`` for the folder and the file."""
+    return ProcessSpec(
         dataset=configuration.dataset,
         consumer=configuration.consumer,
         collate_fn=configuration.collate_fn,
@@ -86,7 +88,7 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         start_method=multiprocessing.get_start_method(allow_none=True),
         working_folder=working_folder,
         log_path=log_path,
-        # As they are now: the server that arms are forked from may have been started long ago, elsewhere.
+        # As they are now: the server that trial processes are forked from may have been started long ago, elsewhere.
         environment=dict(os.environ),
         logs_samples=configuration.check_samples is not False,
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder

@@ -1,4 +1,4 @@
-"""Ranks in an arm: a process group of torch.distributed, as a training has one, and the meetings of its steps.
+"""Ranks in a trial process: a process group of torch.distributed, as a training has one, and the meetings of its steps.
 
 Ranks find each other by a file in a folder and talk over the loopback interface: no free port is needed.
 """
@@ -26,11 +26,11 @@ _LATE_S, _POLL_S = 60.0, 0.0005
 
 
 class Lockstep:
-    """One of several ranks that go step by step; see ``measure.Others``.
+    """One of several ranks that go step by step; see ``measure.OtherRanks``.
 
     A meeting is a small all-reduce: about what the steps of a training do at least. Beside that, a file that all have
     mapped has a row of each rank: how often it has come, which tells who is missing when all wait (``ranks``), and the
-    number that it brought, in turn in two places: nobody comes again before all have come and read the one before.
+    number that it brought, in turn in two places: no process comes again before all have come and read the one before.
     """
 
     def __init__(self, rank: Rank, group: Any) -> None:
@@ -40,9 +40,9 @@ class Lockstep:
         self._own = self._rows[rank.number]
         self._times = 0
 
-    def meet(self, number: int) -> int:
+    def barrier(self, number: int) -> int:
         """Waits until all ranks have called it: the largest number; RankLost if one is gone."""
-        self.tell(number)
+        self.publish(number)
         self._number[0] = number
         try:
             distributed.all_reduce(self._number, distributed.ReduceOp.MAX, self._group)
@@ -50,7 +50,7 @@ class Lockstep:
             raise _lost(error) from error
         return int(self._number[0])
 
-    def told(self) -> int:
+    def agreed(self) -> int:
         """The largest number of those that all told when this one told its latest.
 
         TrialError if another one does not come to that: in a training all would wait for ever.
@@ -64,7 +64,7 @@ class Lockstep:
             time.sleep(_POLL_S)
         return int(self._rows[:, 1 + self._times % 2].max())
 
-    def tell(self, number: int) -> None:
+    def publish(self, number: int) -> None:
         """Tells the others a number, without waiting."""
         self._times += 1
         self._own[1 + self._times % 2] = number
@@ -76,7 +76,9 @@ def join(rank: Rank) -> Lockstep:
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads) > 0:  # torch has read it long ago, in the server that arms come from
+    if (
+        threads.isdecimal() and int(threads) > 0
+    ):  # torch has read it long ago, in the server that trial processes come from
         torch.set_num_threads(int(threads))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # by the host's name gloo might look for it in a network
     store = Path(rank.folder, "store").as_uri()
@@ -92,7 +94,7 @@ def _lost(error: RuntimeError) -> RankLost:
     return RankLost(one_line(f"the other ranks could not be met: {error}"))
 
 
-def meets_by_itself(consumer: Any) -> bool:
+def synchronizes_itself(consumer: Any) -> bool:
     """Whether a consumer holds a model in DistributedDataParallel, which makes the ranks wait for each other."""
     from torch.nn.parallel import DistributedDataParallel
 

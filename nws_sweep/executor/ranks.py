@@ -1,7 +1,7 @@
-"""Several arms as one: the ranks of a host, which load at once and step by step, as in DistributedDataParallel.
+"""Several trial processes as one: the ranks of a host, which load at once and step by step, as in DistributedDataParallel.
 
-Each is an arm with a dataset and a DataLoader of its own and torchrun's environment. To whoever measures they are one
-arm whose batches are steps of all, and a step takes as long as from meeting to meeting. Where the consumer makes them
+Each is a trial process with a dataset and a DataLoader of its own and torchrun's environment. To what measures they are one
+trial process whose batches are steps of all, and a step takes as long as from meeting to meeting. Where the consumer makes them
 wait for each other, its own time is that of the rank that waited least in it.
 """
 
@@ -23,22 +23,22 @@ from typing import Any
 
 from nws_sweep.errors import NwsSweepError, RankLost, TrialTimeout
 from nws_sweep.executor import trial_process
-from nws_sweep.executor.trial_process import STALL_S, UNLIMITED, Arm, Commanded, Supervision
-from nws_sweep.results import ArmSpec, Burst, Rank, Usage
+from nws_sweep.executor.trial_process import STALL_S, UNLIMITED, ChildProcess, CommandSender, Supervision
+from nws_sweep.results import ProcessSpec, Rank, Usage, Window
 from nws_sweep.system import processes, temporary
 
 _WATCH_EVERY_S = 0.5
 # After the first failure: others may tell the same, or why they are gone.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
 _ADDRESS, _USUAL_PORT = "127.0.0.1", 29500  # torchrun's
-_MEETINGS = "meetings"
-_OF_FIRST = ("logged", "load", "load_in_turn", "samples")
+_STEP_COUNTER = "meetings"
+_OF_FIRST = ("logged", "load", "load_one_by_one", "samples")
 
 
-class RankedArm(Commanded):
+class RankedProcesses(CommandSender):
     """The ranks of one candidate. ``start`` makes it and ends it; one that fails, dies or hangs ends them all."""
 
-    def __init__(self, ranks: Sequence[Arm], folder: str, supervision: Supervision, threads: Executor) -> None:
+    def __init__(self, ranks: Sequence[ChildProcess], folder: str, supervision: Supervision, threads: Executor) -> None:
         super().__init__(supervision)
         self._ranks = ranks
         self._folder = folder
@@ -46,27 +46,27 @@ class RankedArm(Commanded):
 
     def pause(self) -> None:
         """Stops them where they are; none of them is on its way to a meeting."""
-        for arm in self._ranks:
-            arm.pause()
+        for process in self._ranks:
+            process.pause()
 
     def resume(self) -> None:
         """Lets them go on."""
-        for arm in self._ranks:
-            arm.resume()
+        for process in self._ranks:
+            process.resume()
 
     def usage(self) -> Usage:
         """What they have used together."""
-        return merged_usage([arm.usage() for arm in self._ranks])
+        return merged_usage([process.usage() for process in self._ranks])
 
     def ask(self, command: str, *arguments: Any) -> Any:
         """What their answers come to."""
         asked = self._ranks[:1] if command in _OF_FIRST else self._ranks
-        answers = [self._threads.submit(arm.ask, command, *arguments) for arm in asked]
+        answers = [self._threads.submit(process.ask, command, *arguments) for process in asked]
         try:
-            self._wait(answers, time.monotonic() + STALL_S if command == "burst" else math.inf)
+            self._wait(answers, time.monotonic() + STALL_S if command == "window" else math.inf)
         except BaseException:
-            for arm in self._ranks:  # others wait for this one, in a meeting that will never be
-                arm.kill()
+            for process in self._ranks:  # others wait for this one, in a meeting that will never be
+                process.kill()
             wait(answers, processes.GONE_WITHIN_S)
             raise
         results = [answer.result() for answer in answers]
@@ -74,12 +74,12 @@ class RankedArm(Commanded):
 
     def _wait(self, answers: Sequence[Future[Any]], stall_at: float) -> None:
         while wait(answers, _WATCH_EVERY_S, FIRST_EXCEPTION).not_done and not _failures(answers):
-            trial_process.check_memory([arm.pid for arm in self._ranks], self._memory_budget_bytes)
+            trial_process.check_memory([process.pid for process in self._ranks], self._memory_budget_bytes)
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
                 self._on_stall()
         if _failures(answers):
-            raise blamed(_all_failures(answers), len(self._ranks), _missing(self._folder))
+            raise root_cause(_all_failures(answers), len(self._ranks), _missing(self._folder))
 
 
 def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
@@ -95,7 +95,7 @@ def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
     return _failures(answers)
 
 
-def blamed(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
+def root_cause(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
     """The error of all ranks together, with the number of the one where it happened unless that was in all alike.
 
     One failure takes others along; if one hangs all are late, and the missing ones are those whom the others wait for.
@@ -113,16 +113,16 @@ def blamed(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[
 
 def _missing(folder: str) -> list[int]:
     """The ranks that the others wait for: they have come less often to meet them (``lockstep``)."""
-    times = array("q", Path(folder, _MEETINGS).read_bytes())[::3]
+    times = array("q", Path(folder, _STEP_COUNTER).read_bytes())[::3]
     return [number for number, count in enumerate(times) if count < max(times)]
 
 
-def merged_burst(ranks: Sequence[Burst]) -> Burst:
-    """A burst of steps, of as many batches of each rank; times are means over the ranks, which meet at its end."""
-    if not all(rank.meet_s for rank in ranks):
-        ranks = _with_meetings(ranks)
-    waits_s = [map(sum, zip(rank.wait_s, rank.meet_s, strict=True)) for rank in ranks]
-    return Burst(
+def merged_window(ranks: Sequence[Window]) -> Window:
+    """A window of steps, of as many batches of each rank; times are means over the ranks, which meet at its end."""
+    if not all(rank.barrier_s for rank in ranks):
+        ranks = _with_barriers(ranks)
+    waits_s = [map(sum, zip(rank.wait_s, rank.barrier_s, strict=True)) for rank in ranks]
+    return Window(
         kind=ranks[0].kind,
         startup_s=_known(max, (rank.startup_s for rank in ranks)),
         wait_s=_means(waits_s),
@@ -136,11 +136,13 @@ def merged_burst(ranks: Sequence[Burst]) -> Burst:
     )
 
 
-def _with_meetings(ranks: Sequence[Burst]) -> list[Burst]:
+def _with_barriers(ranks: Sequence[Window]) -> list[Window]:
     """The same with the time that each waited for the others in its consumer told apart."""
     own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
-    meets_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
-    return [replace(rank, consume_s=own_s, meet_s=meet_s) for rank, meet_s in zip(ranks, meets_s, strict=True)]
+    barriers_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
+    return [
+        replace(rank, consume_s=own_s, barrier_s=barrier_s) for rank, barrier_s in zip(ranks, barriers_s, strict=True)
+    ]
 
 
 def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:
@@ -171,24 +173,24 @@ def _lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
     "open": functools.partial(_if_all_known, min),  # an epoch ends with that of the first rank whose ends
-    "burst": merged_burst,
+    "window": merged_window,
     "warned": _lines,
     "files": _lines,
 }
 
 
 @contextlib.contextmanager
-def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedArm]:
+def start(spec: ProcessSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedProcesses]:
     """Starts the ranks, each with a dataset of its own, and kills them in the end.
 
-    What is watched over holds for all together; progress is that of the first one. Raises what ``Nursery.start`` does.
+    What is watched over holds for all together; progress is that of the first one. Raises what ``DatasetServer.start`` does.
     """
     outside, port = os.environ if spec.environment is None else spec.environment, free_port()
     alone = replace(supervision, memory_budget_bytes=None)  # which is watched over for all
     with contextlib.ExitStack() as stack:
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
-        Path(folder, _MEETINGS).write_bytes(bytes(3 * 8 * ranks))
+        Path(folder, _STEP_COUNTER).write_bytes(bytes(3 * 8 * ranks))
         started = []
         for number in range(ranks):
             rank = Rank(number=number, ranks=ranks, folder=folder)
@@ -196,7 +198,7 @@ def start(spec: ArmSpec, ranks: int, supervision: Supervision = UNLIMITED) -> It
             started.append(stack.enter_context(trial_process.launch(each, alone)))
             alone = replace(alone, on_progress=UNLIMITED.on_progress)  # one is enough to hear from
         threads = stack.enter_context(ThreadPoolExecutor(ranks, "nws_sweep-rank"))
-        ranked = RankedArm(started, folder, supervision, threads)
+        ranked = RankedProcesses(started, folder, supervision, threads)
         ranked.prepare()
         yield ranked
 

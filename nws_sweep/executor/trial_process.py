@@ -1,8 +1,8 @@
-"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the arm only.
+"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the trial process only.
 
-Arms are forked from the standard library's fork server, which has imported torch once, and never from a process that
-has run torch operations: with GNU OpenMP such a child hangs at its first parallel operation. An arm that has made its
-dataset and done nothing else can become such a server itself, a keeper: what is forked from it has the dataset.
+Trial processes are forked from the standard library's fork server, which has imported torch once, and never from a process that
+has run torch operations: with GNU OpenMP such a child hangs at its first parallel operation. A trial process that has made its
+dataset and done nothing else can become such a server itself, a template process: what is forked from it has the dataset.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
-from nws_sweep.measurement.environment import TrialArm
-from nws_sweep.results import ArmSpec, LoaderSettings, Usage
+from nws_sweep.measurement.environment import TrialProcess
+from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import processes, temporary, usage
 
-# What every arm needs. Of the rest, modules whose import is slow and known to be harmless.
+# What every trial process needs. Of the rest, modules whose import is slow and known to be harmless.
 _PRELOADED, _FREEZE = ("nws_sweep.executor.child", "hydra.utils"), "nws_sweep.executor.preloaded"
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training")
 _ORDERLY_END_S = 3.0
-# A burst that takes longer may wait for a lock that another candidate held when it was stopped.
+# A window that takes longer may wait for a lock that another candidate held when it was stopped.
 STALL_S = 10.0
 _SIGNALLED_S = 0.1
 _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
@@ -41,7 +41,7 @@ _WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """What the parent of an arm watches over while a command runs.
+    """What the parent of a trial process watches over while a command runs.
 
     Attributes:
         timeout_s: Seconds that all commands may take together, making the dataset included; None for no limit.
@@ -59,24 +59,24 @@ UNLIMITED = Supervision()
 
 def _sent(command: str) -> Any:
     """A method that sends the command to the processes."""
-    return lambda arm, *arguments: arm.ask(command, *arguments)
+    return lambda process, *arguments: process.ask(command, *arguments)
 
 
-class Commanded(TrialArm):
-    """An arm, or several as one: what ``TrialArm`` can be asked is sent to processes (``arm_process`` answers)."""
+class CommandSender(TrialProcess):
+    """A trial process, or several as one: what ``TrialProcess`` can be asked is sent to processes (``arm_process`` answers)."""
 
     def __init__(self, supervision: Supervision) -> None:
         self._memory_budget_bytes = supervision.memory_budget_bytes
         self._on_stall: Callable[[], None] = lambda: None
         self.batches_per_epoch = None
 
-    burst = _sent("burst")
-    settle = _sent("settle")
+    window = _sent("window")
+    wait_until_idle = _sent("wait_until_idle")
     warned = _sent("warned")
     files = _sent("files")
     logged = _sent("logged")
     load = _sent("load")
-    load_in_turn = _sent("load_in_turn")
+    load_one_by_one = _sent("load_one_by_one")
     samples = _sent("samples")
 
     def ask(self, command: str, *arguments: Any) -> Any:
@@ -92,7 +92,7 @@ class Commanded(TrialArm):
         self.batches_per_epoch = self.ask("open", settings)
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a burst, or loading, takes longer than ``STALL_S``."""
+        """Sets what is called when a window, or loading, takes longer than ``STALL_S``."""
         self._on_stall = on_stall
 
     def allow(self, memory_bytes: int | None) -> None:
@@ -100,49 +100,49 @@ class Commanded(TrialArm):
         self._memory_budget_bytes = memory_bytes
 
 
-class Arm(Commanded):
-    """The parent's handle of an arm. ``launch`` makes it and ends it with its whole process group."""
+class ChildProcess(CommandSender):
+    """The parent's handle of a trial process. ``launch`` makes it and ends it with its whole process group."""
 
     def __init__(
         self,
-        process: BaseProcess,
+        child: BaseProcess,
         connection: Connection,
         supervision: Supervision = UNLIMITED,
-        keeper: Arm | None = None,
+        template: ChildProcess | None = None,
     ) -> None:
         super().__init__(supervision)
-        self._process = process
+        self._child = child
         self._connection = connection
         self._supervision = supervision
-        self._keeper = keeper
+        self._template = template
         self._left_s = supervision.timeout_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
         self._stall_at = math.inf
         self._unanswered: TrialError | None = None
-        self.server: _KeeperServer | None = None
+        self.server: _TemplateServer | None = None
 
     def keep(self) -> str:
-        """Makes the dataset only, to fork arms from here; what stands against that, if so."""
+        """Makes the dataset only, to fork trial processes from here; what stands against that, if so."""
         obstacle, address = self.ask("keep")
         if not obstacle:  # from now on it only waits
             self._left_s = self._memory_budget_bytes = None
-            self.server = _KeeperServer(address, self._connection.fileno())
+            self.server = _TemplateServer(address, self._connection.fileno())
         return str(obstacle)
 
     @property
     def pid(self) -> int:
-        """The process ID of the arm."""
-        assert self._process.pid is not None
-        return self._process.pid
+        """The process ID of the trial process."""
+        assert self._child.pid is not None
+        return self._child.pid
 
     @property
     def alive(self) -> bool:
         """Whether its process has not ended."""
-        return not wait([self._process.sentinel], 0)
+        return not wait([self._child.sentinel], 0)
 
     def pause(self) -> None:
-        """Stops the arm and its workers where they are."""
+        """Stops the trial process and its workers where they are."""
         processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -150,7 +150,7 @@ class Arm(Commanded):
         processes.signal_group(self.pid, signal.SIGCONT)
 
     def usage(self) -> Usage:
-        """What the arm and its workers have used so far."""
+        """What the trial process and its workers have used so far."""
         return usage.of_tree(self.pid)
 
     def ask(self, command: str, *arguments: Any) -> Any:
@@ -161,7 +161,7 @@ class Arm(Commanded):
             self._settings = arguments[0]
         began = time.monotonic()
         deadline = math.inf if self._left_s is None else began + self._left_s
-        self._stall_at = began + STALL_S if command in ("burst", "load") else math.inf
+        self._stall_at = began + STALL_S if command in ("window", "load") else math.inf
         try:
             self._connection.send((command, *arguments))
             while (answer := self._receive(deadline))[0] == "progress":
@@ -181,7 +181,7 @@ class Arm(Commanded):
     def _receive(self, deadline: float) -> Any:
         while True:
             remaining = max(0.0, deadline - time.monotonic())
-            ready = wait([self._connection, self._process.sentinel], min(remaining, _WATCH_EVERY_S))
+            ready = wait([self._connection, self._child.sentinel], min(remaining, _WATCH_EVERY_S))
             if self._connection in ready:
                 return self._connection.recv()
             if ready:
@@ -196,9 +196,9 @@ class Arm(Commanded):
 
     def _death(self) -> Exception:
         time.sleep(_SIGNALLED_S)
-        self._process.join(processes.GONE_WITHIN_S)
-        code = self._process.exitcode
-        if self._keeper is not None and not self._keeper.alive:
+        self._child.join(processes.GONE_WITHIN_S)
+        code = self._child.exitcode
+        if self._template is not None and not self._template.alive:
             return TrialError("the loading process was killed with the one that held the dataset")
         if code is None or code >= 0:
             return TrialError(f"the loading process ended with exit status {code}")
@@ -218,36 +218,36 @@ class Arm(Commanded):
     def kill(self) -> None:
         """Kills it and its workers at once; it is to be closed all the same."""
         processes.signal_group(self.pid, signal.SIGKILL)
-        self._process.kill()  # it may not lead its group yet
+        self._child.kill()  # it may not lead its group yet
 
     def close(self) -> None:
-        """Lets the arm end by itself if that is worth waiting for, then kills it and all that descends from it."""
+        """Lets the trial process end by itself if that is worth waiting for, then kills it and all that descends from it."""
         settings = self._settings
         try:  # forked workers leave nothing when they are killed, spawned ones share semaphores, to be given back
             if settings and settings.num_workers and settings.multiprocessing_context not in (None, "fork"):
                 self.resume()
                 with contextlib.suppress(OSError):
                     self._connection.send(None)
-                    wait([self._process.sentinel], _ORDERLY_END_S)
+                    wait([self._child.sentinel], _ORDERLY_END_S)
         finally:
             with processes.uninterrupted():
                 self._connection.close()
-                processes.end_tree(self._process)
+                processes.end_tree(self._child)
 
 
-class _KeeperServer(forkserver.ForkServer):
-    """A keeper, as multiprocessing asks its fork server for processes."""
+class _TemplateServer(forkserver.ForkServer):
+    """A template process, as multiprocessing asks its fork server for processes."""
 
     def __init__(self, address: str, connection: int) -> None:
         super().__init__()
         self._forkserver_address, self._forkserver_alive_fd = address, connection
 
     def ensure_running(self) -> None:
-        """It runs: nobody but ``Arm.keep`` starts one."""
+        """It runs: no process but ``Trial process.keep`` starts one."""
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
-    """Refuses arms that hold more together than they may, before the kernel kills somebody."""
+    """Refuses trial processes that hold more together than they may, before the kernel kills someone."""
     # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
     if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
         return
@@ -260,22 +260,26 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 
 
 @contextlib.contextmanager
-def start(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | None = None) -> Iterator[Arm]:
-    """Starts an arm, and kills it in the end; with a keeper it gets the keeper's dataset, else one of its own.
+def start(
+    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
+) -> Iterator[ChildProcess]:
+    """Starts a trial process, and kills it in the end; with a template process it gets the template process's dataset, else one of its own.
 
-    Raises what ``Nursery.start`` does.
+    Raises what ``DatasetServer.start`` does.
     """
-    with launch(spec, supervision, keeper) as arm:
-        arm.prepare()
-        yield arm
+    with launch(spec, supervision, template) as process:
+        process.prepare()
+        yield process
 
 
 @contextlib.contextmanager
-def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | None = None) -> Iterator[Arm]:
+def launch(
+    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
+) -> Iterator[ChildProcess]:
     """As ``start``, but nothing is made yet."""
     if multiprocessing.current_process().daemon:
         raise ConfigurationError("a daemonic process may have no children: measure in the program's main process")
-    if keeper is None:
+    if template is None:
         preload([spec.dataset, spec.consumer])
     with contextlib.ExitStack() as stack:
         # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
@@ -283,20 +287,20 @@ def launch(spec: ArmSpec, supervision: Supervision = UNLIMITED, keeper: Arm | No
             folder = stack.enter_context(temporary.folder())
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)
-            process = multiprocessing.get_context("forkserver").Process(
-                target=_run, args=(theirs, spec, folder), name="nws_sweep-arm"
+            child = multiprocessing.get_context("forkserver").Process(
+                target=_run, args=(theirs, spec, folder), name="nws_sweep-trial process"
             )
             try:
-                with theirs, _starting(keeper):
-                    process.start()
+                with theirs, _starting(template):
+                    child.start()
             except (EOFError, ConnectionError) as error:
                 raise TrialError(
                     f"the server that loading processes are forked from has ended ({one_line(error)}): it was killed, "
                     "or did not come through the import of torch"
                 ) from error
-            arm = Arm(process, ours, supervision, keeper)
-            stack.callback(arm.close)
-        yield arm
+            process = ChildProcess(child, ours, supervision, template)
+            stack.callback(process.close)
+        yield process
 
 
 def _run(*arguments: Any) -> None:
@@ -306,12 +310,12 @@ def _run(*arguments: Any) -> None:
 
 
 @contextlib.contextmanager
-def _starting(keeper: Arm | None) -> Iterator[None]:
+def _starting(template: ChildProcess | None) -> Iterator[None]:
     """Hides the main module meanwhile, or a script without a main guard would train twice in the child."""
     main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if keeper is not None and keeper.server is not None:
-        forkserver.connect_to_new_process = keeper.server.connect_to_new_process
+    if template is not None and template.server is not None:
+        forkserver.connect_to_new_process = template.server.connect_to_new_process
     try:
         yield
     finally:
@@ -319,7 +323,7 @@ def _starting(keeper: Arm | None) -> Iterator[None]:
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
-    """Starts the server that arms are forked from, once, with what these nodes import."""
+    """Starts the server that trial processes are forked from, once, with what these nodes import."""
     targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):

@@ -1,4 +1,4 @@
-"""One candidate while it is measured: its arm, its turns, and the trial that they make."""
+"""One candidate while it is measured: its trial process, its turns, and the trial that they make."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TypeVar
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import quantities, schedule
-from nws_sweep.measurement.environment import Surroundings, TrialArm
+from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
-    Burst,
-    BurstKind,
-    BurstRequest,
     Configuration,
     DatasetFacts,
     LoaderSettings,
     Measurement,
     SamplesLogged,
     SearchCost,
+    TimeSlice,
     Trial,
     TrialState,
-    Turn,
     Usage,
+    Window,
+    WindowKind,
+    WindowRequest,
 )
 
 Answer = TypeVar("Answer")
@@ -39,27 +39,27 @@ _STATES: dict[type[TrialError], TrialState] = {
 }
 
 # A cache that is still cold after so many turns does not hold the data: then that is what is measured.
-_MOST_COLD_TURNS = 3
+_MOST_COLD_SLICES = 3
 _QUICKER_WHEN_WARM = 8
 # By the end of its second turn a process has touched what it needs of its libraries.
-_FIRST_TURNS = 2
+_FIRST_SLICES = 2
 
 _STALLED = "it did not come forward while others stood still: they may have held a lock that it needed"
 
 
 @dataclass(eq=False)
 class Candidate:
-    """One setting of the loader under a configuration, from the start of its arm to its trial.
+    """One setting of the loader under a configuration, from the start of its trial process to its trial.
 
     Attributes:
         settings: The candidate, canonical.
         configuration: What is held fixed.
-        surroundings: Arms, clock and machine.
-        is_late: Whether the search must end, so that no burst begins.
-        on_stall: Called when a burst does not come forward, with the candidate.
+        environment: Trial processes, clock and machine.
+        is_late: Whether the search must end, so that no window begins.
+        on_stall: Called when a window does not come forward, with the candidate.
         facts: What the dataset said of itself; None before it was made.
         batches_per_epoch: Length of an epoch; None if it is unknown, or was found wrong.
-        usage: What its processes had used when they were last looked at; nothing without an arm.
+        usage: What its processes had used when they were last looked at; nothing without a trial process.
         cost_s: Seconds that it has taken so far.
         done: Whether its trial has its state; turns that it takes after that only make it more precise.
         settles: Whether its workers must be idle before they are stopped, since they may hold a lock else.
@@ -69,7 +69,7 @@ class Candidate:
 
     settings: LoaderSettings
     configuration: Configuration
-    surroundings: Surroundings
+    environment: Environment
     is_late: Callable[[], bool]
     on_stall: Callable[[Candidate], None]
     facts: DatasetFacts | None = None
@@ -77,22 +77,22 @@ class Candidate:
     usage: Usage = Usage()
     cost_s: float = 0.0
     done: bool = False
-    settles: bool = False
+    waits_until_idle: bool = False
     came_from_disk: bool = False
     logged: SamplesLogged | None = None
     _stalled: bool = False
     _has_stalled: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
-    _arm: TrialArm | None = None
-    _turns: list[Turn] = field(default_factory=list)
-    _earlier: list[Turn] = field(default_factory=list)  # of arms that were begun anew
+    _process: TrialProcess | None = None
+    _slices: list[TimeSlice] = field(default_factory=list)
+    _earlier: list[TimeSlice] = field(default_factory=list)  # of trial processes that were restarted
     _warnings: tuple[str, ...] = ()
     _own_warnings: tuple[str, ...] = ()
     _window_s: float | None = None
     _starting_s: float = 0.0
     _error: TrialError | None = None
-    _begins_anew: bool = False
-    _cold_turns: int = 0
+    _restarts: bool = False
+    _cold_slices: int = 0
     _doubts: int = 0
     _exhausted: bool = False
 
@@ -110,19 +110,19 @@ class Candidate:
 
     @property
     def alive(self) -> bool:
-        """Whether it has an arm."""
-        return self._arm is not None
+        """Whether it has a trial process."""
+        return self._process is not None
 
     @property
-    def bursts(self) -> list[Burst]:
-        """All bursts so far."""
-        return quantities.all_bursts(self._turns)
+    def windows(self) -> list[Window]:
+        """All windows so far."""
+        return quantities.all_windows(self._slices)
 
     @property
     def position(self) -> int:
         """Batches into the data that it may have asked for by the end of its next turn, which may be much quicker."""
-        taken = sum(burst.batches for burst in self.bursts)
-        latest = sum(burst.batches for turn in self._turns[-1:] for burst in turn.bursts)
+        taken = sum(window.batches for window in self.windows)
+        latest = sum(window.batches for time_slice in self._slices[-1:] for window in time_slice.windows)
         quicker = _QUICKER_WHEN_WARM if self.came_from_disk else 2
         return taken + quicker * latest + 2 * self.settings.queued_batches
 
@@ -130,7 +130,7 @@ class Candidate:
     def trial(self) -> Trial:
         """What it has come to, finished or not."""
         found = self._measurement()
-        uncounted = [replace(burst, kind=BurstKind.WARM_UP) for burst in quantities.all_bursts(self._earlier)]
+        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in quantities.all_windows(self._earlier)]
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self._error is None else _STATES.get(type(self._error), TrialState.FAILED),
@@ -138,38 +138,38 @@ class Candidate:
             notes=self._notes,
             warnings=(*self._warnings, *self._own_warnings),
             measurement=found,
-            noise=quantities.noise_of(self._turns, self._conditions.cores, len(uncounted)) if found else None,
+            noise=quantities.noise_of(self._slices, self._conditions.cores, len(uncounted)) if found else None,
             finished=self.done,
-            bursts=(*uncounted, *self.bursts),
+            windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
         )
 
     @property
-    def may_go_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether it can take further turns, within the limits of a trial."""
         return self.alive and not self._limit()
 
     @property
     def by_round(self) -> dict[int, float]:
         """What candidates are ranked by, as each round alone would have it, s."""
-        return quantities.costs_by_round(self._turns, self._conditions) if self._measurement() else {}
+        return quantities.costs_by_round(self._slices, self._conditions) if self._measurement() else {}
 
     @property
     def costs(self) -> SearchCost:
         """Where its time went."""
-        warm_up = [burst for burst in self.bursts if burst.kind is BurstKind.WARM_UP]
-        thrown_away = [*quantities.all_bursts(self._earlier), *warm_up]
-        starts_s = sum(burst.startup_s or 0.0 for burst in thrown_away)
+        warm_up = [window for window in self.windows if window.kind is WindowKind.WARM_UP]
+        thrown_away = [*quantities.all_windows(self._earlier), *warm_up]
+        starts_s = sum(window.startup_s or 0.0 for window in thrown_away)
         return SearchCost(
             startup_s=self._starting_s + starts_s,
-            warm_up_s=sum(burst.elapsed_s for burst in thrown_away) - starts_s,
-            measuring_s=sum(burst.elapsed_s for burst in self.bursts if burst.kind is not BurstKind.WARM_UP),
+            warm_up_s=sum(window.elapsed_s for window in thrown_away) - starts_s,
+            measuring_s=sum(window.elapsed_s for window in self.windows if window.kind is not WindowKind.WARM_UP),
         )
 
     @property
     def wrong_length(self) -> str:
         """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
-        seen = schedule.ended_epoch_batches(self.bursts)
+        seen = schedule.ended_epoch_batches(self.windows)
         if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
         return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
@@ -181,62 +181,62 @@ class Candidate:
             settings=self.settings,
             rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
             batches_per_epoch=self.batches_per_epoch,
-            cores=self.surroundings.enforced_cores(),
+            cores=self.environment.enforced_cores(),
             ranks=self.configuration.ranks,
         )
 
-    def turn(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
-        """Starts its arm if it has none, throws away what must be, takes one window or epoch, and is paused.
+    def time_slice(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
+        """Starts its trial process if it has none, throws away what must be, takes one window or epoch, and is paused.
 
-        One that is done goes along with others; what fails then costs it its arm and that turn, not its trial. Its
+        One that is done goes along with others; what fails then costs it its trial process and that turn, not its trial. Its
         processes may hold so many bytes from now on. The window lasts ``window_s`` at least, else as configured.
         """
         self._window_s, self._stalled = window_s, False
         with self._paid_for():
-            if self._begins_anew:
-                self._earlier, self._turns = [*self._earlier, *self._turns], []
+            if self._restarts:
+                self._earlier, self._slices = [*self._earlier, *self._slices], []
                 self.close()
-            kept = list(self._turns)
+            kept = list(self._slices)
             try:
-                arm = self._arm or self._open(memory_bytes)
-                arm.allow(memory_bytes)
-                arm.resume()
-                self._take_turn(arm, number)
+                process = self._process or self._open(memory_bytes)
+                process.allow(memory_bytes)
+                process.resume()
+                self._take_slice(process, number)
                 self._check_memory(memory_bytes)
             except TrialError:
                 if not self.done:
                     raise
-                self._turns = kept
+                self._slices = kept
                 self.close()
                 return
             if self._stalled and not self._has_stalled:  # a second time it is its own pace
-                self._has_stalled, self._turns = True, kept
+                self._has_stalled, self._slices = True, kept
             elif not self.done:
                 self._judge()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Lets its processes go on though it is not its turn."""
-        if self._arm is not None:
-            self._arm.resume()
+        if self._process is not None:
+            self._process.resume()
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """Stops them again, when they have nothing left to do."""
-        if self._arm is not None:
+        if self._process is not None:
             with suppress(TrialError):  # its next turn says what has become of it
-                self._arm.settle()
-            self._arm.pause()
+                self._process.wait_until_idle()
+            self._process.pause()
 
-    def ask(self, question: Callable[[TrialArm], Answer]) -> Answer | None:
+    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """What its process answers between two turns; None if it has no process, or the process fails at that."""
-        if self._arm is None:
+        if self._process is None:
             return None
-        self._arm.resume()
+        self._process.resume()
         try:
-            return question(self._arm)
+            return question(self._process)
         except TrialError:  # its next turn says what has become of it
             return None
         finally:
-            self._arm.pause()
+            self._process.pause()
 
     def warn(self, line: str) -> None:
         """Adds a warning to its trial, unless the line is empty."""
@@ -247,9 +247,9 @@ class Candidate:
         self._error, self.done = error, True
         self.close()
 
-    def begin_anew(self) -> None:
-        """Lets its next turn start with a new arm; what was measured so far does not count."""
-        self._begins_anew = True
+    def restart(self) -> None:
+        """Lets its next turn start with a new trial process; what was measured so far does not count."""
+        self._restarts = True
 
     def forget_length(self, reason: str) -> None:
         """Takes the length of an epoch for unknown from now on."""
@@ -260,53 +260,55 @@ class Candidate:
     def conclude(self, note: str = "") -> None:
         """Ends the trial with what there is of it, and a note why it has no more.
 
-        One that cannot be true begins anew, the first time; one that has nothing stays unfinished, if it still could.
+        One that cannot be true restarts, the first time; one that has nothing stays unfinished, if it still could.
         """
         if self.done:
             return
         with self._paid_for():
             if self._measurement() is not None:
                 self._conclude("")
-            elif not self.may_go_on:
+            elif not self.may_continue:
                 raise TrialError("it was ended, to make room or by a limit, before it was measured")
         if self.done and note:
             self._notes += (note,)
 
-    def leave(self, note: str) -> None:
-        """Ends its arm, and its trial if there is anything of it; nobody needs it measured again."""
+    def retire(self, note: str) -> None:
+        """Ends its trial process, and its trial if there is anything of it; no process needs it measured again."""
         self._doubts += 1
         if self._measurement() is not None:
             self.conclude(note)
         self.close()
 
     def close(self) -> None:
-        """Ends its arm; what was measured stays."""
-        self._arm, self.usage = None, Usage()
+        """Ends its trial process; what was measured stays."""
+        self._process, self.usage = None, Usage()
         self._stack.close()
 
     @contextmanager
     def _paid_for(self) -> Iterator[None]:
-        """Counts the time, and makes of whatever goes wrong in the arm the trial's state and reason."""
-        began = self.surroundings.clock()
+        """Counts the time, and makes of whatever goes wrong in the trial process the trial's state and reason."""
+        began = self.environment.clock()
         try:
             yield
         except TrialError as error:
-            self.surroundings.check_interrupts()  # who ends the program may have ended its arms too
+            self.environment.check_interrupts()  # who ends the program may have ended its trial processes too
             self.fail(error)
         finally:
-            self.cost_s += self.surroundings.clock() - began
+            self.cost_s += self.environment.clock() - began
 
-    def _open(self, memory_bytes: int | None) -> TrialArm:
-        self._begins_anew = False
-        began = self.surroundings.clock()
-        arm = self._arm = self._stack.enter_context(self.surroundings.open_arm(self.configuration, memory_bytes))
-        self.facts = arm.facts
-        arm.watch(self._notice_stall)
-        arm.open(self.settings)
-        self.batches_per_epoch = arm.batches_per_epoch
-        self.usage = arm.usage()
-        self._starting_s += self.surroundings.clock() - began
-        return arm
+    def _open(self, memory_bytes: int | None) -> TrialProcess:
+        self._restarts = False
+        began = self.environment.clock()
+        process = self._process = self._stack.enter_context(
+            self.environment.start_process(self.configuration, memory_bytes)
+        )
+        self.facts = process.facts
+        process.watch(self._notice_stall)
+        process.open(self.settings)
+        self.batches_per_epoch = process.batches_per_epoch
+        self.usage = process.usage()
+        self._starting_s += self.environment.clock() - began
+        return process
 
     def _notice_stall(self) -> None:
         self._stalled = True
@@ -314,41 +316,43 @@ class Candidate:
             self._notes += (_STALLED,)
         self.on_stall(self)
 
-    def _take_turn(self, arm: TrialArm, number: int | None = None, *, last_look: bool = False) -> None:
-        rested = bool(self._turns)
-        machine_before, began = self.surroundings.machine_time(), self.surroundings.clock()
-        bursts: list[Burst] = []
+    def _take_slice(self, process: TrialProcess, number: int | None = None, *, last_look: bool = False) -> None:
+        rested = bool(self._slices)
+        machine_before, began = self.environment.machine_time(), self.environment.clock()
+        windows: list[Window] = []
         request = None
         try:
-            while request is None or (request.kind is BurstKind.WARM_UP and not self._exhausted):
+            while request is None or (request.kind is WindowKind.WARM_UP and not self._exhausted):
                 if self.is_late():
                     raise errors.TimeBudgetSpent
-                taken = [*self.bursts, *bursts]
+                taken = [*self.windows, *windows]
                 if last_look and schedule.whole_epochs(taken, self._conditions):  # only the first batch of another one
-                    request = BurstRequest(kind=BurstKind.STEADY, fresh=True)
+                    request = WindowRequest(kind=WindowKind.STEADY, fresh=True)
                 else:
-                    request = schedule.next_request(taken, self._conditions, rested=rested and not bursts)
-                bursts.append(arm.burst(replace(request, kind=BurstKind.LOADING) if last_look else request))
-                self._notice_end(request, bursts[-1])
-            self._warnings = arm.warned()
+                    request = schedule.next_request(taken, self._conditions, rested=rested and not windows)
+                windows.append(process.window(replace(request, kind=WindowKind.LOADING) if last_look else request))
+                self._notice_end(request, windows[-1])
+            self._warnings = process.warned()
             if self.num_workers and self.logged is None:
-                self.logged = arm.logged()
+                self.logged = process.logged()
         finally:
-            if self.settles:
+            if self.waits_until_idle:
                 with suppress(TrialError):  # the next turn says what has become of it
-                    arm.settle()
-            arm.pause()
-            elapsed_s = self.surroundings.clock() - began
-            machine = self.surroundings.machine_time().since(machine_before)
-            turn = Turn(bursts=tuple(bursts), before=self.usage, elapsed_s=elapsed_s, machine=machine, round=number)
-            self.usage = arm.usage()
-            self._turns.append(replace(turn, after=self.usage))
+                    process.wait_until_idle()
+            process.pause()
+            elapsed_s = self.environment.clock() - began
+            machine = self.environment.machine_time().since(machine_before)
+            time_slice = TimeSlice(
+                windows=tuple(windows), before=self.usage, elapsed_s=elapsed_s, machine=machine, round=number
+            )
+            self.usage = process.usage()
+            self._slices.append(replace(time_slice, after=self.usage))
 
-    def _notice_end(self, request: BurstRequest, burst: Burst) -> None:
+    def _notice_end(self, request: WindowRequest, window: Window) -> None:
         """A new epoch without a batch would be begun again for ever."""
-        if burst.batches or not burst.ended_epoch or not (request.fresh or request.kind is BurstKind.EPOCH):
+        if window.batches or not window.ended_epoch or not (request.fresh or request.kind is WindowKind.EPOCH):
             return
-        if not schedule.steady_bursts(self.bursts):
+        if not schedule.steady_windows(self.windows):
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
             raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
         self._exhausted = True
@@ -363,34 +367,34 @@ class Candidate:
 
     def _judge(self) -> None:
         """Decides whether the latest turn counts, or came from a cold cache, and whether there is enough."""
-        self.came_from_disk = quantities.came_from_disk(self._turns[-1], at_first=len(self._turns) <= _FIRST_TURNS)
-        # Whoever has read an epoch has read everything once.
-        most = 1 if schedule.whole_epochs(self.bursts, self._conditions) else _MOST_COLD_TURNS
-        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_turns < most:
-            self._cold_turns += 1
-            self.begin_anew()
+        self.came_from_disk = quantities.came_from_disk(self._slices[-1], at_first=len(self._slices) <= _FIRST_SLICES)
+        # What has read an epoch has read everything once.
+        most = 1 if schedule.whole_epochs(self.windows, self._conditions) else _MOST_COLD_SLICES
+        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_slices < most:
+            self._cold_slices += 1
+            self.restart()
             return
-        enough, limit = quantities.settled(self._turns, self._conditions), self._limit()
+        enough, limit = quantities.converged(self._slices, self._conditions), self._limit()
         if enough or limit:
             self._conclude("" if enough else limit)
 
     def _limit(self) -> str:
         if self._exhausted:
             return "the end of the data, which can be read only once,"
-        return quantities.out_of_limits(self.bursts, self._conditions)
+        return quantities.out_of_limits(self.windows, self._conditions)
 
     def _conclude(self, limit: str) -> None:
         """Finishes the trial; what cannot be true is measured once more."""
-        doubt = quantities.violation(self._turns, self._conditions)
+        doubt = quantities.violation(self._slices, self._conditions)
         if doubt and self._doubts:
             raise errors.TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
         if doubt:
             self._doubts += 1
             self._notes += (f"measured again, since {doubt}",)
-            self.begin_anew()
+            self.restart()
             return
         self.done = True
-        self._look_once_more(quantities.summarise(self._turns, self._conditions))
+        self._look_once_more(quantities.summarise(self._slices, self._conditions))
         if limit:
             precision = self.configuration.measure.precision
             self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
@@ -398,18 +402,24 @@ class Candidate:
     def _look_once_more(self, found: Measurement) -> None:
         """A window without the consumer; of whole epochs the beginning of another, to see the memory of workers."""
         consumes = found.batch_s and (found.consume_s or 0.0) >= quantities.LEAST_CONSUMER * found.batch_s.value
-        unseen = schedule.whole_epochs(self.bursts, self._conditions) and not self.settings.persistent_workers
-        if self._arm is None or not self.num_workers or not (consumes or unseen) or self._exhausted or self.is_late():
+        unseen = schedule.whole_epochs(self.windows, self._conditions) and not self.settings.persistent_workers
+        if (
+            self._process is None
+            or not self.num_workers
+            or not (consumes or unseen)
+            or self._exhausted
+            or self.is_late()
+        ):
             return
-        kept = list(self._turns)
+        kept = list(self._slices)
         try:
-            self._arm.resume()
-            self._take_turn(self._arm, last_look=True)
+            self._process.resume()
+            self._take_slice(self._process, last_look=True)
         except (TrialError, errors.TimeBudgetSpent):
-            self._turns = kept
+            self._slices = kept
             self.close()
 
     def _measurement(self) -> Measurement | None:
         believed = self._error is None or isinstance(self._error, errors.TrialMismeasured)
-        begun = any(burst.startup_s is not None for burst in self.bursts)
-        return quantities.summarise(self._turns, self._conditions) if believed and begun else None
+        begun = any(window.startup_s is not None for window in self.windows)
+        return quantities.summarise(self._slices, self._conditions) if believed and begun else None

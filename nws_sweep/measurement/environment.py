@@ -1,4 +1,4 @@
-"""What measuring needs of the world outside, arms and clock and counters; tests put simulated ones in its place."""
+"""What measuring needs of the world outside, trial processes and clock and counters; tests put simulated ones in its place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nws_sweep.results import (
-    Burst,
-    BurstRequest,
     Configuration,
     DatasetFacts,
     LoaderSettings,
@@ -20,14 +18,16 @@ from nws_sweep.results import (
     SamplesLogged,
     SamplesSeen,
     Usage,
+    Window,
+    WindowRequest,
 )
 from nws_sweep.system import page_cache, resources, usage
 from nws_sweep.system.cores import enforced_cores, shared_cores, usable_cores
-from nws_sweep.system.resources import Room
+from nws_sweep.system.resources import FreeResources
 
 
-class TrialArm(Protocol):
-    """Where a trial is measured: an arm in a process of its own, or a simulated one."""
+class TrialProcess(Protocol):
+    """Where a trial is measured: a trial process in a process of its own, or a simulated one."""
 
     facts: DatasetFacts
     batches_per_epoch: int | None
@@ -35,8 +35,8 @@ class TrialArm(Protocol):
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
 
-    def burst(self, request: BurstRequest) -> Burst:
-        """Takes a burst of batches."""
+    def window(self, request: WindowRequest) -> Window:
+        """Takes a window of batches."""
 
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings issued so far."""
@@ -50,7 +50,7 @@ class TrialArm(Protocol):
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         """Loads samples without workers, of an iterable dataset its first ones."""
 
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in workers of the same numbers, one at a time."""
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
@@ -60,9 +60,9 @@ class TrialArm(Protocol):
         """Sets what its processes may hold from now on; None for no limit."""
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a burst does not come forward for long."""
+        """Sets what is called when a window does not come forward for long."""
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Waits until the workers have nothing left to do, since the queue is full."""
 
     def pause(self) -> None:
@@ -75,16 +75,16 @@ class TrialArm(Protocol):
         """What its processes have used so far."""
 
 
-# Starts an arm for a configuration, which may hold so many bytes (None for no limit), and ends it.
-ArmFactory = Callable[[Configuration, int | None], AbstractContextManager[TrialArm]]
+# Starts a trial process for a configuration, which may hold so many bytes (None for no limit), and ends it.
+ProcessFactory = Callable[[Configuration, int | None], AbstractContextManager[TrialProcess]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Environment:
     """What measuring needs; the defaults are this machine's own.
 
     Attributes:
-        open_arm: Starts and ends arms.
+        open_arm: Starts and ends trial processes.
         clock: Seconds from any fixed point.
         machine_time: What the machine's CPUs have done so far.
         memory_budget: Bytes for all candidates, given those asked for.
@@ -96,11 +96,11 @@ class Surroundings:
         check_interrupts: Raises KeyboardInterrupt if the search shall end; called between turns.
     """
 
-    open_arm: ArmFactory
+    start_process: ProcessFactory
     clock: Callable[[], float] = time.perf_counter
     machine_time: Callable[[], MachineTime] = usage.of_machine
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
-    room: Callable[[int | None], Room] = resources.now
+    room: Callable[[int | None], FreeResources] = resources.now
     cores: Callable[[], float] = usable_cores
     enforced_cores: Callable[[], float] = enforced_cores
     shared_cores: Callable[[], float] = shared_cores

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.measurement.environment import ArmFactory, TrialArm
+from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,
@@ -34,7 +34,7 @@ from nws_sweep.results import (
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
 # Has a process that holds the dataset, and is not measured, answer a question; gives None if it cannot.
-Ask = Callable[[Callable[[TrialArm], Any]], Any]
+Ask = Callable[[Callable[[TrialProcess], Any]], Any]
 
 # Samples of each candidate that are loaded without workers, in this share of its time; more where something differs.
 _NEW_SAMPLES, _SHARE = 2, 0.01
@@ -97,7 +97,7 @@ class SampleWatch:
         """Loads those of the samples without workers that were not loaded yet."""
         keys = list(dict.fromkeys(sample.key for sample in samples if sample.key not in self._reference))
         if keys:
-            loaded = ask(lambda arm: arm.load(keys, limit_s)) or ()
+            loaded = ask(lambda process: process.load(keys, limit_s)) or ()
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
     def _look_closer(
@@ -105,7 +105,7 @@ class SampleWatch:
     ) -> None:
         self._load(samples, None, ask)
         first = [sample for sample in samples if sample.key in self._reference]
-        again = ask(lambda arm: arm.load_in_turn(first, settings))
+        again = ask(lambda process: process.load_one_by_one(first, settings))
         if again is None or len(again) < len(first):
             return
         # Positions of parts that differ though nothing loads beside them.
@@ -125,7 +125,7 @@ class SampleWatch:
                 f"{count} of the first {looked_at} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
         if settings.num_workers > 1 and not self._comparable:
-            alone = ask(lambda arm: arm.load(range(_FIRST_SAMPLES), None)) or ()
+            alone = ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
             contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
             # Else all of them are random.
             self._comparable = any((one.form, one.content) in contents for sample in alone for one in sample.parts)
@@ -135,11 +135,13 @@ class SampleWatch:
     @staticmethod
     def _is_longer(settings: LoaderSettings, ask: Ask) -> bool:
         """Whether an epoch is longer than without workers, as far as can be seen: different samples may be equal."""
-        alone = ask(lambda arm: arm.samples(replace(settings, num_workers=0).canonical(), _MOST_COUNTED, _COUNT_S))
+        alone = ask(
+            lambda process: process.samples(replace(settings, num_workers=0).canonical(), _MOST_COUNTED, _COUNT_S)
+        )
         if alone is None or not alone.complete:
             return True
         most = round(_LONGER * len(alone.digests))
-        shared = ask(lambda arm: arm.samples(settings, most, _COUNT_S))
+        shared = ask(lambda process: process.samples(settings, most, _COUNT_S))
         return shared is None or len(shared.digests) >= most or not shared.complete
 
 
@@ -194,7 +196,7 @@ def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
     return across if across > _REPEATED * total and across > 2 * (total - alike) else 0
 
 
-def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
+def checked(result: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
     """The result with a check of its samples, of an iterable dataset: two epochs as far as 50,000 samples go.
 
     If samples come twice or are lost, all candidates that have workers are failed.
@@ -207,8 +209,8 @@ def checked(result: SearchRecord, open_arm: ArmFactory) -> SearchRecord:
     seen = []
     try:
         for settings in (replace(several, num_workers=0).canonical(), several):
-            with open_arm(result.configuration, None) as arm:
-                seen.append(arm.samples(settings, _MOST_OF_EPOCH))
+            with start_process(result.configuration, None) as process:
+                seen.append(process.samples(settings, _MOST_OF_EPOCH))
     except TrialError as error:
         return replace(result, sample_check=SampleCheck(num_workers=several.num_workers, error=str(error)))
     check = judged(seen[0], seen[1], several)

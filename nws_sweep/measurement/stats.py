@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from nws_sweep.results import Estimate
 
-# Below this many bursts a spread cannot be told from luck, so there is no interval.
-MIN_BURSTS_FOR_INTERVAL = 3
+# Below this many windows a spread cannot be told from luck, so there is no interval.
+MIN_WINDOWS_FOR_INTERVAL = 3
 
 _FEWEST_FOR_OUTLIERS = 5
 _MOST_Z = 3.5
@@ -37,22 +37,22 @@ def student_t_975(degrees_of_freedom: int) -> float:
     return z + (z**3 + z) / (4 * degrees_of_freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees_of_freedom**2)
 
 
-def estimate_mean(burst_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
-    """A mean per batch with its 95 % interval, the burst being the unit of replication.
+def estimate_mean(window_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
+    """A mean per batch with its 95 % interval, the window being the unit of replication.
 
-    Batches inside a burst are not independent (n workers deliver in clumps of n), their means over whole clumps nearly
+    Batches inside a window are not independent (n workers deliver in multiples of n), their means over whole multiples of the workers nearly
     are. The interval is Student's t on the logarithms, which keeps it above zero and fits times, whose errors are
-    proportional. It is centred on the overall mean, which weighs each burst by its length.
+    proportional. It is centred on the overall mean, which weighs each window by its length.
 
     Args:
-        burst_means: Seconds per batch of each burst, all > 0.
-        overall: Total seconds / total batches over all bursts.
+        burst_means: Seconds per batch of each window, all > 0.
+        overall: Total seconds / total batches over all windows.
         widened_by: Factor on the half-width of the interval (on the log scale) beyond Student's.
     """
-    n = len(burst_means)
-    if n < MIN_BURSTS_FOR_INTERVAL or min(burst_means) <= 0:
+    n = len(window_means)
+    if n < MIN_WINDOWS_FOR_INTERVAL or min(window_means) <= 0:
         return Estimate(value=overall, low=None, high=None, n=n)
-    spread = statistics.stdev(math.log(mean) for mean in burst_means)
+    spread = statistics.stdev(math.log(mean) for mean in window_means)
     factor = math.exp(widened_by * student_t_975(n - 1) * spread / math.sqrt(n))
     return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
 

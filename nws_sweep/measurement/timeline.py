@@ -1,7 +1,7 @@
 """What a program's own iteration over a DataLoader says: when it asked for each batch, and when it had it. Pure.
 
-Here nobody is asked for bursts; they are cut out of what happened. The first batches of an epoch, as many as the queue
-holds, are thrown away, windows of whole clumps follow, and the last ones, when the workers run out of work, are thrown
+Here no process is asked for windows; they are cut out of what happened. The first batches of an epoch, as many as the queue
+holds, are thrown away, windows of whole multiples of the workers follow, and the last ones, when the workers run out of work, are thrown
 away again. Where the program does something else for a while, such as a validation pass over another loader, the queue
 fills meanwhile: that time is not the training's, and as many batches are thrown away after it. Epochs too short for all
 this are taken whole, if the program saw their end.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from nws_sweep.measurement.schedule import Conditions, whole_epochs
-from nws_sweep.results import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules
+from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, Window, WindowKind
 
 # What happens in a larger share of the gaps between batches is a part of the training step.
 _RARELY = 0.1
@@ -82,7 +82,7 @@ class Timeline:
 
 
 def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
-    """Loaders that say the same of themselves count as one: many programs make theirs anew for each epoch."""
+    """Loaders that say the same of themselves count as one: many programs make theirs again for each epoch."""
     found: dict[tuple[LoaderSettings, DatasetFacts, int | None], Timeline] = {}
     for each in timelines:
         one = found.setdefault((each.settings, each.facts, each.length), replace(each, epochs=[]))
@@ -103,12 +103,12 @@ def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None
     return max(chosen or long, key=lambda timeline: timeline.elapsed_s, default=None)
 
 
-def bursts(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Burst, ...]:
-    """The bursts of the epochs of the training's loader; passes over others may lie between two of its batches."""
+def windows(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Window, ...]:
+    """The windows of the epochs of the training's loader; passes over others may lie between two of its batches."""
     length = timeline.batches_per_epoch
     conditions = Conditions(settings=timeline.settings, rules=MeasureRules(), batches_per_epoch=length)
     passes = [epoch for other in others for epoch in other.epochs if epoch.batches > 1 or epoch.over_s is not None]
-    found: list[Burst] = []
+    found: list[Window] = []
     for epoch in timeline.epochs:
         if epoch.batches:
             found += _of_epoch(epoch, pauses(epoch, passes), conditions, is_first=not found)
@@ -129,35 +129,35 @@ def pauses(epoch: Epoch, passes: Iterable[Epoch]) -> dict[int, float]:
     return found if len(found) <= max(1.0, _RARELY * epoch.batches) else {}
 
 
-def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool) -> list[Burst]:
+def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool) -> list[Window]:
     whole = _as_one(epoch, paused, conditions)
     if whole_epochs([], conditions):
-        return [replace(whole, kind=BurstKind.EPOCH) if whole.ended_epoch else whole]
-    windows = _windows(whole, paused, conditions, is_first=is_first)
-    edges = sorted({0, whole.batches, *(edge for window in windows for edge in window)})
+        return [replace(whole, kind=WindowKind.EPOCH) if whole.ended_epoch else whole]
+    steady = _steady(whole, paused, conditions, is_first=is_first)
+    edges = sorted({0, whole.batches, *(edge for window in steady for edge in window)})
     return [
         replace(
             whole,
-            kind=BurstKind.STEADY if (begin, end) in windows else BurstKind.WARM_UP,
+            kind=WindowKind.STEADY if (begin, end) in steady else WindowKind.WARM_UP,
             startup_s=whole.startup_s if begin == 0 else None,
             wait_s=whole.wait_s[begin:end],
             consume_s=whole.consume_s[begin:end],
             samples=whole.samples // whole.batches * (end - begin),
-            end_s=whole.end_s if end == whole.batches and (begin, end) not in windows else None,
+            end_s=whole.end_s if end == whole.batches and (begin, end) not in steady else None,
         )
         for begin, end in pairwise(edges)
     ]
 
 
-def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -> Burst:
-    """The whole epoch as one burst; without its last batch if nobody knows how long that was used."""
+def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -> Window:
+    """The whole epoch as one window; without its last batch if no process knows how long that was used."""
     waits = [given - asked for asked, given in zip(epoch.asked_s, epoch.given_s, strict=True)]
     waits[0] += epoch.iter_s
     ends = [*epoch.asked_s[1:], *(epoch.over_s[:1] if epoch.over_s else ())]
     used = [end - given - paused.get(i, 0.0) for i, (given, end) in enumerate(zip(epoch.given_s, ends, strict=False))]
     batches = max(1, len(used))
-    return Burst(
-        kind=BurstKind.WARM_UP,
+    return Window(
+        kind=WindowKind.WARM_UP,
         startup_s=waits[0],
         wait_s=tuple(waits[:batches]),
         consume_s=tuple(used) or (0.0,),
@@ -166,27 +166,27 @@ def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -
     )
 
 
-def _windows(
-    whole: Burst, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool
+def _steady(
+    whole: Window, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool
 ) -> list[tuple[int, int]]:
-    """First batch of each window, and the one after its last: whole clumps, and at least as long as the rules say.
+    """First batch of each window, and the one after its last: whole multiples of the workers, and at least as long as the rules say.
 
     A program is slower at first: the first epoch's warm-up is as long as a window, but no more than half of what there
     is. Only a first window may be shorter, for want of more batches.
     """
-    clump, window_s = conditions.clump, conditions.rules.window_s
+    worker_multiple, window_s = conditions.worker_multiple, conditions.rules.window_s
     room = whole.batches if conditions.last_position is None else conditions.last_position
     last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, room)
     at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
-    begin = math.ceil(conditions.warm_up / clump) * clump
-    while is_first and begin + clump <= last / 2 and at[begin] < window_s:
-        begin += clump
+    begin = math.ceil(conditions.warm_up / worker_multiple) * worker_multiple
+    while is_first and begin + worker_multiple <= last / 2 and at[begin] < window_s:
+        begin += worker_multiple
     found: list[tuple[int, int]] = []
     while begin < last:
         end, pause = begin, None
-        while pause is None and at[end] - at[begin] < window_s and end + clump <= last:
-            end += clump
-            pause = next((index for index in range(end - 1, end - clump - 1, -1) if index in paused), None)
+        while pause is None and at[end] - at[begin] < window_s and end + worker_multiple <= last:
+            end += worker_multiple
+            pause = next((index for index in range(end - 1, end - worker_multiple - 1, -1) if index in paused), None)
         if pause is not None:  # what lay ready after it comes for nothing
             begin = pause + 1 + conditions.warm_up
         elif end == begin or (found and at[end] - at[begin] < window_s):

@@ -3,10 +3,10 @@
 The clock is read once after each ``next()`` and once after each call of the consumer, so that waits and consumer times
 add up to the elapsed time without a gap.
 
-Several sessions can go in lockstep, as the ranks of a training do: in DistributedDataParallel nobody begins the next
-step before the slowest has its batch. Then each meets the others before a burst and after every batch, and the clock is
-read once more after that. A consumer that is such a training step has met them already: then nobody waits once more,
-and what all must know of each other (whether the burst is over) is told a step ahead.
+Several sessions can go in lockstep, as the ranks of a training do: in DistributedDataParallel no process begins the next
+step before the slowest has its batch. Then each meets the others before a window and after every batch, and the clock is
+read once more after that. A consumer that is such a training step has met them already: then no process waits once more,
+and what all must know of each other (whether the window is over) is told a step ahead.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol
 
-from nws_sweep.results import Burst, BurstKind, BurstRequest
+from nws_sweep.results import Window, WindowKind, WindowRequest
 
 Clock = Callable[[], float]
 Consumer = Callable[[Any], object]
 
 
-class Others(Protocol):
+class OtherRanks(Protocol):
     """The other ranks, as one of them sees them; each does the same as often."""
 
-    def meet(self, number: int) -> int:
+    def barrier(self, number: int) -> int:
         """Waits until all have called it, and answers the largest of their numbers."""
 
-    def told(self) -> int:
+    def agreed(self) -> int:
         """The largest number of those that all told when this one told its latest."""
 
-    def tell(self, number: int) -> None:
+    def publish(self, number: int) -> None:
         """Tells the others a number, without waiting."""
 
 
@@ -42,7 +42,7 @@ _END = object()
 
 
 class _State(IntEnum):
-    """How a burst goes on after a batch; of several ranks the largest counts."""
+    """How a window goes on after a batch; of several ranks the largest counts."""
 
     GOES_ON = 0
     SATISFIED = 1
@@ -51,9 +51,9 @@ class _State(IntEnum):
 
 @dataclass(eq=False)
 class LoaderSession:
-    """One loader that is being iterated, epoch after epoch, in bursts.
+    """One loader that is being iterated, epoch after epoch, in windows.
 
-    A burst goes on where the last one stopped. An epoch that ends inside a burst ends the burst; the next one starts a
+    A window goes on where the last one stopped. An epoch that ends inside a window ends the window; the next one starts a
     new epoch, whose start-up is reported as such and never as a batch.
 
     Attributes:
@@ -74,23 +74,23 @@ class LoaderSession:
     clock: Clock = time.perf_counter
     produced: Callable[[], int | None] = lambda: None
     drain: bool = False
-    others: Others | None = None
-    consumer_meets: bool = False
+    others: OtherRanks | None = None
+    consumer_synchronizes: bool = False
     _iterator: Iterator[Any] | None = field(default=None, init=False)
     _taken: int = field(default=0, init=False)
     _produced_before: int = field(default=0, init=False)
 
-    def burst(self, request: BurstRequest) -> Burst:
+    def window(self, request: WindowRequest) -> Window:
         """Takes batches until the request is satisfied or the epoch ends."""
-        if request.fresh or request.kind is BurstKind.EPOCH:
+        if request.fresh or request.kind is WindowKind.EPOCH:
             self._leave_epoch()
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
         if self.others is not None:  # all begin together, and take what the fullest queue holds
-            least = self.others.meet(least)
+            least = self.others.barrier(least)
         return self._take(replace(request, min_batches=least), fresh)
 
-    def is_settled(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
+    def is_idle(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
         """Whether the workers have made all that a full queue holds, and stand idle; an epoch may have no length."""
         produced = self.produced()
         if self._iterator is None or produced is None:
@@ -100,16 +100,16 @@ class LoaderSession:
         # To the last sample: a batch that is nearly made has a worker at it.
         return produced - self._produced_before >= (self._taken + queued_batches) * self.default_batch_length
 
-    def _take(self, request: BurstRequest, fresh: bool) -> Burst:
+    def _take(self, request: WindowRequest, fresh: bool) -> Window:
         steps: list[tuple[float, float, int]] = []
-        meet_s: list[float] = []
+        barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
-        consumes = request.kind is not BurstKind.LOADING
-        ahead = self.others is not None and self.consumer_meets and consumes
+        consumes = request.kind is not WindowKind.LOADING
+        ahead = self.others is not None and self.consumer_synchronizes and consumes
         produced_before = self.produced()
         started = now = self.clock()
         if ahead and self.others is not None:
-            self.others.tell(_state(request, 1, 0.0))
+            self.others.publish(_state(request, 1, 0.0))
         state = _State.GOES_ON
         while state is _State.GOES_ON:
             batch = self._next()
@@ -123,12 +123,12 @@ class LoaderSession:
                     size_bytes, tensors = weight_of(batch)
             state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
             if self.others is not None:
-                state, finished = self._agreed(state, finished, self.others, steps, meet_s, ahead=ahead)
+                state, finished = self._agreed(state, finished, self.others, steps, barrier_s, ahead=ahead)
             end_s = finished - now if state is _State.ENDED else None
             now = finished
         self._taken += len(steps)
         produced = self.produced()
-        return Burst(
+        return Window(
             kind=request.kind,
             startup_s=steps[0][0] if fresh and steps else None,
             wait_s=tuple(wait_s for wait_s, _, _ in steps),
@@ -138,33 +138,33 @@ class LoaderSession:
             produced=None if produced is None or produced_before is None else produced - produced_before,
             batch_bytes=size_bytes,
             batch_tensors=tensors,
-            meet_s=tuple(meet_s),
+            barrier_s=tuple(barrier_s),
         )
 
     def _agreed(
         self,
         state: _State,
         finished: float,
-        others: Others,
+        others: OtherRanks,
         steps: list[tuple[float, float, int]],
-        meet_s: list[float],
+        barrier_s: list[float],
         *,
         ahead: bool,
     ) -> tuple[_State, float]:
         """What all ranks agree on, and when they did; a batch that not all have is no step."""
         if not ahead:
-            agreed, met = _State(others.meet(state)), self.clock()
+            agreed, met = _State(others.barrier(state)), self.clock()
             if agreed is _State.ENDED:
                 self._iterator = None
-                del steps[len(meet_s) :]
+                del steps[len(barrier_s) :]
             else:
-                meet_s.append(met - finished)
+                barrier_s.append(met - finished)
             return agreed, met
         if state is _State.ENDED:  # there is no next step: all must know that now
-            others.tell(state)
-            return _State(others.told()), self.clock()
-        agreed = _State(others.told())  # a step ago
-        others.tell(state)
+            others.publish(state)
+            return _State(others.agreed()), self.clock()
+        agreed = _State(others.agreed())  # a step ago
+        others.publish(state)
         return agreed, self.clock()
 
     def _next(self) -> Any:
@@ -191,9 +191,9 @@ class LoaderSession:
         return max(0, made - self._taken)
 
 
-def _state(request: BurstRequest, batches: int, elapsed_s: float) -> _State:
-    """How a burst goes on within an epoch."""
-    if request.kind is BurstKind.EPOCH:
+def _state(request: WindowRequest, batches: int, elapsed_s: float) -> _State:
+    """How a window goes on within an epoch."""
+    if request.kind is WindowKind.EPOCH:
         return _State.GOES_ON
     enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
     if request.max_batches is not None and batches >= request.max_batches:

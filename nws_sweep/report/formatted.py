@@ -12,7 +12,7 @@ from nws_sweep.results import Configuration, Trial
 class TrialCells:
     """The figures of a trial as text, in the order of a row; a dash where there is none.
 
-    ``bursts`` is how many the interval rests on.
+    ``windows`` is how many the interval rests on.
     """
 
     candidate: str  # the number of workers, and what else it has otherwise than its configuration
@@ -22,7 +22,7 @@ class TrialCells:
     epoch: str = units.NOTHING
     waiting: str = units.NOTHING
     memory: str = units.NOTHING
-    bursts: str = units.NOTHING
+    windows: str = units.NOTHING
     state: str  # how it ended, with the reason if that was no good end
 
 
@@ -43,5 +43,5 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
         epoch=units.seconds(found.epoch_s, uncertainty),
         waiting=units.share(found.stall_fraction),
         memory=units.memory(found.memory_bytes),
-        bursts=str(found.batch_s.n if found.batch_s else 0),
+        windows=str(found.batch_s.n if found.batch_s else 0),
     )

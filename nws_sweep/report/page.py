@@ -151,7 +151,7 @@ def _how_sure(best: Trial, other: Trial) -> str:
     """By the intervals of both; start-up, which counts for an epoch, has none."""
     times = time_ratios.times_of(best, other)
     if times is None or times.ratio.half_width is None:
-        return "Probably (without an interval: too few bursts)"
+        return "Probably (without an interval: too few windows)"
     return "Sure" if times.ratio.is_certain else "Probably (the intervals overlap)"
 
 
@@ -167,7 +167,7 @@ def _trials(summary: Summary) -> Table:
 
 
 _TRIALS = (
-    "configuration", "num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "bursts",
+    "configuration", "num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows",
     "state",
 )  # fmt: skip
 

@@ -11,23 +11,23 @@ from typing import Any
 from nws_sweep.report import snippets
 from nws_sweep.results import SearchRecord, Trial
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 logger = logging.getLogger(__name__)
 
 
-class Narrator:
+class ProgressReporter:
     """Turns what happens in a search into lines: of each candidate, and those that no program should be without."""
 
-    def __init__(self, say: Say, announce: Say) -> None:
-        self.say = say
+    def __init__(self, print_line: Print, announce: Print) -> None:
+        self.print_line = print_line
         self.note = announce
 
-    def turn_started(self, num_workers: int) -> None:
+    def slice_started(self, num_workers: int) -> None:
         """Is told by the trial's own line when it is done."""
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """A line for the candidate."""
-        self.say(snippets.trial_line(trial, result.configuration))
+        self.print_line(snippets.trial_line(trial, result.configuration))
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         """Nothing is done between rounds."""
@@ -40,9 +40,9 @@ class Narrator:
         self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
 
 
-def teller(progress: bool | Say | None) -> Say:
+def printer_for(progress: bool | Print | None) -> Print:
     """Where lines go: to a function that takes them; for True to standard error, or the cell in a notebook; for False
-    nowhere; for None as for True where somebody is likely to look: on a terminal and in a notebook.
+    nowhere; for None as for True where someone is likely to look: on a terminal and in a notebook.
     """
     if callable(progress):
         return progress
@@ -54,13 +54,13 @@ def teller(progress: bool | Say | None) -> Say:
     return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
 
 
-def announcer(progress: bool | Say | None, say: Say) -> Say:
+def announcer(progress: bool | Print | None, print_line: Print) -> Print:
     """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
 
     To the program's log in any case; beside that where all lines go, or to standard error where no terminal is. With
     ``progress=False`` to the log alone.
     """
-    shown = _on_standard_error if progress is None and say is _nowhere else say
+    shown = _on_standard_error if progress is None and print_line is _nowhere else print_line
 
     def announce(line: str) -> None:
         logger.info(line)

@@ -63,7 +63,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": fastest.num_workers if fastest else None,
-        "limits": "+".join(limit.value for limit in summary.diagnosis.limits) if summary.diagnosis else None,
+        "bottlenecks": "+".join(limit.value for limit in summary.diagnosis.bottlenecks) if summary.diagnosis else None,
         "stop_reason": result.stop_reason,
         "error": result.error,
     }

@@ -15,7 +15,7 @@ from nws_sweep.results.batch_table import BatchTime
 
 logger = logging.getLogger(__name__)
 
-_TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "bursts", "state"]
+_TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "windows", "state"]
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -114,7 +114,7 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
 
 
 _METHOD = (
-    "An interval (±) is of 95 %, over bursts of batches; with fewer than three bursts there is none. "
+    "An interval (±) is of 95 %, over windows of batches; with fewer than three windows there is none. "
     "The recommended candidate has the fewest workers among those that are not slower than the fastest by more "
     "than search.tolerance."
 )
@@ -137,7 +137,7 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
     yield _listed(map(_escaped, configuration.explanation))
     yield f"Stopped: {result.stop_reason or 'did not finish'}. The {snippets.cost_line(result)}."
     shown = [formatted.of_trial(trial, configuration.configuration) for trial in configuration.trials]
-    rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.bursts, c.state] for c in shown]
+    rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.windows, c.state] for c in shown]
     yield snippets.markdown_table(_TRIAL_HEADER, rows)
     if configuration.diagnosis and (rule := advice.rule(configuration.diagnosis)):
         yield f"The {rule}."

@@ -4,15 +4,15 @@ May import: ``errors``.
 """
 
 from nws_sweep.results.measurements import (
-    Burst, BurstKind, BurstRequest, Bytes, Estimate, Finite, MachineTime, Measurement, Noise, NotNegative,
-    Positive, RankMeasurement, Trial, TrialState, Turn, Usage,
+    Window, WindowKind, WindowRequest, Bytes, Estimate, Finite, MachineTime, Measurement, Noise, NotNegative,
+    Positive, RankMeasurement, Trial, TrialState, TimeSlice, Usage,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
-    DatasetFacts, Host, HostedRun, MACHINE, ObjectStore, ProjectFacts, SampleCheck, SampleMade, SamplePart,
+    DatasetFacts, Host, HostedRun, MACHINE, PythonObjects, ProjectFacts, SampleCheck, SampleMade, SamplePart,
     SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    ArmSpec, Candidates, Configuration, Count, HOSTED, LoaderSettings, MeasureRules, Rank, SearchRules, shown,
+    ProcessSpec, Candidates, Configuration, Count, HOSTED, LoaderSettings, MeasureRules, Rank, SearchRules, shown,
     varying_columns,
 )  # fmt: skip
 
@@ -20,10 +20,6 @@ __all__ = [
     "HOSTED",
     "MACHINE",
     "VERSIONS",
-    "ArmSpec",
-    "Burst",
-    "BurstKind",
-    "BurstRequest",
     "Bytes",
     "Candidates",
     "Configuration",
@@ -39,9 +35,10 @@ __all__ = [
     "Measurement",
     "Noise",
     "NotNegative",
-    "ObjectStore",
     "Positive",
+    "ProcessSpec",
     "ProjectFacts",
+    "PythonObjects",
     "Rank",
     "RankMeasurement",
     "SampleCheck",
@@ -52,11 +49,14 @@ __all__ = [
     "SearchCost",
     "SearchRecord",
     "SearchRules",
+    "TimeSlice",
     "Trial",
     "TrialState",
-    "Turn",
     "Usage",
     "Verdict",
+    "Window",
+    "WindowKind",
+    "WindowRequest",
     "shown",
     "varying_columns",
 ]  # fmt: skip

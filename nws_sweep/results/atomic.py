@@ -61,7 +61,7 @@ def keep_folder(folder: Path) -> None:
 
 
 def remove_temporary(folder: Path) -> None:
-    """Removes what a program that was killed while it wrote a file has left in the folder; nobody may be writing."""
+    """Removes what a program that was killed while it wrote a file has left in the folder; no process may be writing."""
     for left in folder.glob(f"{_TEMPORARY}*"):
         left.unlink(missing_ok=True)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nws_sweep.results.measurements import BurstKind
+from nws_sweep.results.measurements import WindowKind
 from nws_sweep.results.search_record import SearchRecord
 
-COLUMNS = ("num_workers", "burst", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 
-# Which burst of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
-BurstKey = tuple[int, str, int]
+# Which window of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
+WindowKey = tuple[int, str, int]
 Times = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -28,7 +28,7 @@ class BatchTime:
     """
 
     num_workers: int
-    burst: int
+    window: int
     index: int
     warm_up: bool
     wait_s: float
@@ -48,12 +48,12 @@ def text_of(result: SearchRecord) -> str:
 def _rows(result: SearchRecord) -> Iterator[tuple[object, ...]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
-        for number, burst in enumerate(trial.bursts):
-            if burst.kind is BurstKind.LOADING:  # a look at something else than what was measured
+        for number, window in enumerate(trial.windows):
+            if window.kind is WindowKind.LOADING:  # a look at something else than what was measured
                 continue
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
-            for wait_s, consume_s in zip(burst.wait_s, burst.consume_s, strict=True):
-                yield trial.num_workers, number, index, int(not burst.counts), wait_s, consume_s, outlier, settings
+            for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
+                yield trial.num_workers, number, index, int(not window.counts), wait_s, consume_s, outlier, settings
                 index += 1
 
 
@@ -72,11 +72,11 @@ def parse(text: str) -> list[BatchTime]:
         raise ValueError(f"not a table of batches: {error!r}") from error
 
 
-def by_burst(rows: Sequence[BatchTime]) -> dict[BurstKey, Times]:
-    """The times of each burst, a value per batch."""
-    found: dict[BurstKey, list[BatchTime]] = defaultdict(list)
+def by_window(rows: Sequence[BatchTime]) -> dict[WindowKey, Times]:
+    """The times of each window, a value per batch."""
+    found: dict[WindowKey, list[BatchTime]] = defaultdict(list)
     for row in rows:
-        found[row.num_workers, row.settings, row.burst].append(row)
+        found[row.num_workers, row.settings, row.window].append(row)
     return {
         key: (tuple(row.wait_s for row in rows), tuple(row.consume_s for row in rows)) for key, rows in found.items()
     }

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.results.batch_table import BurstKey, Times
-from nws_sweep.results.measurements import Burst, BurstKind
+from nws_sweep.results.batch_table import Times, WindowKey
+from nws_sweep.results.measurements import Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 
 # Version of result.json. Raise it when an older program could not read the file.
@@ -31,13 +31,13 @@ _SUMMARISED = (
 
 def to_text(result: SearchRecord) -> str:
     """The content of result.json: everything but the single batches, which stand in batches.csv."""
-    trials = tuple(replace(trial, bursts=()) for trial in result.trials)
+    trials = tuple(replace(trial, windows=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=str)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
     if result.configuration.ranks == 1:
         del data["configuration"]["ranks"]
     for trial, stored in zip(result.trials, data["trials"], strict=True):
-        stored["bursts"] = [_summary(burst) for burst in trial.bursts]
+        stored["windows"] = [_summary(window) for window in trial.windows]
         if trial.measurement and not trial.measurement.ranks:
             del stored["measurement"]["ranks"]
     return _dumped({"schema_version": SCHEMA_VERSION, **data})
@@ -47,13 +47,13 @@ def _dumped(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-def _summary(burst: Burst) -> dict[str, Any]:
-    sums = {"kind": burst.kind.value, "wait_s": sum(burst.wait_s), "consume_s": sum(burst.consume_s)}
-    return {name: sums[name] if name in sums else getattr(burst, name) for name in _SUMMARISED}
+def _summary(window: Window) -> dict[str, Any]:
+    sums = {"kind": window.kind.value, "wait_s": sum(window.wait_s), "consume_s": sum(window.consume_s)}
+    return {name: sums[name] if name in sums else getattr(window, name) for name in _SUMMARISED}
 
 
 def from_text(text: str) -> SearchRecord:
-    """What ``to_text`` has written, also by an earlier version; its trials without bursts.
+    """What ``to_text`` has written, also by an earlier version; its trials without windows.
 
     Raises:
         UNREADABLE: If it is none of that.
@@ -61,12 +61,12 @@ def from_text(text: str) -> SearchRecord:
     data = json.loads(text)
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
-    trials = [{**trial, "bursts": ()} for trial in msgspec.convert(data["trials"], list[dict[str, Any]])]
+    trials = [{**trial, "windows": ()} for trial in msgspec.convert(data["trials"], list[dict[str, Any]])]
     return msgspec.convert({**data, "trials": trials}, SearchRecord)
 
 
-def with_bursts(text: str, times: Mapping[BurstKey, Times]) -> SearchRecord:
-    """The same, with the bursts of its trials, of which the text has all but the times of their batches.
+def with_windows(text: str, times: Mapping[WindowKey, Times]) -> SearchRecord:
+    """The same, with the windows of its trials, of which the text has all but the times of their batches.
 
     Raises:
         UNREADABLE: If both do not fit together.
@@ -74,21 +74,21 @@ def with_bursts(text: str, times: Mapping[BurstKey, Times]) -> SearchRecord:
     result, trials = from_text(text), []
     for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
         candidate = trial.num_workers, result.configuration.differing(trial.settings)
-        summaries = enumerate(data.get("bursts", ()))
-        bursts = tuple(_burst(summary, times.get((*candidate, number))) for number, summary in summaries)
-        trials.append(replace(trial, bursts=bursts))
+        summaries = enumerate(data.get("windows", ()))
+        windows = tuple(_window_of(summary, times.get((*candidate, number))) for number, summary in summaries)
+        trials.append(replace(trial, windows=windows))
     return replace(result, trials=tuple(trials))
 
 
-def _burst(summary: Mapping[str, Any], times: Times | None) -> Burst:
-    """A burst; of a look at something else, whose batches have no rows, with as many equal ones."""
+def _window_of(summary: Mapping[str, Any], times: Times | None) -> Window:
+    """A window; of a look at something else, whose batches have no rows, with as many equal ones."""
     count = summary["batches"]
-    if summary["kind"] == BurstKind.LOADING.value and count:
+    if summary["kind"] == WindowKind.LOADING.value and count:
         times = (summary["wait_s"] / count,) * count, (summary["consume_s"] / count,) * count
     waits, consumes = times or ((), ())
     if len(waits) != count:
-        raise ValueError(f"{len(waits)} of {count} batches of a burst")
-    return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Burst)
+        raise ValueError(f"{len(waits)} of {count} batches of a window")
+    return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
 
 
 def marked(text: str, forced: str) -> str:

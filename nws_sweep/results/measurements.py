@@ -34,46 +34,46 @@ class TrialState(str, enum.Enum):
     WRONG_SAMPLES = "wrong_samples"  # its workers deliver other samples than loading without workers
 
 
-class BurstKind(str, enum.Enum):
-    """What a burst is for."""
+class WindowKind(str, enum.Enum):
+    """What a window is for."""
 
     WARM_UP = "warm_up"  # thrown away: the pipeline fills
-    STEADY = "steady"  # a window of whole clumps inside an epoch
+    STEADY = "steady"  # a window of whole multiples of the workers inside an epoch
     EPOCH = "epoch"  # a whole epoch, start-up included
     LOADING = "loading"  # without the consumer: what the loader does by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BurstRequest:
-    """What the next stretch of batches should be: at least so many batches and so long, in whole clumps."""
+class WindowRequest:
+    """What the next stretch of batches should be: at least so many batches and so long, in whole multiples of the workers."""
 
-    kind: BurstKind  # an ``EPOCH`` starts a fresh epoch and ends with it, ``LOADING`` leaves the consumer out
+    kind: WindowKind  # an ``EPOCH`` starts a fresh epoch and ends with it, ``LOADING`` leaves the consumer out
     min_batches: int = 1
     min_seconds: float = 0.0
-    multiple_of: int = 1  # stop only after a multiple of this many batches: n workers deliver in clumps of n
+    multiple_of: int = 1  # stop only after a multiple of this many batches: n workers deliver in multiples of n
     max_batches: int | None = None  # stop after so many batches in any case; None for no limit
     fresh: bool = False  # leave the epoch that is under way and start a new one
-    cover_buffer: bool = False  # take at least as many batches as lie ready when the burst begins
+    cover_buffer: bool = False  # take at least as many batches as lie ready when the window begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burst:
+class Window:
     """A stretch of consecutive batches, seen from both sides of the queue.
 
     Of several ranks together a batch is a step of all of them: one batch each, until the slowest is done.
     """
 
-    kind: BurstKind
+    kind: WindowKind
     startup_s: NotNegative | None  # from ``iter(loader)`` to the first batch, if it began an epoch; it is wait_s[0] too
     wait_s: tuple[float, ...]  # blocked in ``next()``, one per batch
     consume_s: tuple[float, ...]  # in the consumer, one per batch
     samples: int  # in all batches together
-    end_s: NotNegative | None = None  # from the last batch to the end of the epoch, if the epoch ended in this burst
+    end_s: NotNegative | None = None  # from the last batch to the end of the epoch, if the epoch ended in this window
     produced: int | None = None  # samples that the workers finished meanwhile; None if they were not counted
-    batch_bytes: int | None = None  # of the first batch, if the burst began an epoch and they can be told
+    batch_bytes: int | None = None  # of the first batch, if the window began an epoch and they can be told
     batch_tensors: int | None = None  # likewise
-    meet_s: tuple[float, ...] = ()  # of a rank: waiting for the others, one per batch, unless the consumer does that
-    ranks: tuple[Burst, ...] = ()  # of several ranks together: what each of them saw, in their order
+    barrier_s: tuple[float, ...] = ()  # of a rank: waiting for the others, one per batch, unless the consumer does that
+    ranks: tuple[Window, ...] = ()  # of several ranks together: what each of them saw, in their order
 
     @property
     def batches(self) -> int:
@@ -83,12 +83,12 @@ class Burst:
     @property
     def elapsed_s(self) -> float:
         """Seconds from the first call to the last return: waits, consumer and the end of the epoch."""
-        return sum(self.wait_s) + sum(self.consume_s) + sum(self.meet_s) + (self.end_s or 0.0)
+        return sum(self.wait_s) + sum(self.consume_s) + sum(self.barrier_s) + (self.end_s or 0.0)
 
     @property
     def counts(self) -> bool:
         """Whether it is a part of what was measured: neither thrown away nor without the consumer."""
-        return self.kind in (BurstKind.STEADY, BurstKind.EPOCH)
+        return self.kind in (WindowKind.STEADY, WindowKind.EPOCH)
 
     @property
     def ended_epoch(self) -> bool:
@@ -121,10 +121,10 @@ class MachineTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class TimeSlice:
     """One turn of a candidate, from the moment that its processes went on to the moment that they stood still again."""
 
-    bursts: tuple[Burst, ...]  # warm-up first
+    windows: tuple[Window, ...]  # warm-up first
     before: Usage = Usage()  # what the tree had used when the turn began
     after: Usage = Usage()  # and at its end
     elapsed_s: float = 0.0
@@ -156,7 +156,7 @@ class RankMeasurement:
     own_s: Estimate  # per step until it is done itself, the consumer included: who has the most holds up the others
     wait_s: NotNegative  # per step, blocked in ``next()``
     consume_s: NotNegative  # per step
-    meet_s: NotNegative  # per step, waiting for the others
+    barrier_s: NotNegative  # per step, waiting for the others
     samples_per_s: NotNegative | None = None
 
 
@@ -206,7 +206,7 @@ class Noise:
     other_cpus: Finite = 0.0  # CPUs that were busy with anything else, on average
     steal: Finite = 0.0  # share of the time of the usable CPUs that the hypervisor gave to others
     throttled: Finite = 0.0  # share of the time that the control group's quota was spent
-    outliers: tuple[int, ...] = ()  # bursts, from 0, whose mean lies far from the others'; they count all the same
+    outliers: tuple[int, ...] = ()  # windows, from 0, whose mean lies far from the others'; they count all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ class Trial:
     measurement: Measurement | None = None  # that of a mismeasured trial is there to be looked at
     noise: Noise | None = None
     finished: bool = True  # False if the search was interrupted before its end
-    bursts: tuple[Burst, ...] = field(default=(), repr=False)  # warm-up included; of a failed trial too
+    windows: tuple[Window, ...] = field(default=(), repr=False)  # warm-up included; of a failed trial too
     cost_s: Finite = 0.0  # from the start of its process to its end
 
     @property

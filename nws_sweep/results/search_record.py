@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nws_sweep.results.measurements import Burst, Finite, Noise, NotNegative, Trial
+from nws_sweep.results.measurements import Finite, Noise, NotNegative, Trial, Window
 from nws_sweep.results.settings import Configuration, Count, LoaderSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectStore:
+class PythonObjects:
     """A container of many Python objects in a dataset, which each forked worker comes to copy."""
 
     attribute: str  # as Python writes it from the dataset on: ``samples``, ``datasets[0].samples``
@@ -40,7 +40,7 @@ class DatasetFacts:
     iterable: bool
     samples: int | None  # of an epoch, by its length or the sampler's; None if that cannot be told
     accelerator: str | None  # that pinned memory would serve
-    objects: tuple[ObjectStore, ...] = ()  # its attributes that hold many Python objects, the largest first
+    objects: tuple[PythonObjects, ...] = ()  # its attributes that hold many Python objects, the largest first
     handles: tuple[str, ...] = ()  # open files and the like that forked workers share, each in words
     loader: LoaderSettings | None = None  # of the DataLoader that it came in, None if it came by itself
     project: ProjectFacts | None = None  # where it stands in a project's config, None if it comes from none
@@ -82,7 +82,9 @@ class Verdict:
     recommended: LoaderSettings  # the cheapest one that is not slower than the fastest by more than the tolerance
     fastest: LoaderSettings
     tied: tuple[LoaderSettings, ...] = ()  # others that may be as good or better for all that is known
-    settle_s: Finite | None = None  # of further measuring that would tell them apart, roughly; None if nothing is tied
+    seconds_to_decide: Finite | None = (
+        None  # of further measuring that would tell them apart, roughly; None if nothing is tied
+    )
     provisional: bool = False  # whether the search was ended by its time budget, before it had enough
 
 
@@ -197,14 +199,14 @@ class HostedRun:
     """What one run of another program told about its training loader; ``gathering`` makes trials of them."""
 
     num_workers: int  # what the program was told to use
-    candidates: tuple[int, ...]  # all values that it is going to be told; empty if nobody knows
+    candidates: tuple[int, ...]  # all values that it is going to be told; empty if no process knows
     columns: Mapping[str, Any]  # what identifies the configuration otherwise
     program: str  # what the program calls itself
     host: Host
     settings: LoaderSettings | None = None  # what its training loader was given; None if it iterated none
     facts: DatasetFacts | None = None  # of that loader's dataset, likewise
     batches_per_epoch: int | None = None
-    bursts: tuple[Burst, ...] = field(default=(), repr=False)  # warm-up included; kept if the program failed later
+    windows: tuple[Window, ...] = field(default=(), repr=False)  # warm-up included; kept if the program failed later
     noise: Noise | None = None
     reason: str = ""  # one line why it failed; empty if it did not
     started_at: str  # ISO 8601 time with zone

@@ -97,8 +97,8 @@ class MeasureRules:
     mode: str = "steady"  # or ``epoch``: whole epochs, as a stopwatch would
     precision: float = 0.05  # half-width of the 95 % interval that is narrow enough, as a share of the mean
     window_s: float = 0.5  # of a window at least
-    bursts: int = 5  # windows at least, in mode ``steady``; three make an interval
-    max_seconds: float = 20.0  # no burst begins after this much time in a trial
+    windows: int = 5  # windows at least, in mode ``steady``; three make an interval
+    max_seconds: float = 20.0  # no window begins after this much time in a trial
     max_batches: int | None = None  # nor after so many batches; None for no limit
     epochs: int = 1  # epochs at least, in mode ``epoch``
     timeout_s: float | None = 600.0  # a candidate that takes longer in all is killed; None for no limit
@@ -191,7 +191,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """Which of several arms one is that are measured at once, as torchrun numbers the processes of a host."""
+    """Which of several trial processes one is that are measured at once, as torchrun numbers the processes of a host."""
 
     number: int  # from 0
     ranks: int  # how many there are, at least 1
@@ -199,8 +199,8 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSpec:
-    """What an arm is made of: plain values, so that they can be sent to any process."""
+class ProcessSpec:
+    """What a trial process is made of: plain values, so that they can be sent to any process."""
 
     dataset: Mapping[str, Any]  # as Hydra instantiates it
     consumer: Mapping[str, Any]  # likewise
@@ -208,8 +208,12 @@ class ArmSpec:
     seed: int = 0  # of torch's random numbers
     start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's own
     working_folder: str = "."  # where relative paths of the dataset begin: where the user's command was started
-    log_path: str | None = None  # takes standard output and error of the arm and its workers; None to drop them
-    environment: Mapping[str, str] | None = field(default=None, repr=False)  # None for that of the arms' server
+    log_path: str | None = (
+        None  # takes standard output and error of the trial process and its workers; None to drop them
+    )
+    environment: Mapping[str, str] | None = field(
+        default=None, repr=False
+    )  # None for that of the trial processes' server
     import_path: tuple[str, ...] | None = None  # the program's ``sys.path``, likewise
     rank: Rank | None = None  # which of several it is; None for one alone
     logs_samples: bool = False  # whether workers log some of their samples, so that these can be compared

@@ -35,8 +35,8 @@ BATCHES = "batches.csv"
 RANKS = "ranks.csv"  # where there are several
 BEST = "best.yaml"
 BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
-ARM_LOG = "arms.log"
-CLAIM = ".nws_sweep"  # locked by the program that measures into the folder
+TRIAL_LOG = "trial.log"
+FOLDER_LOCK = ".nws_sweep"  # locked by the program that measures into the folder
 GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
@@ -62,16 +62,16 @@ HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
     "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
-    "reason", "bursts", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
+    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip
 RANK_COLUMNS = (
-    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "meet_s",
+    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "barrier_s",
     "startup_s", "settings",
 )  # fmt: skip
 _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
 _LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
-_OPTION_MARK = "# nws_sweep writes this file anew with each report\n"
+_OPTION_MARK = "# nws_sweep writes this file again with each report\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +175,11 @@ def load(folder: Path) -> Loaded:
         NotARunError: If result.json is missing or cannot be read.
     """
     result = _stored_run(folder / RESULT).result
-    if not (folder / BATCHES).exists():  # set aside, or removed by somebody
+    if not (folder / BATCHES).exists():  # set aside, or removed by someone
         return Loaded(result=result)
     try:
-        times = batch_table.by_burst(batch_table.parse((folder / BATCHES).read_text("utf-8")))
-        return Loaded(result=codec.with_bursts((folder / RESULT).read_text("utf-8"), times))
+        times = batch_table.by_window(batch_table.parse((folder / BATCHES).read_text("utf-8")))
+        return Loaded(result=codec.with_windows((folder / RESULT).read_text("utf-8"), times))
     except (*codec.UNREADABLE, OSError) as error:
         return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
 
@@ -200,7 +200,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
         "cache": configuration.measure.cache,
         "state": trial.state.value,
         "reason": trial.reason,
-        "bursts": batch.n if batch else 0,
+        "windows": batch.n if batch else 0,
         "cost_s": trial.cost_s,
         "settings": configuration.differing(trial.settings),
         "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
@@ -248,7 +248,7 @@ def set_aside(folder: Path, why: str) -> Path:
 
 
 def keep_batches(folder: Path) -> None:
-    """Copies batches.csv, whose unfinished trials will be measured anew; it stays until that has a result."""
+    """Copies batches.csv, whose unfinished trials will be measured again; it stays until that has a result."""
     if _has_batches(folder):
         atomic.copy_aside(folder / BATCHES, "interrupted")
 

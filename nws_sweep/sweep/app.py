@@ -70,7 +70,7 @@ def _run_and_conclude(current: Invocation) -> int:
         status = stop.status if isinstance(stop, Interrupted) else 130
     except Exception as error:
         # What was measured before, by other jobs of a grid, must not go unreported.
-        if isinstance(error, NwsSweepError) or not current.has_begun:
+        if isinstance(error, NwsSweepError) or not current.has_started:
             raise
         logger.exception("a job failed")
         status = 1
@@ -141,12 +141,12 @@ def prepare(composed: DictConfig, *, is_grid: bool) -> None:
     )
     if not is_grid and not schema.leaves_open(composed):  # else the job knows
         resuming.refuse_another(folder, shown[0])
-    if folder.exists():  # whoever works in it is told of before anything is prepared
-        current.claim = resuming.claim(folder)
+    if folder.exists():  # what works in it is told of before anything is prepared
+        current.folder_lock = resuming.folder_lock(folder)
     current.view.announce(plan)
     _check_datasets(shown, current)
     current.plan, current.folder, current.forced = plan, folder, forced
-    current.claim = current.claim or resuming.claim(folder)
+    current.folder_lock = current.folder_lock or resuming.folder_lock(folder)
     if forced:
         resuming.mark(folder, forced)
 
@@ -169,7 +169,7 @@ def task(composed: DictConfig) -> None:
     if current := invocation.get(None):
         return _measure(composed, current)
     processes.drop_foreign_start_method()
-    # submitit's own handlers let a job go on at SIGTERM, whose arms have died of it, and queue it once more at SIGUSR2.
+    # submitit's own handlers let a job go on at SIGTERM, whose trial processes have died of it, and queue it once more at SIGUSR2.
     for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
         if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)

@@ -34,8 +34,8 @@ from nws_sweep.dataloading.watching import LoaderWatch
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.measurement import timeline
 from nws_sweep.measurement.quantities import noise_of
-from nws_sweep.report.progress import teller
-from nws_sweep.results import HostedRun, ProjectFacts, Turn, storage
+from nws_sweep.report.progress import printer_for
+from nws_sweep.results import HostedRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
 from nws_sweep.system import cores, host, host_lock, usage
 
@@ -68,11 +68,11 @@ class HostedSweep(Callback):
         # and a launcher's processes get them with the callback.
         self._folder: Path | None = None
         self._job: _Job | None = None
-        self._claim: filelock.BaseFileLock | None = None
+        self._folder_lock: filelock.BaseFileLock | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the claim: what is sent to another process holds nothing."""
-        return {**self.__dict__, "_claim": None}
+        return {**self.__dict__, "_folder_lock": None}
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """One run has nothing to compare."""
@@ -100,8 +100,8 @@ class HostedSweep(Callback):
         # Of all those that a launcher such as torchrun or srun has started one speaks.
         if all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID")):
             folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
-            self._claim = resuming.claim(folder)
-            if storage.holds_results(folder):  # Hydra runs all jobs of a program's sweep anew
+            self._folder_lock = resuming.folder_lock(folder)
+            if storage.holds_results(folder):  # Hydra runs all jobs of a program's sweep again
                 raise ConfigurationError(
                     f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir"
                 )
@@ -169,7 +169,7 @@ class HostedSweep(Callback):
             settings=settings,
             facts=replace(chosen.facts, samples=samples, project=project),
             batches_per_epoch=length,
-            bursts=timeline.bursts(chosen, [other for other in timelines if other is not chosen]),
+            windows=timeline.windows(chosen, [other for other in timelines if other is not chosen]),
             reason="" if number == settings.num_workers else f"{lost}DataLoader",
         )
 
@@ -197,7 +197,7 @@ class _Job:
         self.lock = contextlib.ExitStack()
         given = os.environ.get(_LOCK_FILE)
         path = host_lock.DEFAULT if given is None else given
-        self.lock.enter_context(host_lock.held(path, str(folder), teller(True)))
+        self.lock.enter_context(host_lock.held(path, str(folder), printer_for(True)))
         if given is None:
             self.lock.callback(os.environ.pop, _LOCK_FILE, None)
         else:
@@ -210,10 +210,10 @@ class _Job:
         self._began = time.monotonic()
         self._before, self._machine = usage.of_tree(os.getpid()), usage.of_machine()
 
-    def so_far(self) -> Turn:
+    def so_far(self) -> TimeSlice:
         """The whole job up to now, without its batches."""
-        return Turn(
-            bursts=(),
+        return TimeSlice(
+            windows=(),
             before=self._before,
             after=usage.of_tree(os.getpid()),
             elapsed_s=time.monotonic() - self._began,

@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import ranks
-from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord
 from nws_sweep.sweep.grid import Composer, Plan
@@ -36,15 +36,15 @@ class Invocation:
     plan: Plan | None = None
     composer: Composer | None = None  # of a grid
     folder: Path | None = None
-    claim: filelock.BaseFileLock | None = None
+    folder_lock: filelock.BaseFileLock | None = None
     forced: str = ""  # what a resumption by force mixes
-    has_begun: bool = False  # whether any search has begun in this process
+    has_started: bool = False  # whether any search has begun in this process
 
     def __init__(self) -> None:
         # What its searches have found, without single batches; a launcher's worker processes have one each.
         self.results: deque[SearchRecord] = deque(maxlen=_REMEMBERED)
         self.interrupts = Interrupts()
-        self.nursery = Nursery()
+        self.dataset_server = DatasetServer()
         self._facts: dict[str, DatasetFacts] = {}  # of each dataset that was made, by its node
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
@@ -54,9 +54,9 @@ class Invocation:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
             # One rank alone, so that what is missing is downloaded once.
             is_ranked = configuration.ranks > 1
-            starting = ranks.start(spec, 1, supervision) if is_ranked else self.nursery.start(spec, supervision)
-            with services(configuration), starting as arm:
-                self._facts[key] = arm.facts
+            starting = ranks.start(spec, 1, supervision) if is_ranked else self.dataset_server.start(spec, supervision)
+            with services(configuration), starting as process:
+                self._facts[key] = process.facts
         return self._facts[key]
 
     @functools.cached_property
@@ -68,13 +68,13 @@ class Invocation:
 
     def remember(self, result: SearchRecord) -> None:
         """Lets later searches learn from it."""
-        self.results.extend(learning.without_bursts([result]))
+        self.results.extend(learning.without_windows([result]))
 
     def close(self) -> None:
         """Ends its processes, and gives back the folder and the terminal, cursor and all."""
-        self.nursery.close()
-        if self.claim is not None:
-            self.claim.release(force=True)
+        self.dataset_server.close()
+        if self.folder_lock is not None:
+            self.folder_lock.release(force=True)
         if "view" in self.__dict__:
             self.view.stop()
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import spec_of
 from nws_sweep.measurement import sample_check
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, SearchCost, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore, default_folder
 from nws_sweep.sweep import resuming
@@ -45,7 +45,7 @@ def measure(
         logger.warning(line)
         current.view.note(line)
     if begun.record is not None and begun.record.complete:
-        return pass_by(storage.StoredRun(folder=begun.folder, result=begun.record), current)
+        return skip_finished(storage.StoredRun(folder=begun.folder, result=begun.record), current)
     current.view.configuration_started(_label(configuration, current))
     store = ResultStore(default_folder(composed.paths.cache_dir))
     start = begun.record or _start_of(configuration, current.results)
@@ -56,7 +56,7 @@ def measure(
     if start.error:  # once more, to its end
         start = replace(start, error="", stop_reason="", verdict=None)
     start = replace(start, forced=start.forced or current.forced)
-    current.has_begun = True
+    current.has_started = True
     if start.complete:
         storage.save(begun.folder, start)
         current.remember(start)
@@ -76,7 +76,7 @@ def measure(
         _record_failure(observer.latest or start, error, begun.folder, current.view)
 
 
-def pass_by(run: storage.StoredRun, current: Invocation) -> None:
+def skip_finished(run: storage.StoredRun, current: Invocation) -> None:
     """Measures nothing: what an earlier call has finished is told, and later searches learn from it."""
     current.remember(run.result)
     current.view.configuration_finished(_label(run.result.configuration, current), run.result)
@@ -97,17 +97,17 @@ def _taken_over(known: SearchRecord, where: str) -> SearchRecord:
 def _searched(
     start: SearchRecord, folder: Path, current: Invocation, observer: _Recorder, working_folder: str
 ) -> SearchRecord:
-    view, log = current.view, str(folder / storage.ARM_LOG)
+    view, log = current.view, str(folder / storage.TRIAL_LOG)
     waited = SearchCost(waiting_s=time.monotonic() - observer.began_s)
     start = replace(start, cost=waited.plus(start.cost or SearchCost()))
-    open_arm = current.nursery.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
-    surroundings = Surroundings(open_arm=open_arm, check_interrupts=current.interrupts.check)
+    start_process = current.dataset_server.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
+    environment = Environment(start_process=start_process, check_interrupts=current.interrupts.check)
     guess = learning.first_guess(start.configuration, current.results)
     with services(start.configuration), current.interrupts.waiting():
-        result = search(start, surroundings, observer, guess)
+        result = search(start, environment, observer, guess)
         if start.configuration.check_samples:
             view.status("looking at how workers share the samples")
-            result = sample_check.checked(result, open_arm)
+            result = sample_check.checked(result, start_process)
             storage.save(folder, result)
     return result
 
@@ -164,8 +164,8 @@ class _Recorder:
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 
-    def turn_started(self, num_workers: int) -> None:
-        self._view.turn_started(num_workers)
+    def slice_started(self, num_workers: int) -> None:
+        self._view.slice_started(num_workers)
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._save(result)

@@ -12,9 +12,9 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, change_of, time_of, times_of
 from nws_sweep.dataloading import pickling
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.executor.dataset_server import Nursery, spec_of
-from nws_sweep.measurement.environment import Surroundings
-from nws_sweep.report.progress import Narrator, Say
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.measurement.environment import Environment
+from nws_sweep.report.progress import Print, ProgressReporter
 from nws_sweep.results import Configuration, SearchRecord, Trial
 from nws_sweep.sweep.invocation import services
 from nws_sweep.system import host, host_lock
@@ -83,16 +83,18 @@ def once_more(configuration: Configuration, best: Trial, within: float) -> Confi
     return replace(configuration, loader=best.settings, search=only, measure=precise)
 
 
-def measured(configuration: Configuration, say: Say, lock_file: str | None) -> Trial:
+def measured(configuration: Configuration, print_line: Print, lock_file: str | None) -> Trial:
     """The trial of its only candidate; relative paths of the dataset begin in the current folder."""
     start = SearchRecord(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
     )
     here = str(Path.cwd())
-    with host_lock.held(lock_file, "an earlier result again", say), Nursery() as nursery:
-        open_arm = nursery.factory(lambda chosen: spec_of(chosen, here), say)
+    with host_lock.held(lock_file, "an earlier result again", print_line), DatasetServer() as dataset_server:
+        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, here), print_line)
         with services(configuration):
-            (trial,) = search(start, Surroundings(open_arm=open_arm), Narrator(say, say)).trials
+            (trial,) = search(
+                start, Environment(start_process=start_process), ProgressReporter(print_line, print_line)
+            ).trials
     return trial
 
 

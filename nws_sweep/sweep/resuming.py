@@ -19,11 +19,11 @@ from nws_sweep.results import MACHINE, VERSIONS, Configuration, Host, SearchReco
 _FORCE = "resume.force=true goes on all the same and marks every row"
 # A program that was killed has let its claim go with its last helper, a moment later.
 _GRACE_S = 3.0
-# What file systems without locks answer: there nobody can be told apart.
+# What file systems without locks answer: there no process can be told apart.
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
 
 
-def claim(folder: Path) -> filelock.BaseFileLock | None:
+def folder_lock(folder: Path) -> filelock.BaseFileLock | None:
     """Makes the folder of a run or a grid, if need be, and takes it for this program alone.
 
     The claim is the kernel's lock, so a program that is killed holds nothing back; what it has left half-written of the
@@ -31,9 +31,9 @@ def claim(folder: Path) -> filelock.BaseFileLock | None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        lock = filelock.FileLock(folder / storage.CLAIM, thread_local=False, fallback_to_soft=False)
+        lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
     except TypeError:  # of a version that has nothing to fall back to
-        lock = filelock.FileLock(folder / storage.CLAIM, thread_local=False)
+        lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False)
     taken = True
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
@@ -54,7 +54,7 @@ def claim(folder: Path) -> filelock.BaseFileLock | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class ResumeState:
     """Where the search of a configuration goes on, or begins (without a record); a line for what was set aside."""
 
     folder: Path
@@ -102,30 +102,32 @@ def finished(folder: Path, configuration: Configuration, host: Host) -> storage.
     return storage.StoredRun(folder=place, result=loaded.result)
 
 
-def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> Begun:
+def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
     """Finds what there is of a configuration, in its folder or, if that has another, in a numbered one beside it.
 
-    What another machine has left half-way begins anew on this host, but by force.
+    What another machine has left half-way restarts on this host, but by force.
     """
     place, loaded = _place_of(folder, configuration, host)
     if loaded is None:
-        return Begun(folder=place)
+        return ResumeState(folder=place)
     if isinstance(loaded, NotARunError):
         aside = storage.set_aside(place, storage.UNREADABLE)
-        return Begun(folder=place, told=(f"{loaded}; set aside as {aside.name}, and measured anew",))
+        return ResumeState(folder=place, told=(f"{loaded}; set aside as {aside.name}, and measured again",))
     record, told = loaded.result, []
     if not record.complete and not any(trial.finished for trial in record.trials):
         storage.keep_batches(place)
-        return Begun(folder=place)
+        return ResumeState(folder=place)
     if not record.complete and not force and (found := record.host.difference(host)):
         aside = storage.set_aside(place, "other_host")
-        return Begun(folder=place, told=(f"{place}: begun {found}; set aside as {aside.name}, and measured anew",))
+        return ResumeState(
+            folder=place, told=(f"{place}: begun {found}; set aside as {aside.name}, and measured again",)
+        )
     if loaded.batches_lost:
         aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
         told.append(f"{loaded.batches_lost}; set aside as {aside.name}: the times of its single batches are missing")
     elif not all(trial.finished for trial in record.trials):
         storage.keep_batches(place)
-    return Begun(folder=place, record=record, told=tuple(told))
+    return ResumeState(folder=place, record=record, told=tuple(told))
 
 
 def _place_of(

@@ -28,7 +28,7 @@ from nws_sweep.errors import ConfigurationError, LostJob, one_line
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep import app, grid, resuming
 from nws_sweep.sweep.invocation import Invocation
-from nws_sweep.sweep.job import pass_by, record_loss
+from nws_sweep.sweep.job import record_loss, skip_finished
 from nws_sweep.system import host
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _ENDED = frozenset(
 _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
-class Ledger:
+class GridState:
     """What is known of a grid's points by their files, where these are as conf/config.yaml has it; else nothing.
 
     Raises:
@@ -67,20 +67,20 @@ class Ledger:
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
 
-    def passes(self, point: Point) -> bool:
+    def skips(self, point: Point) -> bool:
         """Whether a point needs no job; then the user is told, and later searches learn from it."""
         run = self.finished(point)
         if run is not None:
-            pass_by(run, self._current)
+            skip_finished(run, self._current)
         return run is not None
 
-    def lose(self, point: Point, error: BaseException) -> None:
+    def record_lost_job(self, point: Point, error: BaseException) -> None:
         """Keeps as a failure that a job came to no end of its own.
 
         Raises:
             BaseException: The error, if nothing has come to anything yet and it may be no matter of this job alone.
         """
-        if not isinstance(error, LostJob) and not self._current.has_begun:
+        if not isinstance(error, LostJob) and not self._current.has_started:
             raise error
         logger.debug("a job was lost", exc_info=error)
         folder = self._folder / storage.folder_name(point)
@@ -89,24 +89,24 @@ class Ledger:
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
     """Runs the jobs of a grid, so many at once; None for one if they run in this process, else for all."""
-    ledger = Ledger(app.invocation.get())
+    grid_state = GridState(app.invocation.get())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
     one_by_one = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
     points = grid.points(grid.axes_of(config, loader), config.order)
-    run(points, ledger, launcher, batch_size or (1 if one_by_one else None))
+    run(points, grid_state, launcher, batch_size or (1 if one_by_one else None))
 
 
-def run(points: Iterable[Point], ledger: Ledger, launcher: Launcher, batch_size: int | None) -> None:
+def run(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
     """Launches the points that are not finished, taken one by one, so many at once; None for all."""
-    unfinished = (numbered for numbered in enumerate(points) if not ledger.passes(numbered[1]))
+    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skips(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
         chosen = [point for _, point in batch]
-        ends = launch_surviving(launcher, chosen, batch[0][0], ledger.finished)
+        ends = launch_surviving(launcher, chosen, batch[0][0], grid_state.finished)
         for point, error in zip(chosen, ends, strict=True):
             if error is not None:
-                ledger.lose(point, error)
+                grid_state.record_lost_job(point, error)
 
 
 def launch_surviving(
@@ -196,9 +196,9 @@ def _submitit_answers() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        going_on = [job for job in jobs if not job.paths.result_pickle.exists()]
+        resumed = [job for job in jobs if not job.paths.result_pickle.exists()]
         # The jobs of an array share a number; a local one is ended as by Ctrl-C.
-        for number, job in {job.job_id.partition("_")[0]: job for job in going_on}.items():
+        for number, job in {job.job_id.partition("_")[0]: job for job in resumed}.items():
             if isinstance(job, SlurmJob):
                 subprocess.run(["scancel", number], check=False)
             else:

@@ -91,7 +91,7 @@ class View:
         self._print(f"{self._numbered(label)}: measured before, {snippets.found_line(result)}")
         self._progress.update(self._task, completed=self._done * self._per_configuration)
 
-    def turn_started(self, num_workers: int) -> None:
+    def slice_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured."""
         self._progress.start()
         self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
@@ -141,7 +141,7 @@ class View:
 
 
 class _Console(Console):
-    """Goes on in silence when nobody reads any more: what is measured is on the disk."""
+    """Goes on in silence when no process reads any more: what is measured is on the disk."""
 
     def on_broken_pipe(self) -> None:
         """Rich itself would end the program."""

@@ -1,4 +1,4 @@
-"""One measurement at a time on a host, whoever makes it: others wait, and say for whom.
+"""One measurement at a time on a host, what makes it: others wait, and say for whom.
 
 The lock is the kernel's (flock), so that a holder that is killed does not block anybody.
 """
@@ -40,7 +40,7 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
             f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); allowed is a file in a "
             "folder that all users may write to, or null"
         ) from error
-    # Beside the lock, whose own file is emptied by those who try it; and nobody may replace another user's.
+    # Beside the lock, whose own file is emptied by those who try it; and no process may replace another user's.
     user, since = os.getuid(), time.strftime("%H:%M:%S")
     card = Path(f"{path}.by-{user}")
     try:

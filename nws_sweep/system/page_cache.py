@@ -1,4 +1,4 @@
-"""The page cache: which files are dropped from it before a burst that should find them on storage."""
+"""The page cache: which files are dropped from it before a window that should find them on storage."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def die_with_parent() -> None:
 
 
 def _is_orphan() -> bool:
-    """Whether the process that has started this one is gone, which nobody else would notice."""
+    """Whether the process that has started this one is gone, which no process else would notice."""
     parent = multiprocessing.parent_process()
     if parent is None:  # of something else than multiprocessing
         return False

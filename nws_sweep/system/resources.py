@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import linear_regression
 
 from nws_sweep import units
-from nws_sweep.results import Burst, LoaderSettings
+from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import cgroups
 
 _ROOT = Path("/")
@@ -22,14 +22,14 @@ _ROOT = Path("/")
 _MEMORY_SHARE = 0.9
 # Above this limit the threads of the user are not counted, which would take long and change nothing.
 _ROOMY_THREADS = 30_000
-# An arm's own files, and per worker: its queue (2), its sentinel, one for the moment of the hand-over.
-_FILES_OF_AN_ARM, _FILES_PER_WORKER = 64, 4
+# A trial process's own files, and per worker: its queue (2), its sentinel, one for the moment of the hand-over.
+_FILES_OF_A_PROCESS, _FILES_PER_WORKER = 64, 4
 # A worker runs its loop, the feeder of its queue and the server of its file descriptors.
 _THREADS_PER_WORKER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class FreeResources:
     """What a candidate may use; None where there is no limit or it is unknown.
 
     Attributes:
@@ -45,14 +45,14 @@ class Room:
     threads: int | None = None
 
 
-def now(memory_bytes: int | None, root: Path = _ROOT) -> Room:
+def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
     """What there is room for now; of the memory what is left of its budget, if there is one."""
     shm_bytes = None
     with contextlib.suppress(OSError):
         shm = os.statvfs(root / "dev/shm")
         shm_bytes = shm.f_bavail * shm.f_frsize
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Room(
+    return FreeResources(
         shm_bytes=shm_bytes,
         memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
@@ -110,32 +110,32 @@ def _threads_left() -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What a batch, an arm without workers (with its copy of the dataset) and a worker weigh, as far as it is known.
+class ResourceNeeds:
+    """What a batch, a trial process without workers (with its copy of the dataset) and a worker weigh, as far as it is known.
 
     Each tensor of a batch lies in a file of its own on its way.
     """
 
     batch_bytes: int = 0
     batch_tensors: int = 0
-    arm_bytes: int = 0
+    process_bytes: int = 0
     worker_bytes: int = 0
 
 
-def load_of(bursts: Sequence[Burst], memory_bytes: Mapping[int, int]) -> Load:
-    """What is known after some candidates were started: by any bursts, and by the memory of each num_workers, B."""
+def resource_needs(windows: Sequence[Window], memory_bytes: Mapping[int, int]) -> ResourceNeeds:
+    """What is known after some candidates were started: by any windows, and by the memory of each num_workers, B."""
     worker_bytes = 0.0
     if len(memory_bytes) > 1:  # what a worker adds can only be told from two of them
         worker_bytes = max(0.0, linear_regression(list(memory_bytes), list(memory_bytes.values())).slope)
-    return Load(
-        batch_bytes=max((burst.batch_bytes or 0 for burst in bursts), default=0),
-        batch_tensors=max((burst.batch_tensors or 0 for burst in bursts), default=0),
-        arm_bytes=max(0, round(min((held - n * worker_bytes for n, held in memory_bytes.items()), default=0))),
+    return ResourceNeeds(
+        batch_bytes=max((window.batch_bytes or 0 for window in windows), default=0),
+        batch_tensors=max((window.batch_tensors or 0 for window in windows), default=0),
+        process_bytes=max(0, round(min((held - n * worker_bytes for n, held in memory_bytes.items()), default=0))),
         worker_bytes=round(worker_bytes),
     )
 
 
-def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -> str:
+def reason_not_fitting(settings: LoaderSettings, load: ResourceNeeds, room: FreeResources, ranks: int = 1) -> str:
     """Why a candidate cannot fit, with the figures; empty if it can, as far as is known.
 
     On their way are as many batches as the workers have in hand (prefetch_factor x num_workers), and the consumer's.
@@ -144,8 +144,8 @@ def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -
     workers, queued = settings.num_workers, settings.queued_batches + 1
     batches = queued * ranks
     in_flight = batches * load.batch_bytes
-    memory = load.arm_bytes + workers * load.worker_bytes + in_flight
-    files = queued * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_AN_ARM  # counted by process
+    memory = load.process_bytes + workers * load.worker_bytes + in_flight
+    files = queued * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_A_PROCESS  # counted by process
     threads = workers * ranks * _THREADS_PER_WORKER
     batch = units.memory(load.batch_bytes)
     needs = (
@@ -156,7 +156,7 @@ def shortage(settings: LoaderSettings, load: Load, room: Room, ranks: int = 1) -
         ),
         (
             memory, room.memory_bytes,
-            f"{units.memory(memory)} of memory ({units.memory(load.arm_bytes)} for the dataset, {workers * ranks} "
+            f"{units.memory(memory)} of memory ({units.memory(load.process_bytes)} for the dataset, {workers * ranks} "
             f"workers of {units.memory(load.worker_bytes / ranks)}, {batches} batches of {batch}), and "
             f"{units.memory(room.memory_bytes)} are left",
         ),

@@ -23,5 +23,5 @@ def prepare() -> None:
 
 
 def silence_output() -> None:
-    """Nobody reads standard output any more; Python would complain once more when it flushes at exit."""
+    """No process reads standard output any more; Python would complain once more when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from nws_sweep.system import processes
 
-_PREFIX = "nws_sweep-arm-"
+_PREFIX = "nws_sweep-trial process-"
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 
 @contextlib.contextmanager
 def folder() -> Iterator[str]:
-    """A folder for the length of the block, which nobody removes meanwhile."""
+    """A folder for the length of the block, which no process removes meanwhile."""
     path = tempfile.mkdtemp(prefix=_PREFIX)
     lock = _locked(Path(path, _UNLOCKED), create=True)
     if lock is not None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and requests to end: while something is measured, the first one waits for the end of the burst.
+"""Ctrl-C and requests to end: while something is measured, the first one waits for the end of the window.
 
 So what is being measured is finished, written and reported; the second one ends it at once. SIGTERM and SIGHUP, of
 batch systems and closed terminals, are treated likewise.

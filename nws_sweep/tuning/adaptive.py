@@ -1,9 +1,9 @@
 """Predict, then verify: a short look at the loader without workers says where the best number of workers should lie.
 
-Candidates round the prediction race in short turns; whoever is certainly not the best is dropped. What the race shows
+Candidates round the prediction race in short turns; what is certainly not the best is dropped. What the race shows
 corrects the prediction, and a candidate is started only if, by the corrected prediction, it may be faster than the best
 or as fast and cheaper. Beyond the best, workers are doubled as long as the CPUs and the consumer leave room: the
-further the best is from what they allow, the more candidates that are no better are borne, up to the patience.
+further the best is from what they allow, the more candidates that are no better are allowed, up to the patience.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from nws_sweep import units
 from nws_sweep.results import LoaderSettings, SearchRules
 from nws_sweep.tuning.bottleneck import Forecast, Profile, Seen
 from nws_sweep.tuning.paired_comparison import (
-    Contest,
+    CompareInRound,
     Decision,
     Observation,
     OfWorkers,
-    Race,
+    PairedComparison,
     Stop,
     cost_of,
     with_workers,
@@ -39,7 +39,7 @@ _MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05
 _AT_ONCE = 0.9
 # A candidate is tried for being cheaper only if it saves at least a quarter of the workers.
 _WORTH_SAVING = 0.75
-# Where nothing but the profile is known nobody starts dozens of workers at once; nor many times more than are known.
+# Where nothing but the profile is known no process starts dozens of workers at once; nor many times more than are known.
 _FIRST_STEP, _STEP = 8, 4
 # Measured time / model's time up to which the model is believed.
 _TRUSTED = 1.15
@@ -70,37 +70,39 @@ class Adaptive(OfWorkers):
         """The next turns, or the reason to stop."""
         profiled = self.rules.candidates[0]
         if all(o.num_workers != profiled for o in observations):  # of a search that goes on others may be known
-            return self._race([with_workers(self.base, profiled)])
+            return self._compare([with_workers(self.base, profiled)])
         if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
-            return self._race(unknown)
-        contest = self.contest(observations)
-        if contest is None:
+            return self._compare(unknown)
+        comparison = self.comparison(observations)
+        if comparison is None:
             return self._after_failures(observations)
-        forecast = self._forecast(contest)
-        new = self._new(observations, contest, forecast)
-        dropped = [o for o in contest.observations if o.open and contest.is_out(o)]
-        staying = self._doubtful(contest)
+        forecast = self._forecast(comparison)
+        new = self._new(observations, comparison, forecast)
+        dropped = [o for o in comparison.observations if o.open and comparison.is_eliminated(o)]
+        staying = self._doubtful(comparison)
         if new:
             # Those who are far behind what is hoped of the new ones do not go along with them.
             limit_s = _HOPELESS * min(forecast.cost_s(n) for n in new)
-            leaders = [o for o in contest.observations if o.open and o in (contest.fastest, contest.recommended)]
-            going_along = [o for o in contest.observations if o in staying or o in leaders]
+            leaders = [
+                o for o in comparison.observations if o.open and o in (comparison.fastest, comparison.recommended)
+            ]
+            going_along = [o for o in comparison.observations if o in staying or o in leaders]
             staying = [o for o in going_along if cost_of(o) <= limit_s]
         chosen = [o.settings for o in staying if o not in dropped]
         if not new and not chosen:
-            return Stop(reason=self._reason(observations, contest, forecast))
+            return Stop(reason=self._reason(observations, comparison, forecast))
         starting = [with_workers(self.base, n) for n in new]
-        return self._race([*starting, *chosen], dropped, rounds=len(contest.recommended.by_round))
+        return self._compare([*starting, *chosen], dropped, rounds=len(comparison.recommended.by_round))
 
     @staticmethod
     def most_candidates(rules: SearchRules) -> int:
         """How many candidates are tried at most: for what is hoped of them, and beyond the best."""
         return _MANY + 2 * rules.maximum_patience
 
-    def _race(
+    def _compare(
         self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
-    ) -> Race:
-        return Race(
+    ) -> CompareInRound:
+        return CompareInRound(
             candidates=tuple(candidates),
             dropped=tuple(o.settings for o in dropped),
             window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
@@ -111,7 +113,7 @@ class Adaptive(OfWorkers):
         untried = self._untried(observations)
         if len(observations) > self.rules.maximum_patience or not untried:
             return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
-        return self._race([with_workers(self.base, untried[0])])
+        return self._compare([with_workers(self.base, untried[0])])
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
         tried = {o.num_workers for o in observations}
@@ -119,25 +121,28 @@ class Adaptive(OfWorkers):
 
     # Which candidates are started.
 
-    def _new(self, observations: Sequence[Observation], contest: Contest, forecast: Forecast) -> list[int]:
+    def _new(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> list[int]:
         """Values of num_workers to start now."""
-        if all(o.num_workers == contest.observations[0].num_workers for o in observations):
+        if all(o.num_workers == comparison.observations[0].num_workers for o in observations):
             return self._first_field(observations, forecast)
         fits = self._fitting(observations) if len(observations) < _MANY + self.rules.maximum_patience else []
         for chosen in (
-            self._faster(fits, contest, forecast),
-            self._beyond(observations, contest, forecast),
-            self._cheaper(fits, contest, forecast),
+            self._faster(fits, comparison, forecast),
+            self._beyond(observations, comparison, forecast),
+            self._cheaper(fits, comparison, forecast),
         ):
             if chosen is not None:
                 return [chosen]
         return []
 
-    def _forecast(self, contest: Contest) -> Forecast:
+    def _forecast(self, comparison: PairedComparison) -> Forecast:
         """What is expected of candidates, from all that was measured."""
-        seen = {o.num_workers: Seen(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in contest.observations}
-        fewest = min(contest.observations, key=lambda o: o.num_workers)
-        consume_s, cpu_s = fewest.consume_s or 0.0, min((o.cpu_s for o in contest.observations if o.cpu_s), default=0.0)
+        seen = {o.num_workers: Seen(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in comparison.observations}
+        fewest = min(comparison.observations, key=lambda o: o.num_workers)
+        consume_s, cpu_s = (
+            fewest.consume_s or 0.0,
+            min((o.cpu_s for o in comparison.observations if o.cpu_s), default=0.0),
+        )
         alone_s = _batch_s(fewest) * fewest.num_workers if fewest.num_workers else _batch_s(fewest) - consume_s
         # Without workers torch may use several threads for a sample; a worker has one.
         loading_s = max(alone_s, cpu_s - consume_s, 1e-9)
@@ -146,7 +151,7 @@ class Adaptive(OfWorkers):
         return Forecast(profile=profile, batches=fewest.batches, seen=seen, worker_start_s=start_s)
 
     def _first_field(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
-        """The predicted best, as far as a first step goes, and whoever is wanted in any case."""
+        """The predicted best, as far as a first step goes, and what is wanted in any case."""
         untried = self._untried(observations)
         step = [n for n in untried if n <= self._reach(0)] or untried[:1]
         goal = _hoped_best(step, forecast, self.rules.tolerance)
@@ -171,10 +176,10 @@ class Adaptive(OfWorkers):
         ceiling = max(_WORTH_SAVING * min(failed), math.sqrt(most * min(failed))) if failed else math.inf
         return [n for n in self._untried(observations) if n <= ceiling]
 
-    def _faster(self, untried: Sequence[int], contest: Contest, forecast: Forecast) -> int | None:
+    def _faster(self, untried: Sequence[int], comparison: PairedComparison, forecast: Forecast) -> int | None:
         """One that is hoped to be faster than the fastest by more than the tolerance."""
-        known = len(contest.fastest.by_round) >= 2
-        wanted_s = cost_of(contest.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
+        known = len(comparison.fastest.by_round) >= 2
+        wanted_s = cost_of(comparison.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
         hopeful = [n for n in untried if forecast.cost_s(n) <= wanted_s and _is_apart(n, forecast.seen)]
         hoped = _hoped_best(hopeful, forecast, self.rules.tolerance)
         if hoped is None:
@@ -193,57 +198,63 @@ class Adaptive(OfWorkers):
         """How many workers may be started after so many were."""
         return max(_FIRST_STEP, 2 * self.cores, _STEP * tried)
 
-    def _cheaper(self, untried: Sequence[int], contest: Contest, forecast: Forecast) -> int | None:
+    def _cheaper(self, untried: Sequence[int], comparison: PairedComparison, forecast: Forecast) -> int | None:
         """One with far fewer workers that is hoped to be as good as the recommended one."""
-        most = _WORTH_SAVING * contest.recommended.num_workers
-        enough_s = cost_of(contest.fastest) * (1 + self.rules.tolerance)
+        most = _WORTH_SAVING * comparison.recommended.num_workers
+        enough_s = cost_of(comparison.fastest) * (1 + self.rules.tolerance)
         hopeful = [n for n in untried if n <= most and forecast.cost_s(n) <= enough_s and _is_apart(n, forecast.seen)]
         return min(hopeful, default=None)
 
-    def _beyond(self, observations: Sequence[Observation], contest: Contest, forecast: Forecast) -> int | None:
+    def _beyond(
+        self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast
+    ) -> int | None:
         """The next one beyond the best, twice as many workers, four times, ..., as far as there is room."""
-        best, most, room = contest.recommended.num_workers, self.rules.candidates[-1], _room(contest, forecast)
-        borne = self.rules.maximum_patience
+        best, most, room = comparison.recommended.num_workers, self.rules.candidates[-1], _room(comparison, forecast)
+        extra_candidates = self.rules.maximum_patience
         if not math.isinf(room):
-            borne = 0 if room <= 1 + self.rules.tolerance else min(borne, 1 + int(math.log2(room)))
-        for rung in (max(1, 2 * best) * 2**step for step in range(borne)):
-            if rung >= 2 * most:
+            extra_candidates = (
+                0 if room <= 1 + self.rules.tolerance else min(extra_candidates, 1 + int(math.log2(room)))
+            )
+        for doubling in (max(1, 2 * best) * 2**step for step in range(extra_candidates)):
+            if doubling >= 2 * most:
                 break
-            near = min(most, rung)
+            near = min(most, doubling)
             if not any(near / 1.5 < o.num_workers < near * 1.5 for o in observations if o.num_workers > best):
-                least_s = cost_of(contest.fastest)
+                least_s = cost_of(comparison.fastest)
                 allowed = [n for n in self._untried(observations) if n > best and forecast.may_beat(least_s, n)]
                 return min(allowed, key=lambda n: (abs(math.log(n / near)), n), default=None)
         return None
 
     # Who takes part, and for how long.
 
-    def _doubtful(self, contest: Contest) -> list[Observation]:
+    def _doubtful(self, comparison: PairedComparison) -> list[Observation]:
         """Those of whom more must be known, and whom they are compared with."""
         fewest = self.measure.epochs if self.measure.mode == "epoch" else _FEWEST_ROUNDS
         # Two that are still not told apart then are left so; more where more precision is asked for.
         most = math.ceil(_MOST_ROUNDS * max(1.0, (_USUAL_PRECISION / self.measure.precision) ** 2))
 
-        def is_settled(one: Observation) -> bool:
-            return contest.is_out(one) or (len(one.by_round) >= fewest and contest.matters_little(one))
+        def is_idle(one: Observation) -> bool:
+            return comparison.is_eliminated(one) or (len(one.by_round) >= fewest and comparison.is_negligible(one))
 
-        able = [o for o in contest.observations if o.open]
-        leaders = [o for o in able if o in (contest.recommended, contest.fastest)]
-        doubtful = [o for o in able if contest.rival(o).open and not is_settled(o) and contest.doubt(o).n < most]
+        able = [o for o in comparison.observations if o.open]
+        leaders = [o for o in able if o in (comparison.recommended, comparison.fastest)]
+        doubtful = [
+            o for o in able if comparison.comparator(o).open and not is_idle(o) and comparison.doubt(o).n < most
+        ]
         if not doubtful and all(len(o.by_round) >= fewest for o in leaders):
             return []
         return [o for o in able if o in doubtful or o in leaders]
 
     # Why it ends.
 
-    def _reason(self, observations: Sequence[Observation], contest: Contest, forecast: Forecast) -> str:
-        recommended, fastest = contest.recommended.num_workers, contest.fastest.num_workers
+    def _reason(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> str:
+        recommended, fastest = comparison.recommended.num_workers, comparison.fastest.num_workers
         reason = f"num_workers={fastest} is the fastest"
         if recommended != fastest:
             tolerance = units.share(self.rules.tolerance)
             reason = f"num_workers={recommended} is within {tolerance} of the fastest, num_workers={fastest}"
         more = sorted(o.num_workers for o in observations if o.num_workers > fastest)
-        if _room(contest, forecast) <= 1 + self.rules.tolerance:
+        if _room(comparison, forecast) <= 1 + self.rules.tolerance:
             profile, cpus = forecast.profile, units.counted(self.cores, "CPU")
             busy = "the consumer" if profile.consume_s >= profile.cpu_s / profile.cores else cpus
             return f"{reason}; nothing can be faster: it keeps {busy} busy all the time"
@@ -263,9 +274,9 @@ def _is_apart(num_workers: int, tried: Iterable[int]) -> bool:
     return all(max(n, num_workers) >= _APART * min(n, num_workers) for n in tried)
 
 
-def _room(contest: Contest, forecast: Forecast) -> float:
+def _room(comparison: PairedComparison, forecast: Forecast) -> float:
     """By which factor the fastest could be faster before the CPUs or the consumer set the limit."""
-    return cost_of(contest.fastest) / forecast.floor_s if forecast.floor_s > 0 else math.inf
+    return cost_of(comparison.fastest) / forecast.floor_s if forecast.floor_s > 0 else math.inf
 
 
 def _batch_s(observation: Observation) -> float:

@@ -6,7 +6,7 @@ and no batch comes faster than the consumer takes them. So a batch takes
     t(n) = max(loading / n, cpu / cores, consumer)     and without workers     t(0) = loading + consumer
 
 A search starts from one short measurement and corrects the model by what was measured since: ``Forecast``. Afterwards
-the same model is fitted to all that was measured, with a part m that workers do not share: ``Law``, the rule
+the same model is fitted to all that was measured, with a part m that workers do not share: ``ScalingFit``, the rule
 t = max(m + n/x, y) of the sleeping dataset.
 """
 
@@ -121,7 +121,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class ScalingFit:
     """The rule t = max(m + n/x, y) for x workers, at least one, fitted to what was measured.
 
     Attributes:
@@ -153,7 +153,7 @@ class Law:
         return self.n_s / (self.floor_s - self.m_s) if self.floor_s > self.m_s else None
 
 
-def law_of(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Law | None:
+def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> ScalingFit | None:
     """The law that fits best, by least squares of the relative errors; None without any point above the floor.
 
     Neither n nor m is negative, and one such point shows n alone. The curve is as uncertain as points are on average,
@@ -177,7 +177,7 @@ def law_of(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Law | None
         n_s, m_s = 0.0, np.average(times_s, weights=weights**2)
     misfit = 4 * np.sum(np.log(times_s / (n_s * shares + m_s)) ** 2) / max(1, len(points) - 2)
     half_width = math.sqrt(max(np.mean(widths**2), misfit) * min(1.0, 2 / len(points)))
-    return Law(n_s=float(n_s), m_s=float(m_s), floor_s=floor_s, points=len(points), half_width=half_width)
+    return ScalingFit(n_s=float(n_s), m_s=float(m_s), floor_s=floor_s, points=len(points), half_width=half_width)
 
 
 def _half_width(batch: Estimate) -> float:

@@ -52,6 +52,6 @@ def _loads_the_same(one: Configuration, other: Configuration) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def without_bursts(results: Sequence[SearchRecord]) -> list[SearchRecord]:
+def without_windows(results: Sequence[SearchRecord]) -> list[SearchRecord]:
     """The results without their single batches, to be kept in memory."""
-    return [replace(r, trials=tuple(replace(trial, bursts=()) for trial in r.trials)) for r in results]
+    return [replace(r, trials=tuple(replace(trial, windows=()) for trial in r.trials)) for r in results]

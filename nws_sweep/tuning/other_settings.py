@@ -10,7 +10,16 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
-from nws_sweep.tuning.paired_comparison import Contest, Decision, Gap, Observation, Race, Stop, Strategy, with_workers
+from nws_sweep.tuning.paired_comparison import (
+    CompareInRound,
+    Decision,
+    LogRatio,
+    Observation,
+    PairedComparison,
+    Stop,
+    Strategy,
+    with_workers,
+)
 
 ALSO = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
@@ -58,10 +67,14 @@ class Also:
         best, reason = verdict.recommended, decision.reason
         for name in self.rules.also:
             variants = self._variants(best, name)
-            gaps = self._gaps(best, variants, known)
-            if race := self._race(best, variants, gaps, known):
-                return race, replace(verdict, recommended=best)
-            faster = {variant: gap for variant, gap in gaps.items() if gap.n >= _FEWEST_ROUNDS and gap.high < 0}
+            log_ratios = self._log_ratios_of(best, variants, known)
+            if compare_in_round := self._compare(best, variants, log_ratios, known):
+                return compare_in_round, replace(verdict, recommended=best)
+            faster = {
+                variant: log_ratio
+                for variant, log_ratio in log_ratios.items()
+                if log_ratio.n >= _FEWEST_ROUNDS and log_ratio.high < 0
+            }
             if faster:
                 best = min(faster, key=lambda variant: faster[variant].value)
                 gain = units.share(-math.expm1(faster[best].value))
@@ -75,39 +88,39 @@ class Also:
         variants = [replace(best, **{name: value}).canonical() for value in _values(name, best, self.cores)]
         return [variant for variant in dict.fromkeys(variants) if variant != best]
 
-    def _gaps(
+    def _log_ratios_of(
         self, best: LoaderSettings, variants: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
-    ) -> dict[LoaderSettings, Gap]:
+    ) -> dict[LoaderSettings, LogRatio]:
         """By how much each variant that was measured is slower than the best so far."""
         measured = [known[each] for each in (best, *variants) if each in known and known[each].cost_s is not None]
-        contest = Contest(tuple(measured), self.rules.tolerance, self.measure.precision)
-        return {o.settings: contest.gap(o, known[best]) for o in measured if o.settings != best}
+        comparison = PairedComparison(tuple(measured), self.rules.tolerance, self.measure.precision)
+        return {o.settings: comparison.log_ratio(o, known[best]) for o in measured if o.settings != best}
 
-    def _race(
+    def _compare(
         self,
         best: LoaderSettings,
         variants: Sequence[LoaderSettings],
-        gaps: Mapping[LoaderSettings, Gap],
+        log_ratios: Mapping[LoaderSettings, LogRatio],
         known: Mapping[LoaderSettings, Observation],
-    ) -> Race | None:
-        """The next round; None if enough is known. Whoever may still be kept goes on until nobody is in doubt."""
+    ) -> CompareInRound | None:
+        """The next round; None if enough is known. What may still be kept goes on until no process is in doubt."""
         chosen, dropped = [variant for variant in variants if variant not in known], []
         if not chosen and known[best].open:
             able = [variant for variant in variants if known[variant].open]
             margin = math.log1p(self.rules.tolerance)
-            dropped = [variant for variant in able if variant in gaps and gaps[variant].low > -margin]
+            dropped = [variant for variant in able if variant in log_ratios and log_ratios[variant].low > -margin]
             chosen = [variant for variant in able if variant not in dropped]
-            if all(variant in gaps and self._is_settled(gaps[variant]) for variant in chosen):
+            if all(variant in log_ratios and self._is_settled(log_ratios[variant]) for variant in chosen):
                 return None
         if not chosen:
             return None
         beside = (best,) if known[best].open else ()
-        return Race(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
+        return CompareInRound(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
 
-    def _is_settled(self, gap: Gap) -> bool:
+    def _is_settled(self, log_ratio: LogRatio) -> bool:
         """Whether a variant that may be faster has been looked at long enough."""
-        enough = gap.high < 0 or gap.half_width <= math.log1p(self.measure.precision)
-        return gap.n >= _MOST_ROUNDS or (gap.n >= _FEWEST_ROUNDS and enough)
+        enough = log_ratio.high < 0 or log_ratio.half_width <= math.log1p(self.measure.precision)
+        return log_ratio.n >= _MOST_ROUNDS or (log_ratio.n >= _FEWEST_ROUNDS and enough)
 
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:

@@ -20,9 +20,9 @@ from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
 # Before anything is known of the noise: the standard deviation of the logarithm of two windows' ratio, and how many
 # ratios that assumption is worth.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.035, 2
-# Whoever looks after each round, and stops when it suits, needs wider intervals.
+# What looks after each round, and stops when it suits, needs wider intervals.
 _SEQUENTIAL = 1.1
-# Nobody waits so many times longer for an answer which cannot matter.
+# No process waits so many times longer for an answer which cannot matter.
 _MOST_LONGER = 1000.0
 
 
@@ -74,7 +74,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Race:
+class CompareInRound:
     """Decision: one short turn of each of these, then ask again.
 
     Attributes:
@@ -95,7 +95,7 @@ class Stop:
     reason: str
 
 
-Decision = Measure | Race | Stop
+Decision = Measure | CompareInRound | Stop
 
 
 class Strategy(Protocol):
@@ -114,7 +114,7 @@ def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class LogRatio:
     """How much slower one candidate is than another: the logarithm of the ratio of their costs, with 95 % to each side.
 
     Attributes:
@@ -139,7 +139,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Contest:
+class PairedComparison:
     """All candidates that could be measured.
 
     Attributes:
@@ -164,16 +164,16 @@ class Contest:
         good = [o for o in self.observations if _log_ratio(o, self.fastest) <= math.log1p(self.tolerance)]
         return min(good, key=lambda o: cheapness(o.settings))
 
-    def gap(self, one: Observation, other: Observation) -> Gap:
+    def log_ratio(self, one: Observation, other: Observation) -> LogRatio:
         """By how much ``one`` is slower than ``other``."""
         if one.settings == other.settings:
-            return Gap(value=0.0, half_width=0.0, n=len(one.by_round))
+            return LogRatio(value=0.0, half_width=0.0, n=len(one.by_round))
         n = len(_log_ratios(one, other))
         # Never in the same round, so drift comes on top: twice the variance of a pair's.
         share = 1 / n if n else sum(1 / max(1, len(o.by_round)) for o in (one, other))
         spread, degrees = self._noise
         half_width = _SEQUENTIAL * student_t_975(degrees) * spread * math.sqrt(share)
-        return Gap(value=_log_ratio(one, other), half_width=half_width, n=n)
+        return LogRatio(value=_log_ratio(one, other), half_width=half_width, n=n)
 
     @cached_property
     def _noise(self) -> tuple[float, int]:
@@ -189,11 +189,11 @@ class Contest:
         squares += _PRIOR_WEIGHT * _PRIOR_SPREAD**2
         return math.sqrt(squares / (degrees + _PRIOR_WEIGHT)), degrees + _PRIOR_WEIGHT
 
-    def is_out(self, one: Observation) -> bool:
+    def is_eliminated(self, one: Observation) -> bool:
         """Whether it is certain that it is not the one to recommend."""
         return one.settings != self.recommended.settings and self.doubt(one).low > self._edge(one, 0.0)
 
-    def matters_little(self, one: Observation) -> bool:
+    def is_negligible(self, one: Observation) -> bool:
         """Whether knowing more of it can gain next to nothing: less than precision beyond the tolerance.
 
         A cheaper one that seems too slow would only save workers.
@@ -203,13 +203,13 @@ class Contest:
             return self.doubt(one).high <= edge
         return self._is_cheap(one) or self.doubt(one).low >= edge
 
-    def rival(self, one: Observation) -> Observation:
+    def comparator(self, one: Observation) -> Observation:
         """Whom it must be compared with to tell whether it is the one to recommend."""
         return self.fastest if self._is_cheap(one) else self.recommended
 
-    def doubt(self, one: Observation) -> Gap:
+    def doubt(self, one: Observation) -> LogRatio:
         """The gap whose interval leaves it open whether it is the one to recommend."""
-        return self.gap(one, self.rival(one))
+        return self.log_ratio(one, self.comparator(one))
 
     def _is_cheap(self, one: Observation) -> bool:
         """Whether it is the recommended one, or cheaper."""
@@ -222,7 +222,7 @@ class Contest:
 
     def verdict(self) -> Verdict:
         """What is known now."""
-        unclear = [o for o in self.observations if not self.is_out(o) and not self.matters_little(o)]
+        unclear = [o for o in self.observations if not self.is_eliminated(o) and not self.is_negligible(o)]
         tied = tuple(o.settings for o in unclear if o.settings != self.recommended.settings)
         if unclear and not tied:  # it may be slower than the fastest by more than the tolerance
             tied = (self.fastest.settings,)
@@ -230,15 +230,15 @@ class Contest:
             recommended=self.recommended.settings,
             fastest=self.fastest.settings,
             tied=tied,
-            settle_s=max((self._settle_s(o) for o in unclear), default=None),
+            seconds_to_decide=max((self._seconds_to_decide(o) for o in unclear), default=None),
         )
 
-    def _settle_s(self, one: Observation) -> float:
+    def _seconds_to_decide(self, one: Observation) -> float:
         """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
-        gap = self.doubt(one)
-        distance = abs(gap.value - self._edge(one, self.precision))
-        rounds = max(1, gap.n)
-        wanted = rounds * min(_MOST_LONGER, (gap.half_width / distance) ** 2 if distance else _MOST_LONGER)
+        log_ratio = self.doubt(one)
+        distance = abs(log_ratio.value - self._edge(one, self.precision))
+        rounds = max(1, log_ratio.n)
+        wanted = rounds * min(_MOST_LONGER, (log_ratio.half_width / distance) ** 2 if distance else _MOST_LONGER)
         round_s = sum(o.spent_s / max(1, len(o.by_round)) for o in (one, self.recommended))
         return max(1.0, wanted - rounds) * round_s
 
@@ -277,12 +277,12 @@ class OfWorkers:
     base: LoaderSettings
     measure: MeasureRules
 
-    def contest(self, observations: Sequence[Observation]) -> Contest | None:
+    def comparison(self, observations: Sequence[Observation]) -> PairedComparison | None:
         """The contest of those that could be measured; None if none could."""
         measured = tuple(o for o in observations if o.cost_s is not None)
-        return Contest(measured, self.rules.tolerance, self.measure.precision) if measured else None
+        return PairedComparison(measured, self.rules.tolerance, self.measure.precision) if measured else None
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
         """The verdict on all that were measured."""
-        contest = self.contest(observations)
-        return contest.verdict() if contest else None
+        comparison = self.comparison(observations)
+        return comparison.verdict() if comparison else None

@@ -6,25 +6,23 @@ from dataclasses import replace
 
 from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.rounds import Observer, Rounds
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.strategy import Measure, Observation, Race, Strategy, make
+from nws_sweep.tuning.strategy import CompareInRound, Measure, Observation, Strategy, make
 
 # How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
 _LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
 DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is longer"
 
 
-def search(
-    start: SearchRecord, surroundings: Surroundings, observer: Observer, guess: int | None = None
-) -> SearchRecord:
+def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
     """Searches num_workers for one configuration.
 
     Args:
         start: The result so far, usually without trials; finished ones that it has are not measured again.
-        surroundings: Where arms come from, the clock, the machine.
+        environment: Where trial processes come from, the clock, the machine.
         observer: Told of every trial as soon as it is done.
         guess: A value of num_workers that was the best in a similar case, which is tried first; None for none.
 
@@ -33,11 +31,11 @@ def search(
     """
     configuration = start.configuration
     # It decides about one rank, with its share of the CPUs and of their time.
-    cores = surroundings.cores_of_each(configuration.ranks)
+    cores = environment.cores_of_each(configuration.ranks)
     strategy = make(
         configuration.search, configuration.loader, configuration.measure, cores, guess, processes.start_method()
     )
-    with Rounds(start, surroundings, observer) as rounds:
+    with Rounds(start, environment, observer) as rounds:
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
@@ -60,8 +58,8 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
-            elif isinstance(decision, Race):
-                rounds.race(decision.candidates, decision.dropped, decision.window_s)
+            elif isinstance(decision, CompareInRound):
+                rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
             elif rounds.conclude():  # else there is one that must be measured again
                 of_each = ", each rank" if rounds.start.configuration.ranks > 1 else ""
                 return decision.reason + of_each, False
@@ -112,5 +110,5 @@ def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -
         consume_s=found.consume_s if found else None,
         batches=candidate.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
-        open=candidate is not None and candidate.may_go_on,
+        open=candidate is not None and candidate.may_continue,
     )

@@ -15,18 +15,26 @@ from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.tuning.adaptive import Adaptive
 from nws_sweep.tuning.other_settings import ALSO, Also
 from nws_sweep.tuning.paired_comparison import (
+    CompareInRound,
     Decision,
     Measure,
     Observation,
     OfWorkers,
-    Race,
     Stop,
     Strategy,
     with_workers,
 )
 
 __all__ = [
-    "ALSO", "STRATEGIES", "Measure", "Observation", "Race", "Stop", "Strategy", "make", "most_candidates",
+    "ALSO",
+    "STRATEGIES",
+    "CompareInRound",
+    "Measure",
+    "Observation",
+    "Stop",
+    "Strategy",
+    "make",
+    "most_candidates",
     "with_workers",
 ]  # fmt: skip
 
@@ -37,7 +45,7 @@ STRATEGIES = ("adaptive", "patience", "exhaustive")
 class Patience(OfWorkers):
     """Tries candidates in ascending order and remembers the best.
 
-    Candidates that do not improve on the best are counted; an improvement, however small, starts the count anew. The
+    Candidates that do not improve on the best are counted; an improvement, however small, starts the count again. The
     search stops when the count exceeds ``maximum_patience``: with 3, the fourth candidate in a row without improvement
     is the last. A candidate that could not be measured has not improved.
 

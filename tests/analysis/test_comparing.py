@@ -173,7 +173,7 @@ def test_a_setting_that_helps_is_told_with_its_interval() -> None:
     ("precision", "text"),
     [
         (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
-        (None, "1.0 % more time, without an interval: too few bursts or pairs to tell"),
+        (None, "1.0 % more time, without an interval: too few windows or pairs to tell"),
     ],
 )
 def test_a_setting_that_makes_no_difference_is_told_as_such(precision: float | None, text: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nws_sweep.analysis import caveats
 from nws_sweep.analysis.advice import further, rule, sentence
-from nws_sweep.analysis.diagnosis import Diagnosis, Limit, diagnose
+from nws_sweep.analysis.diagnosis import Bottleneck, Diagnosis, diagnose
 from nws_sweep.analysis.summary import recommend
 from nws_sweep.results import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
 from tests.factories import FACTS, HOST, configuration, failed_trial, search_rules, trial
@@ -34,7 +34,7 @@ def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None
 class Workload:
     """What a batch takes, s: to load in one process, of that CPU time, CPU time to move it, in the consumer.
 
-    ``handover_s`` is what the main process takes to get it from a worker.
+    ``receive_s`` is what the main process takes to get it from a worker.
     """
 
     loading_s: float
@@ -42,7 +42,7 @@ class Workload:
     moving_s: float = 0.0
     consume_s: float = 0.0
     consume_cpu_s: float = 0.0
-    handover_s: float = 0.0
+    receive_s: float = 0.0
     cores: int = 2
     batches: int = 1000
     start_s: float = 0.1
@@ -54,7 +54,7 @@ class Workload:
         """Measured without an error."""
         cpu_s = self.cpu_s + self.consume_cpu_s + (self.moving_s if n else 0.0)
         loading_s = max((self.loading_s + self.moving_s) / max(1, n), (self.cpu_s + self.moving_s) / self.cores)
-        apart_s = max(loading_s, cpu_s / self.cores, self.consume_s + self.handover_s)
+        apart_s = max(loading_s, cpu_s / self.cores, self.consume_s + self.receive_s)
         batch_s = apart_s if n else self.loading_s + self.consume_s
         startup_s = batch_s if n == 0 else self.loading_s + self.start_s + n * self.worker_start_s
         alone_s = (loading_s if n else self.loading_s) if self.consume_s else None
@@ -91,38 +91,38 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
 
 
 @pytest.mark.parametrize(
-    ("workload", "limits", "words"),
+    ("workload", "bottlenecks", "words"),
     [
         (
-            LATENCY, [Limit.LATENCY],
+            LATENCY, [Bottleneck.LATENCY],
             "latency-bound: 99 % of the 32.0 ms that loading takes is waiting, which 16 workers share",
         ),
         # without a look at loading without workers waiting shows in the fewest
-        (replace(LATENCY, tried=(4, 8)), [Limit.LATENCY], "latency-bound: 99 % of loading is waiting, "),
+        (replace(LATENCY, tried=(4, 8)), [Bottleneck.LATENCY], "latency-bound: 99 % of loading is waiting, "),
         (
-            replace(LATENCY, tried=(0,)), [Limit.LATENCY],
+            replace(LATENCY, tried=(0,)), [Bottleneck.LATENCY],
             "latency-bound: 99 % of the 32.0 ms that loading takes is waiting; no candidate with workers was measured",
         ),
         (
-            CPU, [Limit.CPU],
+            CPU, [Bottleneck.CPU],
             "CPU-bound: 2 CPUs are busy 100 % of the time, and a batch takes 16.0 ms of CPU time: cheaper transforms",
         ),
         (
-            Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003), [Limit.TRANSFER],
+            Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003), [Bottleneck.TRANSFER],
             "transfer-bound: a batch takes 1.00 ms to make, and 4.00 ms to get from 1 worker: load without",
         ),
         (
-            Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009), [Limit.TRANSFER, Limit.CPU, Limit.LATENCY],
+            Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009), [Bottleneck.TRANSFER, Bottleneck.CPU, Bottleneck.LATENCY],
             "transfer-bound: a batch takes 12.0 ms of CPU time with workers and 3.00 ms without, and the",
         ),
-        (SHORT, [Limit.STARTUP, Limit.CPU, Limit.LATENCY], "start-up-bound: "),
+        (SHORT, [Bottleneck.STARTUP, Bottleneck.CPU, Bottleneck.LATENCY], "start-up-bound: "),
         (
-            Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3), [Limit.STARTUP],
+            Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3), [Bottleneck.STARTUP],
             "start-up-bound: 2 workers load a batch in 8.00 ms instead of 16.0 ms, but starting them makes an",
         ),
         (
             Workload(loading_s=0.032, cpu_s=0.016, cores=16, tried=(0, 1, 2, 4), refused=(8, 16)),
-            [Limit.MEMORY, Limit.LATENCY],
+            [Bottleneck.MEMORY, Bottleneck.LATENCY],
             "memory-bound: 8 workers had no room (it needs 9 GB, 4 GB are free); 4 workers fit; besides, 50 %",
         ),
         (
@@ -130,12 +130,12 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
             "nothing is used to its limit: the CPUs are busy 25 % of the time; no candidate above 2 workers was",
         ),
         (
-            Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007), [Limit.CONSUMER, Limit.CPU],
+            Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007), [Bottleneck.CONSUMER, Bottleneck.CPU],
             "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 2 workers keep up with it",
         ),
         (
-            Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, handover_s=0.0016),
-            [Limit.CONSUMER, Limit.TRANSFER],
+            Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, receive_s=0.0016),
+            [Bottleneck.CONSUMER, Bottleneck.TRANSFER],
             "consumer-bound: of 9.60 ms a batch the consumer takes 8.00 ms; 1 worker keeps up with it (by itself the "
             "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest",
         ),
@@ -143,10 +143,10 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
 def test_the_cause_is_found_and_said_with_figures_and_the_remedy(
-    workload: Workload, limits: list[Limit], words: str
+    workload: Workload, bottlenecks: list[Bottleneck], words: str
 ) -> None:
     found = workload.diagnosis
-    assert list(found.limits) == limits
+    assert list(found.bottlenecks) == bottlenecks
     assert sentence(found).startswith(words)
     for text in (sentence(found), *further(found)):
         assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
@@ -157,7 +157,7 @@ def test_noise_that_only_another_candidate_met_counts_too() -> None:
     met = replace(CPU.trial(0), noise=Noise(other_cpus=1.5))
     found = diagnose(replace(CPU.result, trials=(met, CPU.trial(2))), CPU.trial(2))
     assert found is not None
-    assert (found.limits, found.law) == ((Limit.NOISE,), None)
+    assert (found.bottlenecks, found.scaling) == ((Bottleneck.NOISE,), None)
     assert sentence(found).startswith(
         "too much noise to say what limits: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
     )
@@ -195,7 +195,7 @@ def test_the_rule_stands_beside_the_measurement() -> None:
 def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
     """Four workers, the most that were tried, keep a consumer of 5 ms busy."""
     busy = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2, 4))
-    assert busy.diagnosis.limits[0] is Limit.CONSUMER
+    assert busy.diagnosis.bottlenecks[0] is Bottleneck.CONSUMER
     assert "would give" not in " ".join(further(busy.diagnosis))
     assert not [line for line in caveats.on(busy.result, busy.diagnosis.evidence.best) if "edge" in line]
 
@@ -203,7 +203,7 @@ def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers(
 def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
     candidates = found.evidence.candidates
-    assert found.limits[0] is Limit.TRANSFER
+    assert found.bottlenecks[0] is Bottleneck.TRANSFER
     looked_at = {**candidates, 1: replace(candidates[1], loading_s=0.0085)}
     told = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
     assert told.startswith(

@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
 from nws_sweep.analysis.effects import effects
-from nws_sweep.analysis.summary import told_apart
+from nws_sweep.analysis.summary import distinguished
 from nws_sweep.report import snippets, writer
 from nws_sweep.results import SearchRecord, storage
 from nws_sweep.results.storage import select
@@ -75,7 +75,7 @@ def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(t
         assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
     assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
 
-    found = told_apart(storage.find(folder))
+    found = distinguished(storage.find(folder))
     picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]
 

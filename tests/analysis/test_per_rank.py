@@ -12,14 +12,14 @@ from nws_sweep.results import Estimate, LoaderSettings, RankMeasurement, SearchR
 from tests import factories
 
 
-def rank(number: int, own_s: float, meet_s: float = 0.0, width: float = 0.01) -> RankMeasurement:
+def rank(number: int, own_s: float, barrier_s: float = 0.0, width: float = 0.01) -> RankMeasurement:
     return RankMeasurement(
         rank=number,
         startup_s=0.5,
         own_s=Estimate(value=own_s, low=own_s * (1 - width), high=own_s * (1 + width), n=5),
         wait_s=own_s / 2,
         consume_s=own_s / 2,
-        meet_s=meet_s,
+        barrier_s=barrier_s,
         samples_per_s=64.0,
     )
 
@@ -56,7 +56,7 @@ def test_the_slowest_has_an_interval_above_all_others(ranks: tuple[RankMeasureme
 
 
 SLOWEST = "rank 1 is the slowest, 97 % slower than the others: "
-WAITS = "each waits for the last one of a step, whoever that is, "
+WAITS = "each waits for the last one of a step, what that is, "
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ WAITS = "each waits for the last one of a step, whoever that is, "
             trial(AHEAD, 1), trial(),
             f"{SLOWEST}without workers it takes 60.0 ms a step and they 30.5 ms, and they wait for it 67 % of the time",
         ),
-        # nobody is called slow for batches that others have in store
+        # no process is called slow for batches that others have in store
         (trial(AHEAD, 1), trial(ALIKE), f"none is slower than the others beyond noise; {WAITS}44 % of the time"),
         (trial(AHEAD, 1), None, f"{WAITS}44 % of the time"),
     ],

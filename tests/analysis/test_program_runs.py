@@ -8,8 +8,8 @@ import pytest
 
 from nws_sweep.analysis import caveats, program_runs
 from nws_sweep.analysis.summary import summarise
-from nws_sweep.results import HOSTED, BurstKind, HostedRun, Noise, SearchRecord, TrialState, storage
-from tests.factories import FACTS, HOST, burst, loader_settings
+from nws_sweep.results import HOSTED, HostedRun, Noise, SearchRecord, TrialState, WindowKind, storage
+from tests.factories import FACTS, HOST, loader_settings, window
 
 
 def run(num_workers: int, **changes: Any) -> HostedRun:
@@ -24,9 +24,9 @@ def run(num_workers: int, **changes: Any) -> HostedRun:
         "settings": loader_settings(num_workers, prefetch_factor=2 if num_workers else None),
         "facts": FACTS,
         "batches_per_epoch": 8,
-        "bursts": (
-            burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,)),
-            burst(batches=4, wait_s=(pace_s - 0.5,) * 4, consume_s=(0.5,) * 4),
+        "windows": (
+            window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,)),
+            window(batches=4, wait_s=(pace_s - 0.5,) * 4, consume_s=(0.5,) * 4),
         ),
         "started_at": f"2024-05-01T12:{num_workers:02}:00+00:00",
         "elapsed_s": 40.0,
@@ -61,7 +61,7 @@ def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more
     assert record(run(0, candidates=()), finished=True).stop_reason == "the program ran with 1 candidate"
 
 
-NOTHING: dict[str, Any] = {"settings": None, "facts": None, "batches_per_epoch": None, "bursts": (), "reason": "no"}
+NOTHING: dict[str, Any] = {"settings": None, "facts": None, "batches_per_epoch": None, "windows": (), "reason": "no"}
 
 
 def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
@@ -69,7 +69,7 @@ def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
     assert found.trials[0].settings == loader_settings(2, prefetch_factor=2)
     assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "no")
     assert found.trials[0].measurement is None
-    assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps nobody from it
+    assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps no process from it
     assert found.facts == replace(FACTS, loader=loader_settings(4, prefetch_factor=2))
     found = record(run(0, **NOTHING), run(2, **NOTHING), run(4, **NOTHING))
     assert [trial.num_workers for trial in found.trials] == [0, 2, 4]
@@ -98,20 +98,20 @@ def test_what_was_measured_before_the_program_failed_is_kept_and_never_recommend
 
 
 def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
-    start = burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(30.0,))
-    slow = run(0, bursts=(start, *run(0).bursts[1:]))
+    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(30.0,))
+    slow = run(0, windows=(start, *run(0).windows[1:]))
     found = record(slow, run(2), run(4))
     assert found.trials[0].objective_s == 1.5 + 7 * 8.0
-    assert found.trials[0].bursts == slow.bursts
+    assert found.trials[0].windows == slow.windows
 
 
 def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> HostedRun:
     """With three windows, whose times lie so far apart."""
-    start = burst(BurstKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
+    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
     paces = [batch_s * factor for factor in (1 - spread, 1.0, 1 + spread)]
-    windows = [burst(batches=4, wait_s=(pace_s,) * 4, consume_s=(0.0,) * 4) for pace_s in paces]
+    paced = [window(batches=4, wait_s=(pace_s,) * 4, consume_s=(0.0,) * 4) for pace_s in paces]
     noise = Noise(other_cpus=other_cpus)
-    return run(num_workers, bursts=(start, *windows), batches_per_epoch=None, noise=noise)
+    return run(num_workers, windows=(start, *paced), batches_per_epoch=None, noise=noise)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: fl
         ([timed(0, 8.0, 0.001), timed(2, 6.0, 0.001), timed(4, 5.9, 0.001)], 2, ()),  # within 3 %, and fewer
         ([timed(0, 8.0), timed(2, 7.5), timed(4, 16.0)], 2, (0,)),
         ([timed(0, 7.5), timed(2, 7.4), timed(4, 16.0)], 0, (2,)),
-        ([run(0), run(2, bursts=timed(2, 7.5, 0.0).bursts[:2])], 2, (0,)),  # one window each: no interval
+        ([run(0), run(2, windows=timed(2, 7.5, 0.0).windows[:2])], 2, (0,)),  # one window each: no interval
         ([timed(0, 8.0, 0.0, 2.1), timed(2, 2.0, 0.0)], 2, (0,)),  # of 8 CPUs
         ([timed(0, 8.0, 0.0, 1.9), timed(2, 2.0, 0.0)], 2, ()),
     ],
@@ -157,9 +157,9 @@ def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[Ho
 
 
 def test_too_few_batches_are_told_with_their_number() -> None:
-    short = (burst(BurstKind.WARM_UP, 3, startup_s=1.0),)
-    found = record(run(0), run(2), run(4, bursts=short)).trials[2]
-    assert (found.state, found.measurement, found.bursts) == (TrialState.FAILED, None, short)
+    short = (window(WindowKind.WARM_UP, 3, startup_s=1.0),)
+    found = record(run(0), run(2), run(4, windows=short)).trials[2]
+    assert (found.state, found.measurement, found.windows) == (TrialState.FAILED, None, short)
     assert found.reason.startswith("3 batches are too few: as many as lie in the queue, up to 8, do not count")
 
 

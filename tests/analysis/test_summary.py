@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.caveats import about_leaner, leaner
+from nws_sweep.analysis.caveats import about_lower_memory, lower_memory
 from nws_sweep.analysis.summary import ConfigurationSummary, recommend
-from nws_sweep.results import Noise, ObjectStore, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
     HOST,
@@ -114,7 +114,7 @@ def test_what_follows_from_all_configurations_is_found_once() -> None:
 
 
 GB = 1_000_000_000
-STORE = ObjectStore(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
+STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
 HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
 CLOCK = ("the clock was set back",)
 
@@ -159,7 +159,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
             ["the search was ended by its time budget; this is the best so far"],
         ),
         (
-            search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, settle_s=40.0)),
+            search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, seconds_to_decide=40.0)),
             ["num_workers=4, 8 may be as good as 2 or better: about 40.0 s more of measuring would tell"],
         ),
         (
@@ -239,7 +239,7 @@ def holding(num_workers: int, epoch_s: float, memory_bytes: int | None) -> Trial
     [
         (4 * GB, [(0, 3.0, GB), (2, 1.06, GB), (4, 1.05, 2 * GB), (6, 1.01, 3 * GB)], 4),
         (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # a little less is not worth a word
-        (4 * GB, [(16, 1.0, GB)], None),  # more workers are not leaner
+        (4 * GB, [(16, 1.0, GB)], None),  # more workers are not lower memory
         (4 * GB, [(4, 1.0, None)], None),
         (None, [(4, 1.0, GB)], None),
     ],
@@ -248,14 +248,14 @@ def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
     memory_bytes: int | None, others: list[tuple[int, float, int | None]], number: int | None
 ) -> None:
     best = holding(8, 1.0, memory_bytes)
-    found = leaner(search_result(*(holding(*other) for other in others), best), best)
+    found = lower_memory(search_result(*(holding(*other) for other in others), best), best)
     assert (found.num_workers if found else None) == number
 
 
 def test_a_leaner_candidate_is_named_with_what_it_saves_and_loses() -> None:
     best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
     lean = replace(holding(4, 1.05, GB), settings=loader_settings(4, prefetch_factor=2))
-    assert about_leaner(best, lean) == (
+    assert about_lower_memory(best, lean) == (
         "num_workers=4 prefetch_factor=2 has 95 % of the speed with 1.00 GB less memory (1.00 GB instead of 2.00 GB)"
     )
-    assert about_leaner(best, holding(0, 1.0, GB)).startswith("num_workers=0 has 100 % ")
+    assert about_lower_memory(best, holding(0, 1.0, GB)).startswith("num_workers=0 has 100 % ")

@@ -91,10 +91,10 @@ def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_
     next(loader.iterator)
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    dormant = loaders.dormant(loader)
+    without_workers = loaders.without_workers(loader)
     assert torch.equal(torch.get_rng_state(), before)
-    assert (dormant.num_workers, type(dormant.iterator).__name__) == (0, "KeptIterator")
-    for other in (retuned(loader, num_workers=1), loaders.retuned(dormant, loaders.settings_of(loader))):
+    assert (without_workers.num_workers, type(without_workers.iterator).__name__) == (0, "KeptIterator")
+    for other in (retuned(loader, num_workers=1), loaders.retuned(without_workers, loaders.settings_of(loader))):
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
@@ -208,7 +208,7 @@ def test_who_decides_about_ranks_himself_is_left_to_it(own: DataLoader[Any]) -> 
     [
         (DataLoader(DATASET, batch_size=2, drop_last=True), LoaderSettings(batch_size=2, drop_last=True), [1, 4]),
         (DataLoader(DATASET, batch_size=None), LoaderSettings(batch_size=None), [1, 4, 7, 0]),
-        # Made for another rank: made anew as it was.
+        # Made for another rank: made again as it was.
         (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), ONE, [1, 4, 7, 0]),
     ],
 )

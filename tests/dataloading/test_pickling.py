@@ -77,7 +77,7 @@ def test_a_mapped_array_is_mapped_again_or_a_part_copied(tmp_path: Path, part: s
 
 
 def test_what_cannot_go_along_is_told_with_the_way_out(tmp_path: Path) -> None:
-    (tmp_path / "theirs").touch()  # somebody else's, put there beforehand
+    (tmp_path / "theirs").touch()  # someone else's, put there beforehand
     with pytest.raises(ConfigurationError, match="FileExists"):
         pickling.write("it", 2, tmp_path / "theirs")
     message = r"the dataset of type socket cannot be handed .*cannot pickle.*search\(lambda: MyDataset"

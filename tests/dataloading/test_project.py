@@ -16,21 +16,21 @@ from nws_sweep.config.project_keys import fingerprint_of, keys_of
 from nws_sweep.dataloading import project
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import trial_process
-from nws_sweep.executor.trial_process import Arm
-from nws_sweep.results import ArmSpec, LoaderSettings, storage
+from nws_sweep.executor.trial_process import ChildProcess
+from nws_sweep.results import LoaderSettings, ProcessSpec, storage
 from tests.conftest import ROOT, Command
 
 PROJECTS = ROOT / "tests" / "projects"
 
 
 @contextmanager
-def composed(folder: Path, config: str, **arguments: Any) -> Iterator[Arm]:
+def composed(folder: Path, config: str, **arguments: Any) -> Iterator[ChildProcess]:
     node = {"_target_": "nws_sweep.dataloading.project.load", "config": config, **arguments}
-    spec = ArmSpec(
+    spec = ProcessSpec(
         dataset=node, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"}, working_folder=str(folder)
     )
-    with trial_process.start(spec, trial_process.Supervision(timeout_s=120)) as arm:
-        yield arm
+    with trial_process.start(spec, trial_process.Supervision(timeout_s=120)) as process:
+        yield process
 
 
 def plain(**arguments: Any) -> Any:
@@ -38,18 +38,18 @@ def plain(**arguments: Any) -> Any:
 
 
 def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
-    with plain() as arm:
-        facts = arm.facts
-        arm.open(LoaderSettings(batch_size=50, num_workers=2))
-        assert arm.batches_per_epoch == 10
+    with plain() as process:
+        facts = process.facts
+        process.open(LoaderSettings(batch_size=50, num_workers=2))
+        assert process.batches_per_epoch == 10
     assert facts.loader == LoaderSettings(batch_size=16, shuffle=True, drop_last=True)
     assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
     assert facts.project is not None
     assert facts.project.key == "loader"
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
     assert facts.project.target == "torch.utils.data.DataLoader"
-    with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as arm:
-        assert arm.facts.loader == LoaderSettings(batch_size=4)
+    with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as process:
+        assert process.facts.loader == LoaderSettings(batch_size=4)
     with pytest.raises(NwsSweepError) as told, plain(overrides=["dataset=nope"]):
         pass
     assert "Could not find 'dataset/nope'" in str(told.value)

@@ -197,8 +197,8 @@ def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_experiment_starts_its_store_and_stops_it(shared_nws: Command, tmp_path: Path) -> None:
     port = free_port()
     small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
-    limits = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
-    done = shared_nws("experiment=remote_store", *small, *limits)
+    bottlenecks = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
+    done = shared_nws("experiment=remote_store", *small, *bottlenecks)
     assert (done.returncode, done.stderr) == (0, "")
     (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
     results = pd.read_csv(folder / "results.csv")

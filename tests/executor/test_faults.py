@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nws_sweep.executor import trial_process
-from nws_sweep.executor.dataset_server import Nursery, spec_of
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, Trial, TrialState
 from nws_sweep.tuning.runner import search
 from tests import factories
@@ -20,7 +20,7 @@ from tests.searching import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-MEASURE: dict[str, Any] = {"window_s": 0.02, "bursts": 2, "max_seconds": 0.3, "timeout_s": 60.0}
+MEASURE: dict[str, Any] = {"window_s": 0.02, "windows": 2, "max_seconds": 0.3, "timeout_s": 60.0}
 
 
 def searched(
@@ -42,9 +42,9 @@ def searched(
         search=factories.search_rules(candidates),
     )
     start = SearchRecord(configuration=configuration, host=factories.HOST)
-    with Nursery() as nursery:
-        open_arm = nursery.factory(lambda chosen: spec_of(chosen, ".", None))
-        result = search(start, Surroundings(open_arm=open_arm), Recorder())
+    with DatasetServer() as dataset_server:
+        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, ".", None))
+        result = search(start, Environment(start_process=start_process), Recorder())
     assert result.complete
     assert sorted(trial.num_workers for trial in result.trials) == sorted(candidates)
     return {trial.num_workers: trial for trial in result.trials}
@@ -100,7 +100,7 @@ def test_the_time_limit_is_for_the_whole_trial_not_for_each_answer() -> None:
     endless = {"timeout_s": 3.0, "max_seconds": 999.0, "precision": 1e-9}
     trial = searched("Slow", (0,), measure=endless, length=10_000, seconds=0.005)[0]
     check(trial, TrialState.TIMEOUT, "measure.timeout_s=3 s")
-    assert len(trial.bursts) > 2
+    assert len(trial.windows) > 2
 
 
 def test_a_worker_that_leaks_until_the_memory_budget() -> None:

@@ -12,47 +12,47 @@ import pytest
 
 from nws_sweep.errors import RankLost, TrialError
 from nws_sweep.executor import lockstep
-from nws_sweep.executor.ranks import merged_burst
+from nws_sweep.executor.ranks import merged_window
 from nws_sweep.measurement.timing import LoaderSession
-from nws_sweep.results import Burst, BurstKind, BurstRequest, Rank
+from nws_sweep.results import Rank, Window, WindowKind, WindowRequest
 from tests.fakes import FakeRank, FakeRanks, SimulatedLoader
 
-STEADY = BurstKind.STEADY
+STEADY = WindowKind.STEADY
 
 
-def bursts(
+def windows(
     make_s: Sequence[float],
-    asked: BurstRequest,
+    asked: WindowRequest,
     consume_s: float = 0.0,
     batches: Sequence[int] = (100, 100, 100),
     meets: bool = False,
-) -> tuple[list[Burst], FakeRanks]:
-    """A burst of each rank; with ``meets`` the consumer waits for the others, as DistributedDataParallel's step."""
+) -> tuple[list[Window], FakeRanks]:
+    """A window of each rank; with ``meets`` the consumer waits for the others, as DistributedDataParallel's step."""
     ranks = FakeRanks(len(make_s))
 
-    def work(rank: FakeRank) -> Burst:
+    def work(rank: FakeRank) -> Window:
         loader = SimulatedLoader(rank.clock, batches[rank.number], make_s[rank.number])
 
         def consume(batch: Any) -> None:
             rank.clock.advance(consume_s)
             if meets:
-                rank.meet(0)
+                rank.barrier(0)
 
         session = LoaderSession(
-            loader, consume, clock=rank.clock, produced=loader.produced, others=rank, consumer_meets=meets
+            loader, consume, clock=rank.clock, produced=loader.produced, others=rank, consumer_synchronizes=meets
         )
-        return session.burst(asked)
+        return session.window(asked)
 
     return ranks.run(work), ranks
 
 
 def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
-    (quick, slow), ranks = bursts([0.25, 1.0], BurstRequest(kind=STEADY, min_batches=3), consume_s=0.5)
+    (quick, slow), ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=3), consume_s=0.5)
     assert quick.wait_s == (0.25,) * 3
     assert quick.consume_s == slow.consume_s == (0.5,) * 3
-    assert quick.meet_s == (0.75,) * 3
+    assert quick.barrier_s == (0.75,) * 3
     assert slow.wait_s == (1.0,) * 3
-    assert slow.meet_s == (0.0,) * 3
+    assert slow.barrier_s == (0.0,) * 3
     assert quick.elapsed_s == slow.elapsed_s == ranks.clocks[0].now == 4.5
     assert ranks.meetings == 1 + 3  # to begin with, and after each batch
 
@@ -60,47 +60,49 @@ def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
 @pytest.mark.parametrize(
     ("asked", "meets", "batches"),
     [
-        (BurstRequest(kind=STEADY, min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
-        (BurstRequest(kind=STEADY, min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
-        (BurstRequest(kind=STEADY, min_batches=1), True, 1),
+        (WindowRequest(kind=STEADY, min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
+        (WindowRequest(kind=STEADY, min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
+        (WindowRequest(kind=STEADY, min_batches=1), True, 1),
     ],
 )
-def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: BurstRequest, meets: bool, batches: int) -> None:
-    found, _ = bursts([0.25, 0.5, 1.0], asked, meets=meets)
-    assert [burst.batches for burst in found] == [batches] * 3
+def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: WindowRequest, meets: bool, batches: int) -> None:
+    found, _ = windows([0.25, 0.5, 1.0], asked, meets=meets)
+    assert [window.batches for window in found] == [batches] * 3
 
 
 def test_an_epoch_that_ends_in_one_rank_ends_in_all_and_nobody_counts_a_batch_that_others_had_not() -> None:
-    found, _ = bursts([0.5, 1.0], BurstRequest(kind=BurstKind.EPOCH), batches=[7, 4])
-    assert [(burst.batches, len(burst.meet_s), burst.samples) for burst in found] == [(4, 4, 4)] * 2
-    assert [burst.end_s for burst in found] == [0.5, 0.5]  # the other one's fifth batch
+    found, _ = windows([0.5, 1.0], WindowRequest(kind=WindowKind.EPOCH), batches=[7, 4])
+    assert [(window.batches, len(window.barrier_s), window.samples) for window in found] == [(4, 4, 4)] * 2
+    assert [window.end_s for window in found] == [0.5, 0.5]  # the other one's fifth batch
 
 
 def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
-    def work(rank: FakeRank) -> Burst:
+    def work(rank: FakeRank) -> Window:
         made = [8, 0][rank.number]
         counts = iter([0, 0, made, made, made, made, made])
         loader = SimulatedLoader(rank.clock, 100, 1.0)
         session = LoaderSession(
             loader, lambda batch: None, clock=rank.clock, produced=lambda: next(counts), others=rank
         )
-        session.burst(BurstRequest(kind=STEADY, min_batches=1))
-        return session.burst(BurstRequest(kind=BurstKind.WARM_UP, cover_buffer=True))
+        session.window(WindowRequest(kind=STEADY, min_batches=1))
+        return session.window(WindowRequest(kind=WindowKind.WARM_UP, cover_buffer=True))
 
-    assert [burst.batches for burst in FakeRanks(2).run(work)] == [7, 7]
+    assert [window.batches for window in FakeRanks(2).run(work)] == [7, 7]
 
 
 def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -> None:
-    found, ranks = bursts([0.25, 1.0], BurstRequest(kind=STEADY, min_batches=4), consume_s=0.5, meets=True)
-    assert [burst.batches for burst in found] == [4, 4]
+    found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, meets=True)
+    assert [window.batches for window in found] == [4, 4]
     assert ranks.meetings == 1 + 4  # its own
     assert found[0].consume_s == (1.25,) * 4
-    merged = merged_burst(found)
+    merged = merged_window(found)
     assert merged.consume_s == (0.5,) * 4
     assert merged.wait_s == (1.0,) * 4
-    assert [rank.meet_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
-    found, ranks = bursts([0.25, 1.0], BurstRequest(kind=BurstKind.LOADING, min_batches=4), consume_s=9.0, meets=True)
-    assert found[0].meet_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
+    assert [rank.barrier_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
+    found, ranks = windows(
+        [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, meets=True
+    )
+    assert found[0].barrier_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
     assert ranks.meetings == 1 + 4
 
 
@@ -125,19 +127,19 @@ def test_real_ranks_meet_and_hear_what_the_others_told(tmp_path: Path, monkeypat
     monkeypatch.setattr(lockstep, "_LATE_S", 0.3)
 
     def both(one: lockstep.Lockstep, number: int) -> None:
-        assert one.meet(number) == 7
-        one.tell(number + 1)
-        assert one.told() == 8
-        one.tell(10 - number)
-        assert one.told() == 5
+        assert one.barrier(number) == 7
+        one.publish(number + 1)
+        assert one.agreed() == 8
+        one.publish(10 - number)
+        assert one.agreed() == 5
 
     def first(one: lockstep.Lockstep) -> None:
         both(one, 5)
-        one.tell(0)
+        one.publish(0)
         with pytest.raises(TrialError, match="no other step of another rank within"):
-            one.told()
+            one.agreed()
         with pytest.raises(RankLost):
-            one.meet(0)
+            one.barrier(0)
 
     in_two_processes(tmp_path, first, lambda one: both(one, 7))
     assert array("q", (tmp_path / "meetings").read_bytes())[::3].tolist() == [5, 3]

@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader, DistributedSampler
 import nws_sweep
 from nws_sweep.errors import DatasetError, RankLost, TrialError, TrialTimeout
 from nws_sweep.executor import ranks
-from nws_sweep.executor.ranks import RankedArm, blamed, merged_burst, merged_usage
+from nws_sweep.executor.ranks import RankedProcesses, merged_usage, merged_window, root_cause
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.measurement.quantities import summarise, violation
 from nws_sweep.measurement.schedule import Conditions
-from nws_sweep.results import BurstKind, BurstRequest, LoaderSettings, MeasureRules, Rank, Turn, Usage
+from nws_sweep.results import LoaderSettings, MeasureRules, Rank, TimeSlice, Usage, WindowKind, WindowRequest
 from nws_sweep.system import temporary
 from tests import factories
 from tests.user_datasets import Plain
@@ -27,24 +27,24 @@ from tests.user_datasets import Plain
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 STEPS: dict[str, Any] = {"samples": 32, "produced": 32}
-QUICK = factories.burst(wait_s=(0.25,) * 4, consume_s=(0.25,) * 4, meet_s=(0.5,) * 4, **STEPS)
-SLOW = factories.burst(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, meet_s=(0.0,) * 4, **STEPS)
-FEW = BurstRequest(kind=BurstKind.STEADY, min_batches=8)
+QUICK = factories.window(wait_s=(0.25,) * 4, consume_s=(0.25,) * 4, barrier_s=(0.5,) * 4, **STEPS)
+SLOW = factories.window(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, barrier_s=(0.0,) * 4, **STEPS)
+FEW = WindowRequest(kind=WindowKind.STEADY, min_batches=8)
 
 
 def test_a_step_is_as_long_as_from_meeting_to_meeting_and_samples_add_up() -> None:
-    merged = merged_burst([QUICK, SLOW])
+    merged = merged_window([QUICK, SLOW])
     assert merged.consume_s == (0.375,) * 4
     assert merged.wait_s == (0.625,) * 4
     assert merged.elapsed_s == QUICK.elapsed_s == SLOW.elapsed_s == 4.0
     assert (merged.samples, merged.produced, merged.batches) == (64, 64, 4)
     assert merged.ranks == (QUICK, SLOW)
-    assert merged.meet_s == ()
+    assert merged.barrier_s == ()
 
 
 def test_the_slowest_start_and_the_heaviest_batch_count_and_what_one_rank_cannot_count_is_unknown() -> None:
     first = replace(QUICK, startup_s=0.25, end_s=0.5, batch_bytes=10, batch_tensors=2)
-    merged = merged_burst([first, replace(SLOW, startup_s=2.0, end_s=0.25, batch_bytes=20, produced=None)])
+    merged = merged_window([first, replace(SLOW, startup_s=2.0, end_s=0.25, batch_bytes=20, produced=None)])
     assert (merged.startup_s, merged.end_s, merged.batch_bytes, merged.batch_tensors) == (2.0, 0.5, 20, 2)
     assert merged.produced is None
 
@@ -62,14 +62,14 @@ def conditions(**rules: Any) -> Conditions:
     return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=None, cores=2.0, ranks=2)
 
 
-def turns(cpu_s: float = 0.0) -> list[Turn]:
-    start = merged_burst([replace(each, kind=BurstKind.WARM_UP, startup_s=1.0) for each in (QUICK, SLOW)])
-    window = Turn(bursts=(merged_burst([QUICK, SLOW]),), after=Usage(cpu_s=cpu_s), elapsed_s=4.0)
-    return [Turn(bursts=(start,)), window, replace(window, before=window.after), replace(window, before=window.after)]
+def slices(cpu_s: float = 0.0) -> list[TimeSlice]:
+    start = merged_window([replace(each, kind=WindowKind.WARM_UP, startup_s=1.0) for each in (QUICK, SLOW)])
+    taken = TimeSlice(windows=(merged_window([QUICK, SLOW]),), after=Usage(cpu_s=cpu_s), elapsed_s=4.0)
+    return [TimeSlice(windows=(start,)), taken, replace(taken, before=taken.after), replace(taken, before=taken.after)]
 
 
 def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
-    found = summarise(turns(cpu_s=4.0), conditions())
+    found = summarise(slices(cpu_s=4.0), conditions())
     assert found.batch_s is not None
     assert found.batch_s.value == 1.0
     assert found.samples_per_s == 16.0
@@ -77,19 +77,19 @@ def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
     assert [rank.samples_per_s for rank in found.ranks] == [8.0, 8.0]
     assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
     assert [rank.own_s.n for rank in found.ranks] == [3, 3]
-    assert [rank.meet_s for rank in found.ranks] == [0.5, 0.0]
+    assert [rank.barrier_s for rank in found.ranks] == [0.5, 0.0]
     assert [(rank.wait_s, rank.consume_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
 
 
 def test_the_roofline_is_that_of_all_ranks_on_all_cores() -> None:
     """Three windows of 4 s and four steps; the CPU time is that of the first."""
-    assert violation(turns(cpu_s=12 * 1.9), conditions()) == ""
-    assert "2.50 s of CPU time" in violation(turns(cpu_s=12 * 2.5), conditions())
+    assert violation(slices(cpu_s=12 * 1.9), conditions()) == ""
+    assert "2.50 s of CPU time" in violation(slices(cpu_s=12 * 2.5), conditions())
 
 
 def test_whole_epochs_lose_their_first_clump_in_every_rank() -> None:
-    epoch = merged_burst([replace(each, kind=BurstKind.EPOCH, startup_s=0.25, end_s=0.0) for each in (QUICK, SLOW)])
-    found = summarise([Turn(bursts=(epoch,))], conditions(mode="epoch"))
+    epoch = merged_window([replace(each, kind=WindowKind.EPOCH, startup_s=0.25, end_s=0.0) for each in (QUICK, SLOW)])
+    found = summarise([TimeSlice(windows=(epoch,))], conditions(mode="epoch"))
     assert found.samples_per_s == 16.0
     assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
 
@@ -111,7 +111,7 @@ LOST, LATE = RankLost("lost"), TrialTimeout("not done")
 def test_whose_failure_it_was_is_told_not_whom_it_took_along(
     failures: dict[int, BaseException], ranks: int, missing: tuple[int, ...], told: BaseException
 ) -> None:
-    error = blamed(failures, ranks, missing)
+    error = root_cause(failures, ranks, missing)
     assert (type(error), str(error)) == (type(told), str(told))
 
 
@@ -134,17 +134,17 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def started(
     dataset: str, count: int = 2, timeout_s: float = 60.0, **arguments: Any
-) -> AbstractContextManager[RankedArm]:
+) -> AbstractContextManager[RankedProcesses]:
     return ranks.start(factories.arm_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s))
 
 
-def opened(arm: RankedArm, num_workers: int = 0) -> None:
-    arm.open(LoaderSettings(batch_size=8, num_workers=num_workers))
+def opened(process: RankedProcesses, num_workers: int = 0) -> None:
+    process.open(LoaderSettings(batch_size=8, num_workers=num_workers))
 
 
 def test_each_rank_has_torchruns_environment_and_a_process_group_when_its_dataset_is_made() -> None:
-    with started("KnowsItsRank", 2) as arm:
-        told = sorted(arm.warned())
+    with started("KnowsItsRank", 2) as process:
+        told = sorted(process.warned())
     assert told == [
         f"RANK={n} LOCAL_RANK={n} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
         f"group={n}/2 threads=1 leads=True"
@@ -161,35 +161,35 @@ def test_the_ranks_replace_those_of_a_launcher_and_keep_all_else() -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
-    with started("Plain", 3, length=100) as arm:
-        assert arm.facts.samples == 100
-        opened(arm, num_workers)
-        assert arm.batches_per_epoch == 5  # of 34 samples each
-        epoch = arm.burst(BurstRequest(kind=BurstKind.EPOCH))
+    with started("Plain", 3, length=100) as process:
+        assert process.facts.samples == 100
+        opened(process, num_workers)
+        assert process.batches_per_epoch == 5  # of 34 samples each
+        epoch = process.window(WindowRequest(kind=WindowKind.EPOCH))
         assert (epoch.batches, epoch.samples) == (5, 3 * 34)
         assert epoch.ended_epoch
         assert [rank.samples for rank in epoch.ranks] == [34, 34, 34]
         assert epoch.produced == (3 * 34 if num_workers else None)
-        arm.pause()
-        arm.resume()
-        assert arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples == 3 * 34
-        assert arm.usage().cpu_s > 0
+        process.pause()
+        process.resume()
+        assert process.window(WindowRequest(kind=WindowKind.EPOCH)).samples == 3 * 34
+        assert process.usage().cpu_s > 0
 
 
 def test_one_rank_that_fails_ends_all_and_is_named() -> None:
-    with started("OfRank", 3, rank=1, does="kill") as arm:
-        opened(arm)
+    with started("OfRank", 3, rank=1, does="kill") as process:
+        opened(process)
         with pytest.raises(TrialError, match=r"^rank 1: the loading process was killed by SIGKILL$"):
-            arm.burst(FEW)
+            process.window(FEW)
         with pytest.raises(TrialError):  # none is left
-            arm.settle()
+            process.wait_until_idle()
 
 
 def test_a_rank_that_hangs_is_named_though_all_are_late() -> None:
-    with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as arm:
-        opened(arm)
+    with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as process:
+        opened(process)
         with pytest.raises(TrialTimeout, match=r"^rank 2: not done within measure.timeout_s=4 s"):
-            arm.burst(FEW)
+            process.window(FEW)
 
 
 def test_a_dataset_that_one_rank_cannot_make_is_told_with_its_number() -> None:
@@ -199,13 +199,13 @@ def test_a_dataset_that_one_rank_cannot_make_is_told_with_its_number() -> None:
 
 
 def test_they_hold_no_more_memory_together_than_they_may() -> None:
-    with started("OfRank", 2, seconds=0.05) as arm:
-        opened(arm)
-        held = arm.usage().memory_bytes
+    with started("OfRank", 2, seconds=0.05) as process:
+        opened(process)
+        held = process.usage().memory_bytes
         assert held is not None
-        arm.allow(held // 2 + held // 10)  # enough for one
+        process.allow(held // 2 + held // 10)  # enough for one
         with pytest.raises(TrialError, match=r"^its processes held .* of memory"):
-            arm.burst(replace(FEW, min_batches=100))
+            process.window(replace(FEW, min_batches=100))
 
 
 def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
@@ -218,11 +218,11 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
         "device": "cpu",
     }
     made = factories.arm_spec("SlowPairs", slow_rank=1, seconds=0.01)
-    with ranks.start(replace(made, consumer=consumer), 2) as arm:
-        opened(arm)
-        burst = arm.burst(FEW)
-    quick, slow = burst.ranks
-    assert statistics.median(quick.meet_s) > 5 * statistics.median(slow.meet_s)
+    with ranks.start(replace(made, consumer=consumer), 2) as process:
+        opened(process)
+        window = process.window(FEW)
+    quick, slow = window.ranks
+    assert statistics.median(quick.barrier_s) > 5 * statistics.median(slow.barrier_s)
     assert quick.consume_s == slow.consume_s
 
 
@@ -232,7 +232,7 @@ def test_a_program_searches_for_several_ranks(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    rules = MeasureRules(window_s=0.05, bursts=3, max_seconds=0.5)
+    rules = MeasureRules(window_s=0.05, windows=3, max_seconds=0.5)
     dataset = Plain(4000)
     loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
     result = nws_sweep.search(loader, candidates=[0, 1], ranks=2, measure=rules, progress=False)

@@ -1,4 +1,4 @@
-"""Real processes: what happens to an arm stays in the arm, and nothing of it is left."""
+"""Real processes: what happens to a trial process stays in the trial process, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError
 from nws_sweep.executor import trial_process
-from nws_sweep.results import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import processes
 from tests.children import child, line_of
 from tests.factories import arm_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-WHOLE_EPOCH = BurstRequest(kind=BurstKind.EPOCH)
+WHOLE_EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 GONE_WITHIN_S = 30.0
 USERS = "tests.user_datasets"
 
@@ -34,10 +34,10 @@ def settings(num_workers: int, **changes: Any) -> LoaderSettings:
     return LoaderSettings(batch_size=8, num_workers=num_workers, **changes)
 
 
-def one_epoch(chosen: ArmSpec, used: LoaderSettings) -> Any:
-    with trial_process.start(chosen, trial_process.Supervision(timeout_s=60.0)) as arm:
-        arm.open(used)
-        return arm.burst(WHOLE_EPOCH)
+def one_epoch(chosen: ProcessSpec, used: LoaderSettings) -> Any:
+    with trial_process.start(chosen, trial_process.Supervision(timeout_s=60.0)) as process:
+        process.open(used)
+        return process.window(WHOLE_EPOCH)
 
 
 @pytest.mark.parametrize(("num_workers", "context"), [(0, None), (3, None), (1, "spawn"), (1, "forkserver")])
@@ -45,8 +45,8 @@ def test_an_epoch_is_counted_whole_however_workers_are_started(num_workers: int,
     """What the fork server has loaded is left out of garbage collections: the dataset refuses to load otherwise."""
     node = {"_target_": f"{USERS}.ragged", "_partial_": True}
     chosen = replace(spec("Frozen", length=50), collate_fn=node)
-    burst = one_epoch(chosen, settings(num_workers, multiprocessing_context=context))
-    assert (burst.batches, burst.samples, burst.ended_epoch) == (7, 50, True)
+    window = one_epoch(chosen, settings(num_workers, multiprocessing_context=context))
+    assert (window.batches, window.samples, window.ended_epoch) == (7, 50, True)
 
 
 def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it() -> None:
@@ -61,21 +61,23 @@ def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it() -
 def test_facts_tell_the_kind_and_length_of_a_dataset(
     name: str, iterable: bool, samples: int | None, batches: int | None
 ) -> None:
-    with trial_process.start(spec(name)) as arm:
-        assert (arm.facts.iterable, arm.facts.samples) == (iterable, samples)
-        assert arm.facts.type == f"tests.user_datasets.{name}"
-        arm.open(settings(0, shuffle=True))  # an iterable dataset has its own order; DataLoader refuses shuffle for it
-        assert arm.batches_per_epoch == batches
-        assert arm.burst(WHOLE_EPOCH).samples == 64
+    with trial_process.start(spec(name)) as process:
+        assert (process.facts.iterable, process.facts.samples) == (iterable, samples)
+        assert process.facts.type == f"tests.user_datasets.{name}"
+        process.open(
+            settings(0, shuffle=True)
+        )  # an iterable dataset has its own order; DataLoader refuses shuffle for it
+        assert process.batches_per_epoch == batches
+        assert process.window(WHOLE_EPOCH).samples == 64
 
 
 def test_workers_are_started_as_the_users_own_program_would_start_them() -> None:
-    """Arms come from a fork server, but their workers must not: DataLoader's default is the platform's own."""
-    with trial_process.start(spec("Plain")) as arm:
-        arm.open(settings(33, pin_memory=True))
-        arm.burst(BurstRequest(kind=BurstKind.STEADY))
-        assert len(psutil.Process(arm.pid).children()) == 33
-        assert arm.warned() == ()  # torch's own advice on so many
+    """Trial processes come from a fork server, but their workers must not: DataLoader's default is the platform's own."""
+    with trial_process.start(spec("Plain")) as process:
+        process.open(settings(33, pin_memory=True))
+        process.window(WindowRequest(kind=WindowKind.STEADY))
+        assert len(psutil.Process(process.pid).children()) == 33
+        assert process.warned() == ()  # torch's own advice on so many
 
 
 AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
@@ -124,22 +126,22 @@ def test_what_cannot_be_made_or_used_is_told_in_one_line(
 
 
 def test_what_a_dataset_prints_is_logged_and_its_warnings_noted(tmp_path: Path, capfd: Any) -> None:
-    with trial_process.start(spec("Talks", tmp_path / "arms.log")) as arm:
-        assert arm.warned() == ("this dataset is old",)
-    assert (tmp_path / "arms.log").read_text() == "hello from the dataset\n"
+    with trial_process.start(spec("Talks", tmp_path / "trial.log")) as process:
+        assert process.warned() == ("this dataset is old",)
+    assert (tmp_path / "trial.log").read_text() == "hello from the dataset\n"
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
-    with trial_process.start(spec("WarnsForEachSample")) as arm:
-        arm.open(settings(0))
-        arm.burst(WHOLE_EPOCH)
-        assert arm.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
+    with trial_process.start(spec("WarnsForEachSample")) as process:
+        process.open(settings(0))
+        process.window(WHOLE_EPOCH)
+        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
 
 
 SCRIPT = """
 import psutil, torch
-from nws_sweep import arms
+from nws_sweep import trial processes
 from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
 
 torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
@@ -148,9 +150,9 @@ spec = ArmSpec(
     dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
     consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
 )
-with arms.start(spec, arms.Supervision(timeout_s=60)) as arm:
-    arm.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
-    print(arm.burst(BurstRequest(kind=BurstKind.EPOCH)).samples, flush=True)
+with trial processes.start(spec, trial processes.Supervision(timeout_s=60)) as trial process:
+    trial process.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
+    print(trial process.window(BurstRequest(kind=BurstKind.EPOCH)).samples, flush=True)
 """
 
 
@@ -164,55 +166,55 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
 def test_nothing_outlives_a_parent_that_is_killed() -> None:
     """Not even what stands still."""
     family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
-    with child(f"{SCRIPT}    arm.pause()\n{family}") as parent:
+    with child(f"{SCRIPT}    trial process.pause()\n{family}") as parent:
         assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
         pids = [int(pid) for pid in line_of(parent).split()]
         parent.kill()
-        assert len(pids) >= 5  # resource tracker, fork server, arm, two workers
+        assert len(pids) >= 5  # resource tracker, fork server, trial process, two workers
         assert not processes.running(pids, GONE_WITHIN_S)
 
 
 def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_command() -> None:
     """Paused workers are likely victims of the out-of-memory killer."""
-    with trial_process.start(spec("Plain", length=4000)) as arm:
-        arm.open(settings(2))
-        arm.burst(BurstRequest(kind=BurstKind.STEADY))
-        for worker in psutil.Process(arm._process.pid).children():
+    with trial_process.start(spec("Plain", length=4000)) as process:
+        process.open(settings(2))
+        process.window(WindowRequest(kind=WindowKind.STEADY))
+        for worker in psutil.Process(process._child.pid).children():
             worker.kill()
         time.sleep(0.3)
         with pytest.raises(TrialError, match="DataLoader worker"):
-            arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=400))
+            process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=400))
 
 
 def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
-    with trial_process.start(spec("Busy", length=100_000)) as arm:
-        arm.open(settings(2))
-        arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=4))
-        arm.pause()
+    with trial_process.start(spec("Busy", length=100_000)) as process:
+        process.open(settings(2))
+        process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=4))
+        process.pause()
         time.sleep(0.1)  # a signal takes a moment
-        before = arm.usage()
+        before = process.usage()
         time.sleep(0.5)
-        assert arm.usage().cpu_s - before.cpu_s < 0.05
-        arm.resume()
-        assert arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=4)).batches == 4
-        assert arm.usage().cpu_s > before.cpu_s
+        assert process.usage().cpu_s - before.cpu_s < 0.05
+        process.resume()
+        assert process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=4)).batches == 4
+        assert process.usage().cpu_s > before.cpu_s
 
 
 def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:
     """Or what was still to be made would be booked as its start-up."""
-    with trial_process.start(spec("Slow", length=48, seconds=0.02)) as arm:
-        arm.open(settings(2, persistent_workers=True, prefetch_factor=2))
-        arm.burst(BurstRequest(kind=BurstKind.STEADY, min_batches=2))
-        again = arm.burst(BurstRequest(kind=BurstKind.WARM_UP, min_batches=6, fresh=True))
+    with trial_process.start(spec("Slow", length=48, seconds=0.02)) as process:
+        process.open(settings(2, persistent_workers=True, prefetch_factor=2))
+        process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=2))
+        again = process.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=6, fresh=True))
     assert again.startup_s is not None
     assert (again.batches, again.produced) == (6, 48)  # none of the epoch before
 
 
 def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_same() -> None:
-    with contextlib.suppress(KeyboardInterrupt), trial_process.start(spec("Hangs")) as arm:
-        arm.open(settings(1, multiprocessing_context="spawn"))
-        arm._connection.send(("burst", WHOLE_EPOCH))
-        pid = arm._process.pid
+    with contextlib.suppress(KeyboardInterrupt), trial_process.start(spec("Hangs")) as process:
+        process.open(settings(1, multiprocessing_context="spawn"))
+        process._connection.send(("window", WHOLE_EPOCH))
+        pid = process._child.pid
         timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         timer.join()

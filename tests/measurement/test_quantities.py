@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import came_from_disk, noise_of, settled, summarise, violation
+from nws_sweep.measurement.quantities import came_from_disk, converged, noise_of, summarise, violation
 from nws_sweep.measurement.schedule import Conditions
-from nws_sweep.results import Burst, BurstKind, LoaderSettings, MachineTime, Measurement, MeasureRules, Turn, Usage
+from nws_sweep.results import (
+    LoaderSettings,
+    MachineTime,
+    Measurement,
+    MeasureRules,
+    TimeSlice,
+    Usage,
+    Window,
+    WindowKind,
+)
 from tests import factories
 from tests.measurement.test_schedule import pace, simulate
 
@@ -21,56 +30,56 @@ def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -
     return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=batches, cores=2.0)
 
 
-def burst(kind: BurstKind = BurstKind.STEADY, batches: int = 8, batch_s: float = 0.25, **changes: Any) -> Burst:
+def window(kind: WindowKind = WindowKind.STEADY, batches: int = 8, batch_s: float = 0.25, **changes: Any) -> Window:
     """Each batch of 8 samples waits 0.25 s and is consumed in 0.25 s."""
     samples = 8 * batches
     defaults = {"wait_s": (batch_s,) * batches, "consume_s": (0.25,) * batches, "samples": samples, "produced": samples}
-    return factories.burst(kind, batches, **{**defaults, **changes})
+    return factories.window(kind, batches, **{**defaults, **changes})
 
 
-START = Turn(bursts=(burst(BurstKind.WARM_UP, startup_s=1.0),))
+START = TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=1.0),))
 
 
-def turns(*bursts: Burst) -> list[Turn]:
-    return [START, *(Turn(bursts=(each,)) for each in bursts)]
+def slices(*windows: Window) -> list[TimeSlice]:
+    return [START, *(TimeSlice(windows=(each,)) for each in windows)]
 
 
-def waiting(*means_s: float, **changes: Any) -> list[Turn]:
+def waiting(*means_s: float, **changes: Any) -> list[TimeSlice]:
     """Windows of 8 batches without a consumer."""
-    return turns(*(burst(batch_s=mean_s, consume_s=(0.0,) * 8, **changes) for mean_s in means_s))
+    return slices(*(window(batch_s=mean_s, consume_s=(0.0,) * 8, **changes) for mean_s in means_s))
 
 
-def measured(*bursts: Burst, num_workers: int = 4) -> Measurement:
-    return summarise(turns(*bursts), conditions(num_workers))
+def measured(*windows: Window, num_workers: int = 4) -> Measurement:
+    return summarise(slices(*windows), conditions(num_workers))
 
 
 @pytest.mark.parametrize(
-    ("bursts", "batch_s", "bias_bound"),
+    ("windows", "batch_s", "bias_bound"),
     [
         # Clumps come and go: what the consumer took differs from window to window, what the workers made hardly.
-        ([burst(batches=4, produced=60), burst(batches=12, produced=70), burst(produced=70)], 12.0 / 25, 1 / 24),
+        ([window(batches=4, produced=60), window(batches=12, produced=70), window(produced=70)], 12.0 / 25, 1 / 24),
         # The queue fills: a slow consumer, or batches that wait behind a slow one. The workers can't go on like that.
-        ([burst(produced=80), burst(produced=72), burst(produced=80)], 0.5, 5 / 24),
-        ([burst(produced=80)], 0.5, 2 / 8),
+        ([window(produced=80), window(produced=72), window(produced=80)], 0.5, 5 / 24),
+        ([window(produced=80)], 0.5, 2 / 8),
         # It empties: the consumer lives on what lay ready, 4 batches made while 8 were taken.
-        ([burst(batch_s=0.0, produced=32)] * 2, 0.5, 1 / 2),
+        ([window(batch_s=0.0, produced=32)] * 2, 0.5, 1 / 2),
         # Where samples are not counted, the whole queue may have been full, and then empty.
-        ([burst(produced=None)] * 2, 0.5, 8 / 16),
+        ([window(produced=None)] * 2, 0.5, 8 / 16),
     ],
 )
 def test_the_pace_is_that_of_the_side_of_the_queue_that_can_go_on_like_that(
-    bursts: list[Burst], batch_s: float, bias_bound: float
+    windows: list[Window], batch_s: float, bias_bound: float
 ) -> None:
-    found = measured(*bursts)
+    found = measured(*windows)
     assert pace(found) == pytest.approx(batch_s)
     assert found.bias_bound == pytest.approx(bias_bound)
 
 
 def test_waits_and_consumer_add_up_to_the_pace_and_samples_are_those_that_the_batches_had() -> None:
-    found = measured(burst(produced=40), burst(produced=40))  # 10 batches made in 8 s, 16 taken
+    found = measured(window(produced=40), window(produced=40))  # 10 batches made in 8 s, 16 taken
     assert (found.wait_s, found.consume_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
-    assert measured(burst(samples=48)).samples_per_s == pytest.approx(12.0)
-    assert measured(burst(produced=None), num_workers=0).bias_bound == 0.0
+    assert measured(window(samples=48)).samples_per_s == pytest.approx(12.0)
+    assert measured(window(produced=None), num_workers=0).bias_bound == 0.0
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3, 8])
@@ -88,16 +97,16 @@ def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s:
         assert projected.epoch_s == pytest.approx(stopped.epoch_s, rel=0.03)
 
 
-def begun(startup_s: float) -> Turn:
+def begun(startup_s: float) -> TimeSlice:
     """A turn that begins an epoch; its first 8 batches come together."""
     wait_s = (startup_s,) + (0.0,) * 7
-    return Turn(bursts=(burst(BurstKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, consume_s=(0.0,) * 8),))
+    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, consume_s=(0.0,) * 8),))
 
 
 def test_the_beginning_of_an_epoch_counts_as_it_was_measured_without_the_first() -> None:
-    found = summarise([begun(9.0), begun(4.0), begun(2.0), *turns(burst())[1:]], conditions(batches=100))
+    found = summarise([begun(9.0), begun(4.0), begun(2.0), *slices(window())[1:]], conditions(batches=100))
     assert found.epoch_s == 3.0 + 92 * 0.5
-    assert measured(burst()).epoch_s is None  # of unknown length
+    assert measured(window()).epoch_s is None  # of unknown length
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [(1, 50.0), (2, 49.0), (10, 48.2)])
@@ -105,7 +114,7 @@ def test_the_start_of_workers_that_persist_is_shared_by_the_epochs(epochs: int, 
     """4 s to begin the first epoch, 2 s to begin the others; however many were measured."""
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
     persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = summarise([begun(4.0), begun(2.0), begun(2.0), *turns(burst())[1:]], persistent)
+    found = summarise([begun(4.0), begun(2.0), begun(2.0), *slices(window())[1:]], persistent)
     assert found.epoch_s == pytest.approx(expected)
 
 
@@ -116,15 +125,15 @@ def used(cpu_s: float, memory: int | None = None, disk: int | None = None, shm: 
     return Usage(cpu_s=cpu_s, memory_bytes=memory, disk_bytes=disk, shm_bytes=shm)
 
 
-def using(cpu_s: float, *bursts: Burst, elapsed_s: float = 4.0) -> Turn:
-    return Turn(bursts=bursts, after=used(cpu_s), elapsed_s=elapsed_s)
+def using(cpu_s: float, *windows: Window, elapsed_s: float = 4.0) -> TimeSlice:
+    return TimeSlice(windows=windows, after=used(cpu_s), elapsed_s=elapsed_s)
 
 
 def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_leave_the_start_out() -> None:
     taken = [
-        Turn(bursts=START.bursts, before=used(0.0, disk=0), after=used(9.0, disk=9000)),
-        Turn(bursts=(burst(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
-        Turn(bursts=(burst(produced=80),), before=used(14.0, disk=9000), after=used(19.0, disk=9600)),
+        TimeSlice(windows=START.windows, before=used(0.0, disk=0), after=used(9.0, disk=9000)),
+        TimeSlice(windows=(window(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
+        TimeSlice(windows=(window(produced=80),), before=used(14.0, disk=9000), after=used(19.0, disk=9600)),
     ]
     found = summarise(taken, conditions())
     assert (found.cpu_s, found.disk_bytes) == (0.5, 30.0)
@@ -134,15 +143,15 @@ def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_leave_the_start_out
 def test_the_start_counts_where_there_is_nothing_else_and_a_shorter_last_batch_is_a_batch(
     produced: int, batches: int, cpu_s: float
 ) -> None:
-    epoch = burst(BurstKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
+    epoch = window(WindowKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
     assert summarise([using(4.0, epoch)], conditions()).cpu_s == cpu_s
 
 
 def test_what_the_platform_does_not_tell_is_empty_and_nothing_read_is_zero() -> None:
-    found = measured(burst())
+    found = measured(window())
     assert (found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes) == (None,) * 4
     assert found.disk_bytes is None
-    quiet = Turn(bursts=(burst(),), before=used(0, disk=7), after=used(1, disk=7))
+    quiet = TimeSlice(windows=(window(),), before=used(0, disk=7), after=used(1, disk=7))
     assert summarise([START, quiet], conditions()).disk_bytes == 0.0
 
 
@@ -152,7 +161,7 @@ def test_memory_is_the_largest_seen_and_growth_is_per_1000_batches_after_the_sta
 ) -> None:
     """A byte for each of 8 batches a turn; less than three points make no line."""
     taken = [
-        Turn(bursts=(burst(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
+        TimeSlice(windows=(window(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
         for index, held in enumerate(memory)
     ]
     found = summarise(taken, conditions())
@@ -177,56 +186,56 @@ def test_a_turn_came_from_disk_if_more_was_read_than_the_program(
     before, after = (
         Usage(cpu_s=0, disk_bytes=10 + read, major_faults=2 + n) for read, n in ((0, 0), (read_bytes, faults))
     )
-    assert came_from_disk(Turn(bursts=(burst(),), before=before, after=after), at_first=at_first) is expected
-    assert not came_from_disk(Turn(bursts=(burst(),)))
+    assert came_from_disk(TimeSlice(windows=(window(),), before=before, after=after), at_first=at_first) is expected
+    assert not came_from_disk(TimeSlice(windows=(window(),)))
 
 
 # Whether it can be true: 8 batches of 0.5 s on two CPUs, with 5 % for the edges.
 
 
-EPOCH = burst(BurstKind.EPOCH, startup_s=0.25, end_s=4.0)
+EPOCH = window(WindowKind.EPOCH, startup_s=0.25, end_s=4.0)
 
 
 @pytest.mark.parametrize(
     ("taken", "believed"),
     [
-        ([using(8.3, burst())], True),
-        ([using(8.5, burst())], False),
+        ([using(8.3, window())], True),
+        ([using(8.5, window())], False),
         # Without an interval the slowest window is believed: the CPU time may be that of it alone.
-        ([using(12.0, burst()), using(12.0, burst(batch_s=0.75))], True),
-        ([using(17.0, burst()), using(17.0, burst(batch_s=0.75))], False),
+        ([using(12.0, window()), using(12.0, window(batch_s=0.75))], True),
+        ([using(17.0, window()), using(17.0, window(batch_s=0.75))], False),
         # Else the upper end of the interval.
-        ([using(8.8, burst(batch_s=each)) for each in (0.24, 0.25, 0.26)], True),
-        ([using(10.0, burst(batch_s=each)) for each in (0.24, 0.25, 0.26)], False),
-        # In 6 s, of which the burst took 4, two CPUs may have done 4 s beside it.
-        ([using(12.3, burst(), elapsed_s=6.0)], True),
-        ([using(12.5, burst(), elapsed_s=6.0)], False),
+        ([using(8.8, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], True),
+        ([using(10.0, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], False),
+        # In 6 s, of which the window took 4, two CPUs may have done 4 s beside it.
+        ([using(12.3, window(), elapsed_s=6.0)], True),
+        ([using(12.5, window(), elapsed_s=6.0)], False),
         # Starting and ending the workers takes CPU time too, which is not that of a batch.
-        ([using(99.0, *START.bursts, burst())], True),
-        ([using(99.0, burst(end_s=0.5))], True),
+        ([using(99.0, *START.windows, window())], True),
+        ([using(99.0, window(end_s=0.5))], True),
         # Of whole epochs start and end count on both sides: 8 s.
         ([using(16.7, EPOCH, elapsed_s=8.0)], True),
         ([using(17.0, EPOCH, elapsed_s=8.0)], False),
         ([START], True),
     ],
 )
-def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[Turn], believed: bool) -> None:
+def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[TimeSlice], believed: bool) -> None:
     assert (violation([START, *taken], conditions()) == "") is believed
 
 
 def test_a_batch_takes_at_least_the_consumers_time() -> None:
     """Samples that are counted in a few windows and were made in others do not make a batch quicker than that."""
-    taken = turns(*[burst()] * 97, *[burst(produced=8 * 400)] * 3)
+    taken = slices(*[window()] * 97, *[window(produced=8 * 400)] * 3)
     assert violation(taken, conditions()).endswith("ms a batch cannot be: the consumer alone takes 250 ms")
 
 
 # What disturbed it.
 
 
-def disturbed(batch_s: float = 0.5, **machine: float) -> Turn:
+def disturbed(batch_s: float = 0.5, **machine: float) -> TimeSlice:
     """10 s in which the trial itself used 5 s of CPU time."""
-    bursts = burst(BurstKind.WARM_UP, batch_s=99.0), burst(batch_s=batch_s)
-    return Turn(bursts=bursts, before=used(1.0), after=used(6.0), elapsed_s=10.0, machine=MachineTime(**machine))
+    windows = window(WindowKind.WARM_UP, batch_s=99.0), window(batch_s=batch_s)
+    return TimeSlice(windows=windows, before=used(1.0), after=used(6.0), elapsed_s=10.0, machine=MachineTime(**machine))
 
 
 @pytest.mark.parametrize(
@@ -264,30 +273,32 @@ def test_windows_far_from_the_others_are_named_by_their_number_in_the_trial() ->
         ([START], False),
     ],
 )
-def test_windows_that_agree_are_enough_when_there_are_as_many_as_asked_for(taken: list[Turn], expected: bool) -> None:
-    assert settled(taken, conditions()) is expected
+def test_windows_that_agree_are_enough_when_there_are_as_many_as_asked_for(
+    taken: list[TimeSlice], expected: bool
+) -> None:
+    assert converged(taken, conditions()) is expected
 
 
 @pytest.mark.parametrize(
     ("lengths_s", "expected"), [((1.0, 1.01, 1.0, 1.0), True), ((1.0, 1.01, 1.0), False), ((1.0, 1.5, 1.0, 1.5), False)]
 )
 def test_whole_epochs_are_enough_when_their_lengths_agree(lengths_s: tuple[float, ...], expected: bool) -> None:
-    whole = (burst(BurstKind.EPOCH, batch_s=s / 8, consume_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
-    assert settled([Turn(bursts=(each,)) for each in whole], conditions(batches=8, bursts=3)) is expected
+    whole = (window(WindowKind.EPOCH, batch_s=s / 8, consume_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
+    assert converged([TimeSlice(windows=(each,)) for each in whole], conditions(batches=8, windows=3)) is expected
 
 
 def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, spread: float, per_window: int) -> Any:
     """A trial that stops by its own rule, on batches of mean 1 that depend on each other and are slow now and then."""
     serial = Conditions(settings=LoaderSettings(batch_size=1), rules=MeasureRules(), batches_per_epoch=None)
-    taken, state = [Turn(bursts=(factories.burst(BurstKind.WARM_UP, 1, startup_s=0.01),))], rng.gauss(0.0, 1.0)
-    while len(taken) < 40 and not settled(taken, serial):
+    taken, state = [TimeSlice(windows=(factories.window(WindowKind.WARM_UP, 1, startup_s=0.01),))], rng.gauss(0.0, 1.0)
+    while len(taken) < 40 and not converged(taken, serial):
         waits = []
         for _ in range(per_window):
             state = correlation * state + math.sqrt(1 - correlation**2) * rng.gauss(0.0, 1.0)
             slow = 5.0 if rng.random() < outlier_share else 1.0
             waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
-        window = factories.burst(wait_s=tuple(waits), consume_s=(0.0,) * per_window, samples=per_window)
-        taken.append(Turn(bursts=(window,)))
+        one = factories.window(wait_s=tuple(waits), consume_s=(0.0,) * per_window, samples=per_window)
+        taken.append(TimeSlice(windows=(one,)))
     return summarise(taken, serial).batch_s
 
 

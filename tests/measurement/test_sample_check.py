@@ -93,7 +93,7 @@ class World:
         self.loaded += keys
         return tuple(made(key, *self.alone(key)) for key in keys)
 
-    def load_in_turn(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         return tuple(made(one.key, *self.in_turn(one.key, one.worker), worker=one.worker) for one in samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
@@ -149,7 +149,7 @@ def test_with_shared_files_two_wrong_samples_are_enough() -> None:
         ((40, 160), True),
         ((40, 44), False),  # each worker ends with a part of a batch: they are equal by chance
         ((40, 40), False),
-        ((20_000,), True),  # nobody waits for its end
+        ((20_000,), True),  # no process waits for its end
     ],
 )
 def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import all_bursts, out_of_limits, settled, summarise
+from nws_sweep.measurement.quantities import all_windows, converged, out_of_limits, summarise
 from nws_sweep.measurement.schedule import Conditions, next_request
-from nws_sweep.results import Burst, BurstKind, LoaderSettings, Measurement, MeasureRules, Turn
+from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
 from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
 
-RULES: dict[str, Any] = {"bursts": 3, "window_s": 10.0, "max_seconds": 1000.0}
+RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0}
 
 
 class Simulation:
-    """A loader whose truth is known, and the arm that measures it under some rules."""
+    """A loader whose truth is known, and the trial process that measures it under some rules."""
 
     def __init__(
         self,
@@ -29,36 +29,36 @@ class Simulation:
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        self.arm = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
-        self.arm.open(settings)
+        self.process = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.process.open(settings)
         self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
-        self.turns: list[Turn] = []
+        self.slices: list[TimeSlice] = []
 
     def take_turn(self) -> None:
-        taken: list[Burst] = []
-        before = all_bursts(self.turns)
-        while not taken or taken[-1].kind is BurstKind.WARM_UP:
+        taken: list[Window] = []
+        before = all_windows(self.slices)
+        while not taken or taken[-1].kind is WindowKind.WARM_UP:
             request = next_request([*before, *taken], self.conditions, rested=bool(before) and not taken)
-            taken.append(self.arm.burst(request))
-        self.turns.append(Turn(bursts=tuple(taken), elapsed_s=sum(burst.elapsed_s for burst in taken)))
+            taken.append(self.process.window(request))
+        self.slices.append(TimeSlice(windows=tuple(taken), elapsed_s=sum(window.elapsed_s for window in taken)))
 
-    def run(self, pause_s: float) -> tuple[list[Burst], Measurement]:
+    def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause of a given length between its turns."""
-        while not (settled(self.turns, self.conditions) or out_of_limits(all_bursts(self.turns), self.conditions)):
-            if self.turns:
-                self.arm.pause()
+        while not (converged(self.slices, self.conditions) or out_of_limits(all_windows(self.slices), self.conditions)):
+            if self.slices:
+                self.process.pause()
                 self.clock.advance(pause_s)
-                self.arm.resume()
+                self.process.resume()
             self.take_turn()
-        return all_bursts(self.turns), summarise(self.turns, self.conditions)
+        return all_windows(self.slices), summarise(self.slices, self.conditions)
 
 
-def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Burst], Measurement]:
+def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Window], Measurement]:
     return Simulation(num_workers, **changes).run(pause_s)
 
 
-def kinds(bursts: list[Burst]) -> list[str]:
-    return [burst.kind.value for burst in bursts]
+def kinds(windows: list[Window]) -> list[str]:
+    return [window.kind.value for window in windows]
 
 
 def pace(found: Measurement) -> float:
@@ -73,25 +73,25 @@ def test_steady_time_is_the_slower_of_workers_and_consumer_in_windows_of_whole_c
     num_workers: int, consume_s: float, prefetch_factor: int
 ) -> None:
     """With n workers a batch takes max(m / n, y): m to make one, y to consume it, once the queue is in balance."""
-    bursts, found = simulate(num_workers, consume_s=consume_s, prefetch_factor=prefetch_factor)
+    windows, found = simulate(num_workers, consume_s=consume_s, prefetch_factor=prefetch_factor)
     assert pace(found) == pytest.approx(max(1.0 / num_workers, consume_s), rel=0.02)
-    assert {burst.batches % num_workers for burst in bursts if burst.kind is BurstKind.STEADY} == {0}
+    assert {window.batches % num_workers for window in windows if window.kind is WindowKind.STEADY} == {0}
 
 
 def test_without_workers_making_and_consuming_add_up_and_nothing_is_thrown_away_after_a_pause() -> None:
-    bursts, found = simulate(0, consume_s=0.25)
+    windows, found = simulate(0, consume_s=0.25)
     assert (pace(found), found.wait_s, found.consume_s) == pytest.approx((1.25, 1.0, 0.25))
     assert found.stall_fraction == pytest.approx(0.8)
-    assert kinds(bursts[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
+    assert kinds(windows[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
 
 
 @pytest.mark.parametrize("batches", [60, 10_000])  # in the short one the first start is taken once more
 def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> None:
     """Ten batches against a queue of 16 measure the buffer."""
-    bursts, _ = simulate(8, batches=batches)
+    windows, _ = simulate(8, batches=batches)
     thrown_away = 0
-    for burst in bursts[: kinds(bursts).index("steady")]:
-        thrown_away = burst.batches + (0 if burst.startup_s is not None else thrown_away)
+    for window in windows[: kinds(windows).index("steady")]:
+        thrown_away = window.batches + (0 if window.startup_s is not None else thrown_away)
     assert thrown_away >= 16
 
 
@@ -108,18 +108,18 @@ def test_a_first_start_that_matters_is_taken_once_more_and_does_not_count(
     """
     first = iter([0.3])
     rules = MeasureRules(window_s=0.5)
-    bursts, found = simulate(0, make_s=lambda batch: next(first, 0.1), batches=batches, rules=rules)
-    until_window = bursts[: kinds(bursts).index("steady")]
-    assert sum(burst.startup_s is not None for burst in until_window) == starts_before_a_window
-    assert sum(burst.startup_s is not None for burst in bursts) >= (2 if batches < 100 else 1)
+    windows, found = simulate(0, make_s=lambda batch: next(first, 0.1), batches=batches, rules=rules)
+    until_window = windows[: kinds(windows).index("steady")]
+    assert sum(window.startup_s is not None for window in until_window) == starts_before_a_window
+    assert sum(window.startup_s is not None for window in windows) >= (2 if batches < 100 else 1)
     assert found.startup_s == pytest.approx(startup_s)
     assert found.epoch_s == pytest.approx(batches * 0.1 + startup_s - 0.1)
 
 
 def test_a_first_start_that_takes_long_is_taken_as_it_is_and_is_no_batch() -> None:
-    bursts, found = simulate(2, start_s=50.0)
-    assert kinds(bursts[:3]) == ["warm_up", "warm_up", "steady"]
-    assert [burst.startup_s is None for burst in bursts[:2]] == [False, True]
+    windows, found = simulate(2, start_s=50.0)
+    assert kinds(windows[:3]) == ["warm_up", "warm_up", "steady"]
+    assert [window.startup_s is None for window in windows[:2]] == [False, True]
     assert (found.startup_s, pace(found)) == pytest.approx((51.0, 0.5))
 
 
@@ -132,9 +132,9 @@ def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None
     simulated.take_turn()
     simulated.clock.advance(60.0)  # not paused
     simulated.take_turn()
-    *warm_up, window = simulated.turns[1].bursts
-    assert sum(burst.batches for burst in warm_up) >= 16
-    alone = [simulated.turns[0], Turn(bursts=(window,))]
+    *warm_up, last = simulated.slices[1].windows
+    assert sum(window.batches for window in warm_up) >= 16
+    alone = [simulated.slices[0], TimeSlice(windows=(last,))]
     assert pace(summarise(alone, simulated.conditions)) == pytest.approx(0.08)
 
 
@@ -147,24 +147,24 @@ def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers:
 
 
 def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away_or_the_whole_queue_if_nothing_is_counted() -> None:
-    bursts, _ = simulate(4)
-    assert kinds(bursts[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
-    assert bursts[4].batches == 4
-    uncounted = Burst(kind=BurstKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
+    windows, _ = simulate(4)
+    assert kinds(windows[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
+    assert windows[4].batches == 4
+    uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
     conditions = Simulation(4, prefetch_factor=5, says=None).conditions
     request = next_request([uncounted], conditions, rested=True)
-    assert (request.kind, request.min_batches) == (BurstKind.WARM_UP, 20)
+    assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
 
 def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of_work() -> None:
-    rules = MeasureRules(bursts=5, window_s=20.0, max_seconds=1000.0)
-    bursts, found = simulate(4, batches=200, start_s=5.0, rules=rules)
+    rules = MeasureRules(windows=5, window_s=20.0, max_seconds=1000.0)
+    windows, found = simulate(4, batches=200, start_s=5.0, rules=rules)
     position = 0
-    for burst in bursts:
-        position = burst.batches if burst.startup_s is not None else position + burst.batches
+    for window in windows:
+        position = window.batches if window.startup_s is not None else position + window.batches
         assert position <= 200 - 8
-    assert sum(burst.startup_s is not None for burst in bursts) == 4  # an epoch has room for two windows of 80
-    assert {burst.kind for burst in bursts if burst.startup_s is not None} == {BurstKind.WARM_UP}
+    assert sum(window.startup_s is not None for window in windows) == 4  # an epoch has room for two windows of 80
+    assert {window.kind for window in windows if window.startup_s is not None} == {WindowKind.WARM_UP}
     assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the restart is no batch
 
 
@@ -180,21 +180,21 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
     ],
 )
 def test_after_the_most_time_or_batches_no_further_window_begins(changes: dict[str, Any], batches: list[int]) -> None:
-    bursts, _ = simulate(0, rules=MeasureRules(bursts=10, **changes))
-    assert [burst.batches for burst in bursts] == batches
+    windows, _ = simulate(0, rules=MeasureRules(windows=10, **changes))
+    assert [window.batches for window in windows] == batches
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
     """What only some candidates are seen to do, ending an epoch, must not decide between them."""
     whole, in_whole = simulate(4, batches=20, end_s=5.0)
-    windows, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
-    assert (kinds(whole), kinds(windows)[0]) == (["epoch"] * 4, "warm_up")
+    by_window, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
+    assert (kinds(whole), kinds(by_window)[0]) == (["epoch"] * 4, "warm_up")
     assert in_whole.epoch_s == pytest.approx(5.0)
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
 # 8 batches by 4 workers arrive as 4 at 1 s and 4 at 2 s: a batch takes 0.25 s, not (2 - 1) / 7. By 3 workers they
-# arrive at 1, 1, 1, 2, 2, 2, 3, 3 s: the steady clump is the second.
+# arrive at 1, 1, 1, 2, 2, 2, 3, 3 s: the steady multiple of the workers is the second.
 @pytest.mark.parametrize(("num_workers", "batch_s"), [(4, 0.25), (3, 1 / 3)])
 def test_the_first_clump_of_a_whole_epoch_belongs_to_the_startup_and_a_remainder_does_not_count(
     num_workers: int, batch_s: float
@@ -212,8 +212,8 @@ def test_an_epoch_of_one_clump_has_no_steady_state() -> None:
 
 def test_a_window_may_be_shorter_than_asked_for_where_an_epoch_is() -> None:
     """200 batches in 0.2 s: windows of 1 s would never come to an end."""
-    bursts, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(bursts=3, window_s=1.0))
-    assert {burst.batches for burst in bursts if burst.kind is BurstKind.STEADY} == {199}
+    windows, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(windows=3, window_s=1.0))
+    assert {window.batches for window in windows if window.kind is WindowKind.STEADY} == {199}
     assert pace(found) == pytest.approx(0.001)
 
 
@@ -221,22 +221,24 @@ def test_a_window_may_be_shorter_than_asked_for_where_an_epoch_is() -> None:
 def test_an_epoch_shorter_than_its_length_says_or_of_unknown_length_is_measured_whole(
     num_workers: int, batches: int, says: int | None
 ) -> None:
-    bursts, _ = simulate(num_workers, batches=batches, says=says)
-    assert kinds(bursts)[-3:] == ["epoch"] * 3
+    windows, _ = simulate(num_workers, batches=batches, says=says)
+    assert kinds(windows)[-3:] == ["epoch"] * 3
 
 
 def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
-    rules = MeasureRules(bursts=3, window_s=20.0, max_seconds=1000.0)
-    bursts, found = simulate(2, batches=100, says=None, rules=rules)
-    cut = [burst for burst in bursts if burst.kind is BurstKind.STEADY and burst.ended_epoch]
+    rules = MeasureRules(windows=3, window_s=20.0, max_seconds=1000.0)
+    windows, found = simulate(2, batches=100, says=None, rules=rules)
+    cut = [window for window in windows if window.kind is WindowKind.STEADY and window.ended_epoch]
     assert cut
     assert found.batch_s is not None
     assert found.batch_s.n == 4
-    assert sum(burst.startup_s is not None for burst in bursts) == 1 + len(cut)  # each new epoch fills the queue anew
+    assert sum(window.startup_s is not None for window in windows) == 1 + len(
+        cut
+    )  # each new epoch fills the queue again
 
 
 def test_mode_epoch_takes_all_its_epochs_and_nothing_else_however_long_they_are() -> None:
     rules = MeasureRules(mode="epoch", epochs=3, max_seconds=1.0)
-    bursts, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=rules)
-    assert kinds(bursts) == ["epoch"] * 3
+    windows, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=rules)
+    assert kinds(windows) == ["epoch"] * 3
     assert (found.startup_s, found.epoch_s) == pytest.approx((4.0, 13.5))

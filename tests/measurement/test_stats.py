@@ -16,10 +16,10 @@ def test_the_quantile_is_that_of_scipy() -> None:
     )
 
 
-@pytest.mark.parametrize("burst_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
-def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(burst_means: list[float]) -> None:
-    found = estimate_mean(burst_means, 0.375)
-    assert found == Estimate(value=0.375, low=None, high=None, n=len(burst_means))
+@pytest.mark.parametrize("window_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
+def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(window_means: list[float]) -> None:
+    found = estimate_mean(window_means, 0.375)
+    assert found == Estimate(value=0.375, low=None, high=None, n=len(window_means))
     assert half_width(found) == math.inf
 
 

@@ -10,10 +10,10 @@ from nws_sweep.measurement import timeline
 from nws_sweep.measurement.quantities import summarise
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.measurement.timeline import Epoch, Timeline
-from nws_sweep.results import Burst, BurstKind, DatasetFacts, LoaderSettings, MeasureRules, Turn
+from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, TimeSlice, Window, WindowKind
 
 ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
-WARM_UP, STEADY, EPOCH = BurstKind.WARM_UP, BurstKind.STEADY, BurstKind.EPOCH
+WARM_UP, STEADY, EPOCH = WindowKind.WARM_UP, WindowKind.STEADY, WindowKind.EPOCH
 
 
 def epoch(batches: int, *, began_s: float = 0.0, ended: bool = True, breaks: dict[int, float] | None = None) -> Epoch:
@@ -33,27 +33,27 @@ def line(*epochs: Epoch, num_workers: int = 2, batches: int | None = None, datas
     return Timeline(settings=settings, facts=facts, length=batches, epochs=list(epochs))
 
 
-def bursts(watched: Timeline, *others: Timeline) -> tuple[Burst, ...]:
-    return timeline.bursts(watched, others)
+def windows(watched: Timeline, *others: Timeline) -> tuple[Window, ...]:
+    return timeline.windows(watched, others)
 
 
-def kinds(found: tuple[Burst, ...]) -> list[tuple[BurstKind, int]]:
-    return [(burst.kind, burst.batches) for burst in found]
+def kinds(found: tuple[Window, ...]) -> list[tuple[WindowKind, int]]:
+    return [(window.kind, window.batches) for window in found]
 
 
 def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
     # 2 workers, queue 4: warm-up of 4 (0.5 s from asking on, longer than a window with iter()), windows of 4 batches
     # (0.5 s), and the last 4, for which the workers have nothing left to make.
-    found = bursts(line(epoch(22)))
+    found = windows(line(epoch(22)))
     assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 6)]
     assert found[0].startup_s == found[0].wait_s[0] == ITER_S + WAIT_S
     assert found[1].wait_s == (WAIT_S,) * 4
     assert found[1].consume_s == (USE_S,) * 4
-    assert [burst.startup_s for burst in found[1:]] == [None] * 4
-    assert [burst.end_s for burst in found] == [None] * 4 + [END_S]
-    assert [burst.samples for burst in found] == [16, 16, 16, 16, 24]
-    assert sum(burst.elapsed_s for burst in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S  # nothing is lost
-    (single,) = bursts(line(epoch(1, ended=False), batches=1000))
+    assert [window.startup_s for window in found[1:]] == [None] * 4
+    assert [window.end_s for window in found] == [None] * 4 + [END_S]
+    assert [window.samples for window in found] == [16, 16, 16, 16, 24]
+    assert sum(window.elapsed_s for window in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S  # nothing is lost
+    (single,) = windows(line(epoch(1, ended=False), batches=1000))
     assert (single.startup_s, single.wait_s, single.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
 
 
@@ -80,12 +80,12 @@ def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
         (line(epoch(0), batches=1000), []),
     ],
 )
-def test_an_epoch_is_cut_into(watched: Timeline, expected: list[tuple[BurstKind, int]]) -> None:
-    assert kinds(bursts(watched)) == expected
+def test_an_epoch_is_cut_into(watched: Timeline, expected: list[tuple[WindowKind, int]]) -> None:
+    assert kinds(windows(watched)) == expected
 
 
 def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
-    found = bursts(line(epoch(8), epoch(8, began_s=10.0)))
+    found = windows(line(epoch(8), epoch(8, began_s=10.0)))
     assert kinds(found) == [(EPOCH, 8), (EPOCH, 8)]
     assert found[0].startup_s == ITER_S + WAIT_S
     assert found[0].end_s == END_S
@@ -102,12 +102,12 @@ def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> No
     interrupted = epoch(30, breaks={9: 2.0})
     other = validation(interrupted.given_s[9] + 0.5)
     assert timeline.pauses(interrupted, other.epochs) == {9: 1.0}
-    found = bursts(line(interrupted), other)
+    found = windows(line(interrupted), other)
     # Batches 8 and 9 are no window any more, and 10 to 13 lay ready.
     assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (WARM_UP, 6), *[(STEADY, 4)] * 3, (WARM_UP, 4)]
     assert found[2].consume_s[1] == USE_S + 1.0
-    windows = [burst for burst in found if burst.kind is STEADY]
-    assert {burst.elapsed_s for burst in windows} == {0.5}
+    steady = [window for window in found if window.kind is STEADY]
+    assert {window.elapsed_s for window in steady} == {0.5}
 
 
 def test_what_is_no_pass_between_two_batches_or_comes_after_each_is_a_part_of_the_step() -> None:
@@ -117,11 +117,11 @@ def test_what_is_no_pass_between_two_batches_or_comes_after_each_is_a_part_of_th
     whole = epoch(30, breaks=dict.fromkeys(range(30), 2.0))
     passes = [validation(given_s + 0.5) for given_s in whole.given_s]
     assert timeline.pauses(whole, [one.epochs[0] for one in passes]) == {}
-    assert sum(burst.kind is STEADY for burst in bursts(line(whole), *passes)) > 3
+    assert sum(window.kind is STEADY for window in windows(line(whole), *passes)) > 3
     interrupted = epoch(30, breaks={9: 2.0})
     single = epoch(1, began_s=interrupted.given_s[9] + 0.25, ended=False)
-    found = bursts(line(interrupted), line(single))
-    assert sum(sum(burst.consume_s) for burst in found) == 30 * USE_S + 2.0
+    found = windows(line(interrupted), line(single))
+    assert sum(sum(window.consume_s) for window in found) == 30 * USE_S + 2.0
 
 
 def test_the_training_is_the_loader_with_the_most_time_among_those_with_the_number() -> None:
@@ -153,7 +153,7 @@ def test_the_quantities_are_those_of_the_loop() -> None:
     watched = line(epoch(60), epoch(60, began_s=100.0))
     length = watched.batches_per_epoch
     conditions = Conditions(settings=watched.settings, rules=MeasureRules(), batches_per_epoch=length)
-    found = summarise([Turn(bursts=bursts(watched))], conditions)
+    found = summarise([TimeSlice(windows=windows(watched))], conditions)
     assert found.startup_s == ITER_S + WAIT_S
     assert found.batch_s is not None
     assert (found.batch_s.value, found.wait_s, found.consume_s) == (WAIT_S + USE_S, WAIT_S, USE_S)

@@ -9,28 +9,28 @@ import torch
 from torch.utils.data import default_collate
 
 from nws_sweep.measurement.timing import LoaderSession, batch_length, weight_of
-from nws_sweep.results import BurstKind, BurstRequest
+from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import FakeClock, SimulatedLoader
 
-EPOCH = BurstRequest(kind=BurstKind.EPOCH)
+EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 
 
 def session(clock: FakeClock, loader: Any, consume_s: float = 0.0) -> LoaderSession:
     return LoaderSession(loader, lambda batch: clock.advance(consume_s), clock=clock)
 
 
-def request(**changes: Any) -> BurstRequest:
-    return BurstRequest(**{"kind": BurstKind.STEADY, **changes})
+def request(**changes: Any) -> WindowRequest:
+    return WindowRequest(**{"kind": WindowKind.STEADY, **changes})
 
 
 def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=0.3), consume_s=0.2)
-    burst = measured.burst(request(min_batches=4))
-    assert burst.wait_s == pytest.approx([0.3] * 4)
-    assert burst.consume_s == pytest.approx([0.2] * 4)
-    assert burst.elapsed_s == pytest.approx(clock.now)
-    without = measured.burst(request(kind=BurstKind.LOADING, min_batches=4))
+    window = measured.window(request(min_batches=4))
+    assert window.wait_s == pytest.approx([0.3] * 4)
+    assert window.consume_s == pytest.approx([0.2] * 4)
+    assert window.elapsed_s == pytest.approx(clock.now)
+    without = measured.window(request(kind=WindowKind.LOADING, min_batches=4))
     assert without.wait_s == pytest.approx([0.3] * 4)
     assert without.consume_s == pytest.approx([0.0] * 4)
 
@@ -38,14 +38,14 @@ def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> No
 def test_the_first_batch_of_an_epoch_is_the_startup_and_later_bursts_have_none() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0))
-    assert [measured.burst(request()).startup_s for _ in range(2)] == [6.0, None]
+    assert [measured.window(request()).startup_s for _ in range(2)] == [6.0, None]
 
     class SlowIterable:
         def __iter__(self) -> Any:
             clock.advance(7.0)
             return iter([0])
 
-    assert session(clock, SlowIterable()).burst(request()).startup_s == 7.0
+    assert session(clock, SlowIterable()).window(request()).startup_s == 7.0
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_a_burst_stops_after_whole_clumps_when_both_minima_are_met_or_at_the_mos
     changes: dict[str, Any], batches: int
 ) -> None:
     clock = FakeClock()
-    assert session(clock, SimulatedLoader(clock, 100, make_s=1.0)).burst(request(**changes)).batches == batches
+    assert session(clock, SimulatedLoader(clock, 100, make_s=1.0)).window(request(**changes)).batches == batches
 
 
 def test_the_end_of_an_epoch_ends_the_burst_and_is_timed_apart() -> None:
     clock = FakeClock()
     loader = SimulatedLoader(clock, 3, make_s=1.0, end_s=0.5)
     measured = session(clock, loader)
-    burst = measured.burst(request(min_batches=5))
-    assert (burst.batches, burst.end_s, burst.elapsed_s) == (3, 0.5, 3.5)
-    assert measured.burst(request(min_batches=3)).startup_s == 1.0
-    over = measured.burst(request())
+    window = measured.window(request(min_batches=5))
+    assert (window.batches, window.end_s, window.elapsed_s) == (3, 0.5, 3.5)
+    assert measured.window(request(min_batches=3)).startup_s == 1.0
+    over = measured.window(request())
     assert (over.batches, over.startup_s, over.ended_epoch, loader.epochs_begun) == (0, None, True, 2)
 
 
@@ -78,16 +78,16 @@ def test_an_epoch_burst_begins_a_fresh_epoch_and_takes_all_of_it() -> None:
     clock = FakeClock()
     loader = SimulatedLoader(clock, 5, make_s=1.0)
     measured = session(clock, loader)
-    measured.burst(request(min_batches=2))
-    burst = measured.burst(EPOCH)
-    assert (burst.batches, burst.ended_epoch, loader.epochs_begun) == (5, True, 2)
-    empty = session(clock, []).burst(EPOCH)
+    measured.window(request(min_batches=2))
+    window = measured.window(EPOCH)
+    assert (window.batches, window.ended_epoch, loader.epochs_begun) == (5, True, 2)
+    empty = session(clock, []).window(EPOCH)
     assert (empty.batches, empty.startup_s, empty.ended_epoch) == (0, None, True)
 
 
 def test_samples_are_counted_by_what_the_batches_hold_and_the_first_one_is_weighed() -> None:
-    burst = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).burst(EPOCH)
-    assert (burst.samples, burst.batch_bytes, burst.batch_tensors) == (11, 64, 1)
+    window = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).window(EPOCH)
+    assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
 
 
 class Pair(NamedTuple):

@@ -26,7 +26,7 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAIT_MS = 30_000
-STAYS = "window.setTimeout = () => 0"  # what is said for two seconds: nobody has to be so quick
+STAYS = "window.setTimeout = () => 0"  # what is said for two seconds: no process has to be so quick
 # Without what stands in a picture, which is presentational, and without more rows of the same kind: seconds less.
 CHECKED = """async () => {
   const same = "svg > :not(title, desc), tbody tr:nth-child(n + 6), details:nth-of-type(n + 6)";

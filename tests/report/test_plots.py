@@ -18,10 +18,8 @@ from nws_sweep.report.plots.heat_map import Heat, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve, Point
 from nws_sweep.report.plots.memory_charts import Field, Prices, Scaling, Spot
 from nws_sweep.report.plots.svg import MUTED
-from nws_sweep.results import BurstKind, Estimate, SearchCost, Trial, storage
+from nws_sweep.results import Estimate, SearchCost, Trial, WindowKind, storage
 from tests.factories import (
-    burst,
-    bursts,
     endless_trial,
     failed_trial,
     measurement,
@@ -31,6 +29,8 @@ from tests.factories import (
     summary_of_grid,
     summary_of_run,
     trial,
+    window,
+    windows,
 )
 
 
@@ -306,10 +306,10 @@ def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_
     fastest = found.measured[-1]
     assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
     assert found.best == 4
-    first, *_, last = found.law
+    first, *_, last = found.scaling
     assert (first.num_workers, last.num_workers) == (1, 4)
     assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
-    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.law)
+    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.scaling)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
     assert found is not None
     held = [(price.num_workers, price.memory_bytes) for price in found.candidates]
     assert held == [(0, 100 * MB), (2, 300 * MB), (4, 900 * MB)]
-    assert (found.unit, found.best, found.leaner) == ("epoch", 4, 2)
+    assert (found.unit, found.best, found.lower_memory) == ("epoch", 4, 2)
     unknown = memory_charts.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
     assert unknown is not None
     assert (unknown.unit, unknown.candidates[-1].seconds) == ("batch", 0.5)
@@ -345,12 +345,12 @@ def rates(*numbers: float) -> tuple[Point, ...]:
     return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
 
 
-SCALING = Scaling(measured=rates(0, 1, 2, 4), law=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
+SCALING = Scaling(measured=rates(0, 1, 2, 4), scaling=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
 PRICES = Prices(
     candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
     unit="epoch",
     best=4,
-    leaner=1,
+    lower_memory=1,
 )
 
 
@@ -365,7 +365,7 @@ def test_what_is_shown_says_what_it_is() -> None:
     assert left.get_ylim() == (0, 1.06 * 550)
     assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
     assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, style.COLOURS[0]]
-    (alone,) = memory_charts.draw_scaling(replace(SCALING, law=(), ceiling=5000.0), None, "photos").axes
+    (alone,) = memory_charts.draw_scaling(replace(SCALING, scaling=(), ceiling=5000.0), None, "photos").axes
     assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
 
 
@@ -411,8 +411,8 @@ def timeline(num_workers: int, batches: int = 20) -> Timeline:
 
 
 def test_timelines_are_the_batches_of_each_candidate_with_what_was_warm_up(tmp_path: Path) -> None:
-    epoch = burst(BurstKind.EPOCH, 2, startup_s=0.25, end_s=0.5)
-    folder = store_run(tmp_path, search_result(trial(4, 8.0, bursts=bursts()[:2]), trial(0, 8.0, bursts=(epoch,))))
+    epoch = window(WindowKind.EPOCH, 2, startup_s=0.25, end_s=0.5)
+    folder = store_run(tmp_path, search_result(trial(4, 8.0, windows=windows()[:2]), trial(0, 8.0, windows=(epoch,))))
     warm_up = (True, True, False, False, False)
     assert batch_times.timelines(storage.read_batches(folder)) == [
         Timeline(0, (0.25, 1.25), (0.125, 0.125), (False, False)),

@@ -184,7 +184,7 @@ def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Tri
     [
         ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
         ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
-        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few bursts): the"),
+        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
         ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
     ],
@@ -198,7 +198,7 @@ def test_what_makes_an_answer_unsure_comes_first() -> None:
     verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
     assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
-    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, settle_s=3.0)))
+    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
     assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
     assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
 
@@ -286,7 +286,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
-        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | bursts | state                   |",
+        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | windows | state                   |",
         "|-------------|-------------|-----------|----------|-------|---------|--------|-------------------------|",
         "| 2           | -           | -         | -        | -     | -       | -      | timeout: no \\| for 60 s |",
         "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 5      | ok                      |",

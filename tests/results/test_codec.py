@@ -13,20 +13,20 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import tables, writer
-from nws_sweep.results import BurstKind, SearchRecord, codec, storage
-from tests.factories import burst, bursts, failed_trial, loader_settings, search_result, store_run, trial
+from nws_sweep.results import SearchRecord, WindowKind, codec, storage
+from tests.factories import failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
 
 def whole() -> SearchRecord:
-    """With all kinds of bursts, and two candidates that differ in another setting than num_workers."""
-    began = burst(BurstKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
-    looked = burst(BurstKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
+    """With all kinds of windows, and two candidates that differ in another setting than num_workers."""
+    began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
+    looked = window(WindowKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
     other = replace(loader_settings(2), prefetch_factor=4)
     return search_result(
-        trial(0, 0.1 + 0.2, bursts=(began, burst(batches=7, end_s=0.125, produced=9), looked)),
+        trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9), looked)),
         failed_trial(1, "worker died"),
-        trial(2, 1 / 3, bursts=bursts()),
-        trial(2, 0.7, settings=other, bursts=(burst(BurstKind.EPOCH, 5, startup_s=1.5),)),
+        trial(2, 1 / 3, windows=windows()),
+        trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
     )
 
 
@@ -55,7 +55,7 @@ def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: An
     path.write_text(spoil(path.read_text()))
     loaded = storage.load(folder)
     assert str(path) in loaded.batches_lost
-    assert loaded.result == replace(whole(), trials=tuple(replace(each, bursts=()) for each in whole().trials))
+    assert loaded.result == replace(whole(), trials=tuple(replace(each, windows=()) for each in whole().trials))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.results import BurstKind, SearchCost, TrialState, Verdict, storage
+from nws_sweep.results import SearchCost, TrialState, Verdict, WindowKind, storage
 from nws_sweep.results.batch_table import BatchTime
 from nws_sweep.results.storage import Stored, StoredRun
 from tests.factories import (
     FACTS,
-    burst,
     configuration,
     endless_trial,
     failed_trial,
@@ -25,6 +24,7 @@ from tests.factories import (
     summary_of_grid,
     summary_of_run,
     trial,
+    window,
 )
 
 
@@ -46,7 +46,10 @@ RESULTS = {
         trial(2, 8.0),
         cost=SearchCost(profile_s=0.5, measuring_s=1.5),
         verdict=Verdict(
-            recommended=loader_settings(2), fastest=loader_settings(4), tied=(loader_settings(3),), settle_s=2.5
+            recommended=loader_settings(2),
+            fastest=loader_settings(4),
+            tied=(loader_settings(3),),
+            seconds_to_decide=2.5,
         ),
     ),
 }
@@ -55,8 +58,8 @@ RESULTS = {
 @pytest.mark.parametrize("name", RESULTS)
 def test_what_is_saved_is_found_again_all_but_the_single_batches(tmp_path: Path, name: str) -> None:
     folder = store_run(tmp_path, RESULTS[name])
-    without_bursts = tuple(replace(each, bursts=()) for each in RESULTS[name].trials)
-    kept = StoredRun(folder=folder, result=replace(RESULTS[name], trials=without_bursts))
+    without_windows = tuple(replace(each, windows=()) for each in RESULTS[name].trials)
+    kept = StoredRun(folder=folder, result=replace(RESULTS[name], trials=without_windows))
     assert storage.find(folder) == Stored(folder=folder, is_grid=False, runs=(kept,))
     assert kept.result.configuration.fingerprint == RESULTS[name].configuration.fingerprint
 
@@ -77,27 +80,27 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
-        "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,bursts,bias_bound,cache,disk_bytes,"
+        "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = timings_of(folder)
     assert {name: text for name, text in measured.items() if text} == {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "consume_s": "0.015625",
-        "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "bursts": "5", "bias_bound": "0.03125",
+        "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
         "cache": "warm", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
         "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
         "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
     }  # fmt: skip
     assert {name: text for name, text in failed.items() if text} == {
-        "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "bursts": "0", "cache": "warm",
+        "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "warm",
         "cost_s": "0.5",
     }  # fmt: skip
 
 
 def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_warm_up(tmp_path: Path) -> None:
-    epoch = burst(BurstKind.EPOCH, 1, startup_s=0.25, end_s=0.5)  # a whole epoch counts
-    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, bursts=(epoch,))))
+    epoch = window(WindowKind.EPOCH, 1, startup_s=0.25, end_s=0.5)  # a whole epoch counts
+    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, windows=(epoch,))))
     assert storage.read_batches(folder) == [
         *(BatchTime(4, 0, index, True, 0.25 + index, 0.125) for index in range(2)),
         *(BatchTime(4, 1, 2 + index, False, 0.25 + index, 0.125) for index in range(3)),

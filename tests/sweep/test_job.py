@@ -13,7 +13,7 @@ from nws_sweep.sweep.invocation import Invocation
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
-    """As submitit has one: it lets the job go on, though its arms have died of the signal."""
+    """As submitit has one: it lets the job go on, though its trial processes have died of the signal."""
 
 
 handler_of_submitit.__module__ = "submitit.core.job_environment"

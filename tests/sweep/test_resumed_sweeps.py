@@ -25,9 +25,9 @@ def machine(per_worker_s: float) -> FakeMachine:
     return machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
 
 
-def torn(configuration: Configuration, per_worker_s: float, turns: int) -> tuple[SearchRecord | None, SearchRecord]:
+def torn(configuration: Configuration, per_worker_s: float, slices: int) -> tuple[SearchRecord | None, SearchRecord]:
     """What was there at the interruption, and what came of it; None if it ended before that."""
-    torn, recorder, left = machine(per_worker_s), Recorder(), iter(range(turns))
+    torn, recorder, left = machine(per_worker_s), Recorder(), iter(range(slices))
 
     def check() -> None:
         if next(left, None) is None:
@@ -35,12 +35,12 @@ def torn(configuration: Configuration, per_worker_s: float, turns: int) -> tuple
 
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     try:
-        return None, search(start, replace(torn.surroundings(), check_interrupts=check), recorder)
+        return None, search(start, replace(torn.environment(), check_interrupts=check), recorder)
     except Torn:
         there = recorder.results[-1]
     assert not torn.alive
     whole = machine(per_worker_s)
-    result = search(there, whole.surroundings(), Recorder())
+    result = search(there, whole.environment(), Recorder())
     assert result.cost_s == pytest.approx(there.cost_s + whole.clock.now)
     return there, result
 
@@ -66,8 +66,8 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
     _, whole = torn(configuration, per_worker_s, 10**6)
     wanted, least_s = best(whole)
     assert (least_s < 50) == (per_worker_s == USEFUL)
-    for turns in range(0, 1000, 1 if strategy == "adaptive" else 11):
-        there, result = torn(configuration, per_worker_s, turns)
+    for slices in range(0, 1000, 1 if strategy == "adaptive" else 11):
+        there, result = torn(configuration, per_worker_s, slices)
         if there is None:
             break
         kept, found = finished(there), finished(result)
@@ -77,8 +77,8 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
         assert result.cost.total_s == pytest.approx(result.cost_s)
         assert result.cost.other_s == pytest.approx(0, abs=1e-6), "the time of the first part is told by its parts too"
         workers, epoch_s = best(result)
-        assert epoch_s <= least_s * 1.03, turns
+        assert epoch_s <= least_s * 1.03, slices
         if strategy != "adaptive":  # whose race depends on how precise the first looks were
             assert (workers, result.stop_reason) == (wanted, whole.stop_reason)
             assert set(found) == set(finished(whole))
-    assert turns > 3
+    assert slices > 3

@@ -15,7 +15,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Host, SearchRecord, storage
 from nws_sweep.results.storage import StoredRun
 from nws_sweep.sweep import resuming
-from nws_sweep.sweep.resuming import Begun
+from nws_sweep.sweep.resuming import ResumeState
 from tests.children import child, line_of
 from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial
 
@@ -33,15 +33,15 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> Begun:
+def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
     return resuming.begun(folder, chosen.configuration, host, force=force)
 
 
 def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    assert begun(tmp_path / "run", complete) == Begun(folder=tmp_path / "run")
+    assert begun(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
-    assert begun(folder, complete) == Begun(folder=folder, record=complete)
+    assert begun(folder, complete) == ResumeState(folder=folder, record=complete)
     assert names_in(folder) == {"result.json", "timings.csv", "batches.csv"}
     assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
@@ -49,9 +49,9 @@ def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
 def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1, 2))
     batches = (folder / "batches.csv").read_text()
-    assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))
+    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
-    assert begun(folder, half(0, 1, 2)) == Begun(folder=folder, record=half(0, 1, 2))  # killed before it wrote
+    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))  # killed before it wrote
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
@@ -60,9 +60,9 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """The same overrides under another conf/local, say."""
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
     changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
-    assert begun(folder, changed) == Begun(folder=tmp_path / "run-2")
+    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
-    assert begun(folder, changed) == Begun(folder=tmp_path / "run-2", record=changed)
+    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
     assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
         folder=tmp_path / "run-2", result=changed
     )
@@ -77,7 +77,7 @@ def test_a_result_that_cannot_be_read_is_set_aside_with_all_its_files(tmp_path: 
     assert (found.folder, found.record) == (folder, None)
     (line,) = found.told
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
-    assert line.endswith("; set aside as result.json.unreadable-1, and measured anew")
+    assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     assert names_in(folder) == {f"{name}.unreadable-1" for name in ("result.json", "timings.csv", "batches.csv")}
     assert (folder / "result.json.unreadable-1").read_bytes() == content
 
@@ -125,11 +125,11 @@ def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) ->
     """A lost job's record has the host that it was launched from."""
     lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
     folder = store_run(tmp_path / "grid", lost)
-    assert begun(folder, lost) == Begun(folder=folder)
+    assert begun(folder, lost) == ResumeState(folder=folder)
     assert check(tmp_path / "grid") == ""
     unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
     folder = store_run(tmp_path, unfinished, "other")
-    assert begun(folder, unfinished) == Begun(folder=folder)
+    assert begun(folder, unfinished) == ResumeState(folder=folder)
     assert "batches.csv.interrupted-1" in names_in(folder)
 
 
@@ -196,12 +196,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
     """Two that start in the same second would write over each other."""
     folder = tmp_path / "runs" / "now"
-    claim = resuming.claim(folder)
-    assert claim is not None
+    folder_lock = resuming.folder_lock(folder)
+    assert folder_lock is not None
     with pytest.raises(ConfigurationError, match=r"another program measures into this folder now.*hydra\.run\.dir"):
-        resuming.claim(folder)
-    claim.release(force=True)
-    assert resuming.claim(folder) is not None
+        resuming.folder_lock(folder)
+    folder_lock.release(force=True)
+    assert resuming.folder_lock(folder) is not None
 
 
 def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
     with child(script, tmp_path) as process:
         line_of(process)
         with pytest.raises(ConfigurationError, match="another program"):
-            resuming.claim(tmp_path)
+            resuming.folder_lock(tmp_path)
         process.kill()
-    resuming.claim(tmp_path)
+    resuming.folder_lock(tmp_path)
 
 
 def test_where_there_are_no_locks_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,4 +223,4 @@ def test_where_there_are_no_locks_nobody_is_refused(tmp_path: Path, monkeypatch:
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    assert resuming.claim(tmp_path) is None
+    assert resuming.folder_lock(tmp_path) is None

@@ -18,17 +18,17 @@ from nws_sweep.sweep import sweeper
 POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
 
 
-class Ledger(sweeper.Ledger):
+class GridState(sweeper.GridState):
     def __init__(self, *finished: int) -> None:
         self.there = [[f"batch_size={size}"] for size in finished]
         self.lost: list[tuple[Sequence[str], str]] = []
 
     def finished(self, point: Sequence[str]) -> None: ...
 
-    def passes(self, point: Sequence[str]) -> bool:
+    def skips(self, point: Sequence[str]) -> bool:
         return point in self.there
 
-    def lose(self, point: Sequence[str], error: BaseException) -> None:
+    def record_lost_job(self, point: Sequence[str], error: BaseException) -> None:
         self.lost.append((point, str(error)))
 
 
@@ -80,16 +80,16 @@ def test_points_that_are_not_finished_are_launched(
     finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
 ) -> None:
     launcher = FakeLauncher(fine)
-    sweeper.run(POINTS, Ledger(*finished), launcher, batch_size)
+    sweeper.run(POINTS, GridState(*finished), launcher, batch_size)
     assert launcher.got == got
 
 
 def test_a_job_that_fails_and_one_that_never_ends_do_not_end_the_grid() -> None:
     answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
-    launcher, ledger = FakeLauncher(lambda name: answers.get(name, fine)(name)), Ledger()
-    sweeper.run(POINTS, ledger, launcher, 1)
+    launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
+    sweeper.run(POINTS, grid_state, launcher, 1)
     assert len(launcher.got) == 5
-    assert ledger.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
+    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
 
 
 def test_points_are_taken_one_by_one() -> None:
@@ -107,7 +107,7 @@ def test_points_are_taken_one_by_one() -> None:
         return fine(name)
 
     with pytest.raises(KeyboardInterrupt):
-        sweeper.run(endless(), Ledger(), FakeLauncher(answer), 1)
+        sweeper.run(endless(), GridState(), FakeLauncher(answer), 1)
     assert taken == [0, 1, 2, 3]
 
 

@@ -1,4 +1,4 @@
-"""What a grid says while it runs, where nobody has a terminal."""
+"""What a grid says while it runs, where no process has a terminal."""
 
 from __future__ import annotations
 

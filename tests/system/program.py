@@ -23,7 +23,7 @@ PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).nam
 # A sample is a sleep of 1 ms: two configurations of three candidates take some five seconds.
 GRID = (
     "-m", "batch_size=4,8", "search=exhaustive", "search.candidates=[0,1,2]", "dataset=sleep", "dataset.length=200",
-    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.bursts=3", "measure.max_seconds=0.4",
+    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.max_seconds=0.4",
     "hydra.sweep.dir=out",
 )  # fmt: skip
 TRIALS = 6
@@ -31,7 +31,7 @@ TRIALS = 6
 SMALL = ("-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
          "hydra.sweep.dir=grid")  # fmt: skip
 TIMEOUT_S = 300
-_GONE_WITHIN_S = 120.0  # the server of arms sees that its parent is gone when it has imported torch
+_GONE_WITHIN_S = 120.0  # the server of trial processes sees that its parent is gone when it has imported torch
 _MARK = "NWS_SWEEP_TEST_MARK"
 
 
@@ -83,7 +83,7 @@ class Program:
         wait_until(lambda: not self.processes(), _GONE_WITHIN_S, step_s=0.2)
 
     def processes(self) -> list[psutil.Process]:
-        """Whoever was started by the program, however far away, has inherited its environment."""
+        """What was started by the program, however far away, has inherited its environment."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):

@@ -52,7 +52,7 @@ def test_batch_system_and_ranks_count(tmp_path: Path, environment: dict[str, str
 
 
 def test_what_variables_ask_for_is_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that nobody has bound can use more, which is no mistake of the measurement."""
+    """Processes that no process has bound can use more, which is no mistake of the measurement."""
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert cores.enforced_cores(tmp_path, affinity=12) == 12.0

@@ -21,7 +21,7 @@ from tests.system.program import GRID, TIMEOUT_S, TRIALS, Program, finished_tria
 KILLS = rounds(6)
 SEED = random.randrange(10**6)
 # What is no measurement, and what says when and where it was made.
-_MEASURED = ("measurement", "noise", "cost_s", "notes", "warnings", "bursts")
+_MEASURED = ("measurement", "noise", "cost_s", "notes", "warnings", "windows")
 
 
 def asked_and_decided(folder: Path) -> dict[int, Any]:

@@ -75,7 +75,7 @@ def test_files_that_were_dropped_come_from_storage_again(tmp_path: Path) -> None
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if bytes_from_storage(path) < size:
         pytest.skip("this file system does not say what it read")
-    assert bytes_from_storage(path) < size // 2  # the counter is the process's: its own code may be read anew, too
+    assert bytes_from_storage(path) < size // 2  # the counter is the process's: its own code may be read again, too
     assert page_cache.drop([str(path)]) == 1
     assert bytes_from_storage(path) >= size
     path.write_bytes(os.urandom(size))  # not yet written to storage

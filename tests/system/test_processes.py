@@ -33,7 +33,7 @@ def becomes(condition: Callable[[], bool]) -> bool:
     return true
 
 
-def stand_still(*family: psutil.Process) -> bool:
+def pause(*family: psutil.Process) -> bool:
     return all(member.status() == psutil.STATUS_STOPPED for member in family)
 
 
@@ -41,11 +41,11 @@ def test_a_process_and_its_workers_stand_still_until_they_are_told_to_go_on() ->
     with child(FAMILY) as process:
         leader, member = psutil.Process(process.pid), psutil.Process(int(line_of(process)))
         processes.signal_group(member.pid, signal.SIGSTOP)  # leads no group: that of its parent is not stopped
-        assert not stand_still(leader, member)
+        assert not pause(leader, member)
         processes.signal_group(leader.pid, signal.SIGSTOP)
-        assert becomes(lambda: stand_still(leader, member))
+        assert becomes(lambda: pause(leader, member))
         processes.signal_group(leader.pid, signal.SIGCONT)
-        assert becomes(lambda: not stand_still(leader) and not stand_still(member))
+        assert becomes(lambda: not pause(leader) and not pause(member))
     processes.signal_group(leader.pid, signal.SIGSTOP)  # which is dead
 
 
@@ -68,7 +68,7 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(end: str) -> 
     with child(ORPHANED, BOUND) as parent:
         bound = psutil.Process(int(line_of(parent)))
         bound.suspend()
-        assert becomes(lambda: stand_still(bound))
+        assert becomes(lambda: pause(bound))
         assert processes.is_alive(bound)
         parent.kill() if end == "killed" else tell(parent)
         parent.wait()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.executor.dataset_server import Nursery, spec_of
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.ranks import free_port
-from nws_sweep.measurement.environment import Surroundings
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
 from nws_sweep.tuning.runner import search
 from tests import factories
@@ -35,14 +35,14 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
         dataset=dataset,
         consumer={"_target_": "tests.system.training.Step", "step_s": STEP_S},
         loader=LoaderSettings(batch_size=BATCH_SIZE, shuffle=True),
-        measure=MeasureRules(window_s=0.5, bursts=3, max_seconds=3.0, timeout_s=120.0),
+        measure=MeasureRules(window_s=0.5, windows=3, max_seconds=3.0, timeout_s=120.0),
         search=SearchRules(strategy="exhaustive", candidates=CANDIDATES),
         ranks=RANKS,
     )
     start = SearchRecord(configuration=chosen, host=factories.HOST)
-    with Nursery() as nursery:
-        opener = nursery.factory(lambda one: spec_of(one, str(ROOT)))
-        result = search(start, Surroundings(open_arm=opener), Recorder())
+    with DatasetServer() as dataset_server:
+        opener = dataset_server.factory(lambda one: spec_of(one, str(ROOT)))
+        result = search(start, Environment(start_process=opener), Recorder())
     assert result.complete
     return {trial.num_workers: trial for trial in result.trials}
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from nws_sweep.results import Burst, LoaderSettings
+from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import resources
-from nws_sweep.system.resources import Room
+from nws_sweep.system.resources import FreeResources
 from tests import factories
 from tests.roots import made_up
 
@@ -42,15 +42,15 @@ def pids(folder: str, most: int | str, now: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of whoever runs the tests do not count."""
+    """The limits of what runs the tests do not count."""
     limit_to(monkeypatch)
 
 
 def limit_to(
     monkeypatch: pytest.MonkeyPatch, open_files: int = -1, threads: int = resource.RLIM_INFINITY, user: int = 0
 ) -> None:
-    limits = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (limits[which], resource.RLIM_INFINITY))
+    bottlenecks = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (bottlenecks[which], resource.RLIM_INFINITY))
     monkeypatch.setattr(os, "getuid", lambda: user)
 
 
@@ -87,7 +87,7 @@ def test_the_budget_is_what_was_asked_or_most_of_what_is_free_and_memory_now_the
     assert resources.memory_budget(None, root) == pytest.approx(0.9 * AVAILABLE)
     assert [resources.now(left, root).memory_bytes for left in (5 * GB, 90 * GB, -3)] == [5 * GB, AVAILABLE, -3]
     assert (resources.memory_budget(None, nothing), resources.now(5, nothing).memory_bytes) == (None, 5)
-    assert resources.now(None, nothing) == Room()
+    assert resources.now(None, nothing) == FreeResources()
     assert 0 < (resources.now(None, root).shm_bytes or 0) <= psutil.disk_usage(str(root)).total
 
 
@@ -121,75 +121,77 @@ def test_the_threads_that_the_user_has_count_against_a_limit_that_is_not_roomy_o
     hidden = SimpleNamespace(info={"uids": None, "num_threads": None})
     monkeypatch.setattr(psutil, "process_iter", lambda names: [*members, hidden])
     limit_to(monkeypatch, open_files=1024, threads=limit, user=user)
-    assert resources.now(None, tmp_path) == Room(threads=expected, open_files=1024)
+    assert resources.now(None, tmp_path) == FreeResources(threads=expected, open_files=1024)
 
 
 # Whether a candidate fits: four workers with two batches each, and the consumer's: nine batches on their way.
 SETTINGS = LoaderSettings(batch_size=32, num_workers=4, prefetch_factor=2)
-LOAD = resources.Load(batch_bytes=100 * MB, batch_tensors=3, arm_bytes=GB, worker_bytes=500 * MB)
+LOAD = resources.ResourceNeeds(batch_bytes=100 * MB, batch_tensors=3, process_bytes=GB, worker_bytes=500 * MB)
 
 
-def burst(batch_bytes: int | None = None, batch_tensors: int | None = None) -> Burst:
-    return factories.burst(batch_bytes=batch_bytes, batch_tensors=batch_tensors)
+def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> Window:
+    return factories.window(batch_bytes=batch_bytes, batch_tensors=batch_tensors)
 
 
 @pytest.mark.parametrize(
     ("lacking", "enough", "settings", "ranks", "reason"),
     [
-        (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the arm
-            Room(open_files=106), Room(open_files=107), SETTINGS, 1,
+        (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the trial process
+            FreeResources(open_files=106), FreeResources(open_files=107), SETTINGS, 1,
             "107 open files (9 batches on their way), and 106 are allowed",
         ),
         (  # without workers only memory counts
-            Room(memory_bytes=1099 * MB), Room(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
+            FreeResources(memory_bytes=1099 * MB), FreeResources(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
             LoaderSettings(batch_size=32), 1,
             "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
             "1 batches of 100 MB), and 1.10 GB are left",
         ),
         (
-            Room(shm_bytes=899 * MB), Room(shm_bytes=900 * MB), SETTINGS, 1,
+            FreeResources(shm_bytes=899 * MB), FreeResources(shm_bytes=900 * MB), SETTINGS, 1,
             "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
         ),
         (  # ranks need as much each, and files are counted by process
-            Room(shm_bytes=2699 * MB), Room(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
+            FreeResources(shm_bytes=2699 * MB), FreeResources(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
             "2.70 GB of shared memory (27 batches of 100 MB on their way), and 2.70 GB are free in /dev/shm",
         ),
-        (  # what the arms of all ranks hold together was measured together: workers of 250 MB each
-            Room(memory_bytes=GB), Room(memory_bytes=4800 * MB), SETTINGS, 2,
+        (  # what the trial processes of all ranks hold together was measured together: workers of 250 MB each
+            FreeResources(memory_bytes=GB), FreeResources(memory_bytes=4800 * MB), SETTINGS, 2,
             "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
             "18 batches of 100 MB), and 1.00 GB are left",
         ),
         (
-            Room(threads=35), Room(threads=36), SETTINGS, 3,
+            FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
             "36 threads for its 12 workers, and 35 more are allowed",
         ),
     ],
 )  # fmt: skip
 def test_what_lacks_is_told_with_its_figures(
-    lacking: Room, enough: Room, settings: LoaderSettings, ranks: int, reason: str
+    lacking: FreeResources, enough: FreeResources, settings: LoaderSettings, ranks: int, reason: str
 ) -> None:
-    assert resources.shortage(settings, LOAD, lacking, ranks) == f"it needs {reason}"
-    assert resources.shortage(settings, LOAD, enough, ranks) == ""
+    assert resources.reason_not_fitting(settings, LOAD, lacking, ranks) == f"it needs {reason}"
+    assert resources.reason_not_fitting(settings, LOAD, enough, ranks) == ""
 
 
 @pytest.mark.parametrize(
-    ("bursts", "memory_bytes", "load"),
+    ("windows", "memory_bytes", "load"),
     [
-        ([], {}, resources.Load()),
-        ([burst()], {}, resources.Load()),
-        # of one candidate the workers cannot be told from the arm
-        ([burst(12, 2)], {4: 3 * GB}, resources.Load(batch_bytes=12, batch_tensors=2, arm_bytes=3 * GB)),
-        ([], {0: GB, 4: 3 * GB}, resources.Load(arm_bytes=GB, worker_bytes=500 * MB)),
-        ([], {8: 5 * GB, 2: 2 * GB}, resources.Load(arm_bytes=GB, worker_bytes=500 * MB)),
-        ([], {0: 3 * GB, 4: GB}, resources.Load(arm_bytes=GB)),  # workers never give memory back
-        ([burst(5, 2), burst(), burst(9, 1)], {}, resources.Load(batch_bytes=9, batch_tensors=2)),
+        ([], {}, resources.ResourceNeeds()),
+        ([window()], {}, resources.ResourceNeeds()),
+        # of one candidate the workers cannot be told from the trial process
+        ([window(12, 2)], {4: 3 * GB}, resources.ResourceNeeds(batch_bytes=12, batch_tensors=2, process_bytes=3 * GB)),
+        ([], {0: GB, 4: 3 * GB}, resources.ResourceNeeds(process_bytes=GB, worker_bytes=500 * MB)),
+        ([], {8: 5 * GB, 2: 2 * GB}, resources.ResourceNeeds(process_bytes=GB, worker_bytes=500 * MB)),
+        ([], {0: 3 * GB, 4: GB}, resources.ResourceNeeds(process_bytes=GB)),  # workers never give memory back
+        ([window(5, 2), window(), window(9, 1)], {}, resources.ResourceNeeds(batch_bytes=9, batch_tensors=2)),
     ],
 )
-def test_what_is_known_of_the_load(bursts: list[Burst], memory_bytes: dict[int, int], load: resources.Load) -> None:
-    assert resources.load_of(bursts, memory_bytes) == load
+def test_what_is_known_of_the_load(
+    windows: list[Window], memory_bytes: dict[int, int], load: resources.ResourceNeeds
+) -> None:
+    assert resources.resource_needs(windows, memory_bytes) == load
 
 
 def test_more_candidates_are_taken_together_and_the_arm_by_its_least() -> None:
-    load = resources.load_of([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
+    load = resources.resource_needs([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
     assert load.worker_bytes == pytest.approx(500 * MB, rel=0.05)
-    assert GB - 20 * MB < load.arm_bytes <= GB
+    assert GB - 20 * MB < load.process_bytes <= GB

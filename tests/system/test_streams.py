@@ -1,4 +1,4 @@
-"""Standard channels that are closed, in ASCII, or read by nobody."""
+"""Standard channels that are closed, in ASCII, or read by no process."""
 
 from __future__ import annotations
 

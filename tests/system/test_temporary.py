@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> None:
     left = left_by_a_killed_program(place)
-    theirs = {"nws_sweep-2024-11-05", "nws_sweep-arm-of-mine"}  # as people may call their own
+    theirs = {"nws_sweep-2024-11-05", "nws_sweep-trial process-of-mine"}  # as people may call their own
     for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
@@ -59,7 +59,7 @@ def test_one_that_is_just_being_made_is_left_alone(monkeypatch: pytest.MonkeyPat
 
 
 def test_shared_memory_of_noted_processes_goes_with_it_and_waits_for_one_that_still_runs(place: Path) -> None:
-    """One that is killed between making a segment and unlinking it leaves it; nobody may have waited for it yet."""
+    """One that is killed between making a segment and unlinking it leaves it; no process may have waited for it yet."""
     left = left_by_a_killed_program(place)
     with subprocess.Popen(["true"]) as gone:
         pass

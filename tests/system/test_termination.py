@@ -16,7 +16,7 @@ from nws_sweep.system.termination import Interrupted, Interrupts
 
 @pytest.fixture(autouse=True)
 def unchanged() -> Iterator[None]:
-    """Whoever had the signals before has them again."""
+    """What had the signals before has them again."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -49,7 +49,7 @@ def test_what_is_being_measured_is_finished_first(
                 send(number)
                 done.append(number)
             interrupts.check()
-            done.append("next burst")
+            done.append("next window")
 
     with pytest.raises(Interrupted) as raised:
         measure()

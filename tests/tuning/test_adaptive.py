@@ -1,6 +1,6 @@
 """The adaptive search on simulated machines: what it finds, and what that costs, over many searches.
 
-The machines have no arms, so that thousands of searches take seconds; their truth is at hand.
+The machines have no trial processes, so that thousands of searches take seconds; their truth is at hand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import Observation, Race, Stop, make
+from nws_sweep.tuning.strategy import CompareInRound, Observation, Stop, make
 from tests.factories import loader_settings
 
 CANDIDATES = tuple(range(65))
@@ -56,7 +56,7 @@ class Simulation:
         strategy = make(rules, loader_settings(prefetch_factor=2), MeasureRules(), truth.cores)
         for self.rounds in range(500):
             decision = strategy.decide(list(self.known.values()))
-            if not isinstance(decision, Race):
+            if not isinstance(decision, CompareInRound):
                 break
             assert decision.candidates
             for settings in decision.dropped:

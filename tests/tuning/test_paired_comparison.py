@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nws_sweep.tuning.paired_comparison import Contest
+from nws_sweep.tuning.paired_comparison import PairedComparison
 from nws_sweep.tuning.strategy import Observation, with_workers
 from tests.factories import loader_settings
 
@@ -21,36 +21,36 @@ def seen(workers: int, *costs: float, first_round: int = 0, cost_s: float | None
     )
 
 
-def contest(*observations: Observation) -> Contest:
-    return Contest(observations, tolerance=0.03, precision=0.05)
+def comparison(*observations: Observation) -> PairedComparison:
+    return PairedComparison(observations, tolerance=0.03, precision=0.05)
 
 
 def test_drift_that_meets_both_is_no_difference() -> None:
     drift = (1.0, 1.5, 0.7, 1.1)
     one, other = seen(2, *drift), seen(4, *(0.9 * factor for factor in drift))
-    gap = contest(one, other).gap(one, other)
-    assert gap.value == pytest.approx(math.log(1 / 0.9))
-    assert gap.n == 4
+    log_ratio = comparison(one, other).log_ratio(one, other)
+    assert log_ratio.value == pytest.approx(math.log(1 / 0.9))
+    assert log_ratio.n == 4
     steady = seen(2, 1.0, 1.0, 1.0, 1.0), seen(4, 0.9, 0.9, 0.9, 0.9)
-    assert gap.half_width == pytest.approx(contest(*steady).gap(*steady).half_width)
+    assert log_ratio.half_width == pytest.approx(comparison(*steady).log_ratio(*steady).half_width)
 
 
 def test_only_common_rounds_are_compared_without_any_the_means_are_compared_and_the_interval_is_wider() -> None:
     early, late = seen(2, 1.0, 1.0, 8.0, 8.0), seen(4, 4.0, 4.0, first_round=2)
-    assert contest(early, late).gap(early, late).value == pytest.approx(math.log(2))
-    assert contest(early, late).fastest is late  # though its mean is longer
+    assert comparison(early, late).log_ratio(early, late).value == pytest.approx(math.log(2))
+    assert comparison(early, late).fastest is late  # though its mean is longer
     one, other = seen(2, 2.0, 2.0), seen(4, 1.0, 1.0, first_round=2)
-    apart = contest(one, other).gap(one, other)
+    apart = comparison(one, other).log_ratio(one, other)
     together = seen(4, 1.0, 1.0)
     assert apart.value == pytest.approx(math.log(2))
     assert apart.n == 0
-    assert apart.half_width > contest(one, together).gap(one, together).half_width
+    assert apart.half_width > comparison(one, together).log_ratio(one, together).half_width
 
 
 def test_intervals_narrow_with_rounds_and_with_what_other_candidates_know_of_the_noise() -> None:
     def half_width(*extra: Observation, rounds: int = 3) -> float:
         one, other = seen(2, *[1.0] * rounds), seen(4, *[0.99] * rounds)
-        return contest(one, other, *extra).gap(one, other).half_width
+        return comparison(one, other, *extra).log_ratio(one, other).half_width
 
     assert half_width(rounds=12) < half_width(rounds=6) < half_width()
     assert half_width(seen(3, 1.0, 1.0, 1.0), seen(5, 1.0, 1.0, 1.0)) < half_width()
@@ -59,9 +59,9 @@ def test_intervals_narrow_with_rounds_and_with_what_other_candidates_know_of_the
 
 
 def test_the_cheapest_within_the_tolerance_is_recommended() -> None:
-    found = contest(seen(1, 1.10), seen(2, 1.02), seen(8, 1.0), seen(16, 1.001))
+    found = comparison(seen(1, 1.10), seen(2, 1.02), seen(8, 1.0), seen(16, 1.001))
     assert (found.fastest.num_workers, found.recommended.num_workers) == (8, 2)
-    equal = contest(seen(4, 1.0), seen(2, 1.0))
+    equal = comparison(seen(4, 1.0), seen(2, 1.0))
     assert equal.fastest.num_workers == equal.recommended.num_workers == 2
 
 
@@ -82,20 +82,20 @@ def test_the_cheapest_within_the_tolerance_is_recommended() -> None:
 def test_whoever_is_certainly_not_the_one_to_recommend_is_out(
     one: Observation, other: Observation, expected: bool
 ) -> None:
-    assert contest(one, other).is_out(one) is expected
-    assert not contest(one, other).is_out(contest(one, other).recommended)
+    assert comparison(one, other).is_eliminated(one) is expected
+    assert not comparison(one, other).is_eliminated(comparison(one, other).recommended)
 
 
 def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_take() -> None:
-    clear = contest(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
-    assert (clear.recommended.num_workers, clear.tied, clear.settle_s) == (2, (), None)
-    equal = contest(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
-    assert (equal.matters_little(equal.observations[1]), equal.verdict().tied) == (True, ())
-    close = contest(seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)).verdict()
+    clear = comparison(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
+    assert (clear.recommended.num_workers, clear.tied, clear.seconds_to_decide) == (2, (), None)
+    equal = comparison(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
+    assert (equal.is_negligible(equal.observations[1]), equal.verdict().tied) == (True, ())
+    close = comparison(seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.05, 0.97)).verdict()
     assert close.recommended.num_workers == 2
     assert [settings.num_workers for settings in close.tied] == [4]
-    assert close.settle_s is not None
-    assert close.settle_s >= 2.0  # a round of both
+    assert close.seconds_to_decide is not None
+    assert close.seconds_to_decide >= 2.0  # a round of both
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])
@@ -109,7 +109,7 @@ def test_the_interval_of_a_gap_covers_the_truth(noise: float, rounds: int) -> No
         candidates = [
             seen(n, *(math.exp(truth[n] + d + rng.gauss(0.0, noise / math.sqrt(2))) for d in drift)) for n in range(3)
         ]
-        gap = contest(*candidates).gap(candidates[1], candidates[0])
-        return gap.low <= truth[1] <= gap.high
+        log_ratio = comparison(*candidates).log_ratio(candidates[1], candidates[0])
+        return log_ratio.low <= truth[1] <= log_ratio.high
 
     assert sum(covered() for _ in range(400)) >= 0.92 * 400

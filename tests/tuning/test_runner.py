@@ -13,8 +13,6 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.results import (
-    Burst,
-    BurstKind,
     Configuration,
     LoaderSettings,
     Measurement,
@@ -23,6 +21,8 @@ from nws_sweep.results import (
     SearchRules,
     Trial,
     TrialState,
+    Window,
+    WindowKind,
 )
 from nws_sweep.tuning.runner import search
 from tests import factories
@@ -38,7 +38,7 @@ def configuration(
     seed: int = 0,
     **measure: Any,
 ) -> Configuration:
-    rules = {"bursts": 3, "window_s": 10.0, "max_seconds": 1000.0, **measure}
+    rules = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0, **measure}
     return factories.configuration(
         loader=LoaderSettings(batch_size=8, prefetch_factor=2, persistent_workers=True),
         measure=MeasureRules(**rules),
@@ -66,15 +66,15 @@ def costs(trials: dict[int, Trial]) -> dict[int, float | None]:
     return {number: trial.objective_s for number, trial in trials.items()}
 
 
-def count(trial: Trial, kind: BurstKind = BurstKind.STEADY) -> int:
-    return sum(burst.kind is kind for burst in trial.bursts)
+def count(trial: Trial, kind: WindowKind = WindowKind.STEADY) -> int:
+    return sum(window.kind is kind for window in trial.windows)
 
 
-def raising(machine: FakeMachine, error: BaseException, when: Callable[[Burst], bool]) -> FakeMachine:
-    def distort(burst: Burst) -> Burst:
-        if when(burst):
+def raising(machine: FakeMachine, error: BaseException, when: Callable[[Window], bool]) -> FakeMachine:
+    def distort(window: Window) -> Window:
+        if when(window):
             raise error
-        return burst
+        return window
 
     machine.distort = distort
     return machine
@@ -86,7 +86,7 @@ def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it
     result, recorder = run_search(configuration(reference=2), machine)
     assert sorted(recorder.done) == sorted(by_workers(result)) == [0, 1, 2, 4]
     assert sorted(settings.num_workers for settings in machine.opened) == [0, 1, 2, 4]
-    # start-up (workers seconds, and a batch), then what is left after the first clump
+    # start-up (workers seconds, and a batch), then what is left after the first multiple of the workers
     expected = {0: 1000.0, 1: 2.0 + 999, 2: 3.0 + 998 / 2, 4: 5.0 + 996 / 4}
     assert costs(by_workers(result)) == pytest.approx(expected, rel=0.005)
     assert recorder.events[-1] == "finished"
@@ -95,7 +95,7 @@ def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it
     first = recorder.results[0]
     assert sorted(by_workers(first)) == [0, 1, 2, 4]
     assert not first.complete
-    assert all(trial.bursts and trial.objective_s and not trial.finished for trial in first.trials)
+    assert all(trial.windows and trial.objective_s and not trial.finished for trial in first.trials)
     noise = by_workers(result)[4].noise
     assert noise is not None
     assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
@@ -111,22 +111,22 @@ def test_what_the_loader_does_without_the_consumer_is_told_too() -> None:
 
 
 def test_what_fails_without_the_consumer_costs_the_trial_nothing_else_and_without_one_there_is_no_such_window() -> None:
-    machine = raising(machine_of(consume_s=0.4), TrialError("killed"), lambda burst: burst.kind is BurstKind.LOADING)
+    machine = raising(machine_of(consume_s=0.4), TrialError("killed"), lambda window: window.kind is WindowKind.LOADING)
     trial = only_trial(machine)
     assert (trial.state, trial.reason, found(trial).loading_s) == (TrialState.OK, "", None)
-    assert machine.requests[-1][1].kind is BurstKind.LOADING
+    assert machine.requests[-1][1].kind is WindowKind.LOADING
     machine = machine_of()
     run_search(configuration(), machine)
-    assert all(request.kind is not BurstKind.LOADING for _, request in machine.requests)
+    assert all(request.kind is not WindowKind.LOADING for _, request in machine.requests)
 
 
 def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_and_nothing_else() -> None:
     machine = machine_of(consume_s=0.4, batches=50)
     trials = measured(configuration(mode="epoch"), machine)
-    looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is BurstKind.LOADING]
+    looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is WindowKind.LOADING]
     assert sorted(looks) == [(1, 1), (2, 1), (4, 1)]
     for number, trial in trials.items():
-        assert [burst.kind for burst in trial.bursts if burst.counts] == [BurstKind.EPOCH]
+        assert [window.kind for window in trial.windows if window.counts] == [WindowKind.EPOCH]
         assert (found(trial).loading_s is None) == (number > 0)
         assert found(trial).memory_growth_bytes is None
 
@@ -136,14 +136,14 @@ def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_an
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch", "epochs": 4}])
 def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_the_seed(measure: Any) -> None:
-    def turns(seed: int) -> list[int]:
+    def slices(seed: int) -> list[int]:
         machine = machine_of(batches=20 if measure else 1000)
         run_search(configuration(candidates=(0, 1, 2, 3, 4), seed=seed, **measure), machine)
-        return machine.turns
+        return machine.slices
 
-    assert turns(1) == turns(1)
-    assert turns(1) != turns(2)
-    rounds = [turns(1)[start : start + 5] for start in range(0, 20, 5)]
+    assert slices(1) == slices(1)
+    assert slices(1) != slices(2)
+    rounds = [slices(1)[start : start + 5] for start in range(0, 20, 5)]
     assert all(sorted(each) == [0, 1, 2, 3, 4] for each in rounds)
     assert len({tuple(each) for each in rounds}) > 2
 
@@ -153,17 +153,17 @@ def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_a
     assert sorted(measured(configuration(candidates=tuple(range(10)), interleave=3), machine)) == list(range(10))
     assert (machine.most_alive, len(machine.opened)) == (3, 10)
     run_search(configuration(interleave=1), alone)
-    assert (alone.most_alive, alone.turns) == (1, sorted(alone.turns))
+    assert (alone.most_alive, alone.slices) == (1, sorted(alone.slices))
 
 
 def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() -> None:
     rng = random.Random(7)
     machine = machine_of()
 
-    def distort(burst: Burst) -> Burst:
+    def distort(window: Window) -> Window:
         if machine.requests[-1][0] != 2:
-            return burst
-        return replace(burst, produced=max(8, round((burst.produced or 0) * rng.uniform(0.5, 1.5)) // 8 * 8))
+            return window
+        return replace(window, produced=max(8, round((window.produced or 0) * rng.uniform(0.5, 1.5)) // 8 * 8))
 
     machine.distort = distort
     trials = measured(configuration(max_seconds=300.0), machine)
@@ -239,23 +239,23 @@ def test_a_trial_that_beats_its_cpu_time_is_measured_again_and_then_never_recomm
 def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are_not_counted() -> None:
     machine = machine_of()
 
-    def distort(burst: Burst) -> Burst:
+    def distort(window: Window) -> Window:
         machine.cpu_s = 4.0 if len(machine.opened) == 1 else 0.1
-        return burst
+        return window
 
     machine.distort = distort
     trial = only_trial(machine)
     assert trial.state is TrialState.OK
     assert trial.notes[0].startswith("measured again, since 250 ms a batch cannot be")
-    assert (count(trial), len(trial.bursts) > 2 * 4) == (4, True)
+    assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
 
 
 def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
     machine = machine_of()
-    raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.turns) > 9)
+    raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.slices) > 9)
     result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
     best = by_workers(result)[0]
-    assert 0 in machine.turns[9:], "the best so far is measured on beside those that come later"
+    assert 0 in machine.slices[9:], "the best so far is measured on beside those that come later"
     assert (best.state, best.reason) == (TrialState.OK, "")
     assert best.objective_s == pytest.approx(1000.0)
     assert recorder.done.count(0) == 1
@@ -273,7 +273,7 @@ class ReadOnce(SimulatedLoader):
 
 def test_a_stream_that_can_be_read_only_once_ends_with_what_was_measured() -> None:
     clock = FakeClock()
-    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, bursts=20)
+    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, windows=20)
     assert trial.state is TrialState.OK
     assert trial.objective_s == pytest.approx(1.0)
     assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
@@ -294,18 +294,18 @@ def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
     ended = []
 
     @contextlib.contextmanager
-    def open_arm(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
-        with machine.open_arm(configuration, memory_bytes) as arm:
+    def start_process(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+        with machine.start_process(configuration, memory_bytes) as process:
             try:
-                yield arm
+                yield process
             finally:
-                ended.append(arm)
+                ended.append(process)
                 if len(ended) == 1:
                     raise KeyboardInterrupt
 
-    surroundings = replace(machine.surroundings(), open_arm=open_arm)
+    environment = replace(machine.environment(), start_process=start_process)
     with pytest.raises(KeyboardInterrupt):
-        search(SearchRecord(configuration=configuration(), host=factories.HOST), surroundings, Recorder())
+        search(SearchRecord(configuration=configuration(), host=factories.HOST), environment, Recorder())
     assert not machine.alive
     assert len(ended) == 4
 
@@ -316,7 +316,7 @@ def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
 def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with_the_figures(measure: Any) -> None:
     machine = machine_of(batches=20 if measure else 1000)
-    machine.distort = lambda burst: replace(burst, batch_bytes=1000 if burst.startup_s else None, batch_tensors=2)
+    machine.distort = lambda window: replace(window, batch_bytes=1000 if window.startup_s else None, batch_tensors=2)
     machine.shm_bytes = 6000
     result, recorder = run_search(configuration(**measure), machine)
     trials = by_workers(result)
@@ -334,7 +334,7 @@ def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_do
     measure: Any,
 ) -> None:
     machine = machine_of(batches=20 if measure else 1000)
-    machine.budget_bytes = 250  # an arm holds 100 to 140
+    machine.budget_bytes = 250  # a trial process holds 100 to 140
     trials = measured(configuration(**measure), machine)
     assert [trials[n].state for n in (0, 1, 2, 4)] == [TrialState.OK] * 4
     assert machine.most_alive == 2
@@ -359,12 +359,12 @@ def test_a_candidate_that_is_found_to_hold_too_much_after_its_turn_is_out_of_mem
     machine = machine_of()
     machine.budget_bytes = 1000
 
-    def distort(burst: Burst) -> Burst:
-        machine.arm_bytes = 2000 if len(machine.turns) > 3 else 100
-        return burst
+    def distort(window: Window) -> Window:
+        machine.process_bytes = 2000 if len(machine.slices) > 3 else 100
+        return window
 
     machine.distort = distort
-    trial = only_trial(machine, 0, bursts=9)
+    trial = only_trial(machine, 0, windows=9)
     assert trial.state is TrialState.OUT_OF_MEMORY
     assert "held 2.00 kB of memory" in trial.reason
 
@@ -398,7 +398,7 @@ def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_e
     trials = measured(configuration(candidates=(0, 4), window_s=0.2), machine)
     assert costs(trials) == pytest.approx({0: 4.0, 4: 1.0}, rel=0.05)
     opened = [settings.num_workers for settings in machine.opened]
-    assert (opened.count(0), 2 in opened) == (2, True)  # begun anew; the arm that reads ahead
+    assert (opened.count(0), 2 in opened) == (2, True)  # restarted; the trial process that reads ahead
     assert all(count(trial) >= 4 for trial in trials.values())
 
 
@@ -417,6 +417,6 @@ def test_cold_drops_the_datasets_files_before_each_turn_and_refuses_those_withou
     machine.files = (str(tmp_path),)
     run_search(configuration(candidates=(0, 2), cache="cold"), machine)
     assert set(machine.dropped) == {(str(tmp_path / "a"),)}
-    assert len(machine.dropped) == len(machine.turns) - 1  # the first one tells the files, and does not count
+    assert len(machine.dropped) == len(machine.slices) - 1  # the first one tells the files, and does not count
     with pytest.raises(ConfigurationError, match=r"measure\.cache=cold: .*measure\.cache_files=\[\.\.\.\]"):
         run_search(configuration(cache="cold"), machine_of())

@@ -1,4 +1,4 @@
-"""The adaptive search with its rounds and arms, on simulated machines."""
+"""The adaptive search with its rounds and trial processes, on simulated machines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 
 from nws_sweep.errors import TrialError
 from nws_sweep.results import (
-    Burst,
-    BurstKind,
     Configuration,
     LoaderSettings,
     MeasureRules,
@@ -21,6 +19,8 @@ from nws_sweep.results import (
     SearchRecord,
     SearchRules,
     TrialState,
+    Window,
+    WindowKind,
 )
 from nws_sweep.tuning import runner
 from nws_sweep.tuning.runner import search
@@ -69,11 +69,11 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
     parts = result.cost.profile_s, result.cost.startup_s, result.cost.warm_up_s, result.cost.measuring_s
     assert sum(parts) == pytest.approx(machine.clock.now)
     assert min(parts) > 0
-    # Whoever is out of the race is ended at once, and its row says so.
+    # What is out of the race is ended at once, and its row says so.
     assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
-    assert kinds.count(BurstKind.STEADY) == 1
-    assert kinds[-1] is BurstKind.STEADY
+    assert kinds.count(WindowKind.STEADY) == 1
+    assert kinds[-1] is WindowKind.STEADY
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(bu
     assert result.verdict is not None
     assert result.verdict.provisional
     assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
-    bursts = [burst.elapsed_s for trial in result.trials for burst in trial.bursts]
-    assert budget_s <= machine.clock.now <= budget_s + max(bursts) + 0.5
+    windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
+    assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
     nothing, _ = run_search(configuration(time_budget_s=1e-6, strategy=strategy), sleeping())
     assert (nothing.verdict, nothing.complete) == (None, True)
     assert result.complete
@@ -114,7 +114,7 @@ def test_when_everything_crashes_patience_ends_the_search() -> None:
 
 def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
     start = SearchRecord(configuration=configuration(), host=factories.HOST)
-    result = search(start, sleeping().surroundings(), Recorder(), guess=3)
+    result = search(start, sleeping().environment(), Recorder(), guess=3)
     assert 3 in by_workers(result)
     assert recommended(result).num_workers == 8
 
@@ -122,10 +122,12 @@ def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
 def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
     machine = sleeping()
 
-    def distort(burst: Burst) -> Burst:
-        for arm in machine.running:
-            arm.cpu_s += 1.0 * burst.batches if arm.settings.num_workers == 8 else 0.0  # two CPUs: at least 0.5 s
-        return burst
+    def distort(window: Window) -> Window:
+        for process in machine.running:
+            process.cpu_s += (
+                1.0 * window.batches if process.settings.num_workers == 8 else 0.0
+            )  # two CPUs: at least 0.5 s
+        return window
 
     machine.distort = distort
     result, _ = run_search(configuration(), machine)
@@ -136,7 +138,7 @@ def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
 def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
     result, _ = run_search(configuration(), sleeping(batches=6))
     assert result.complete
-    assert BurstKind.EPOCH in {burst.kind for trial in result.trials for burst in trial.bursts}
+    assert WindowKind.EPOCH in {window.kind for trial in result.trials for window in trial.windows}
 
 
 @pytest.mark.parametrize("interleave", [1, 2, 3])
@@ -154,19 +156,19 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     machine = sleeping()
     stalls: list[int] = []
 
-    def stall_once(burst: Burst) -> Burst:
+    def stall_once(window: Window) -> Window:
         workers = machine.requests[-1][0]
         if workers and not stalls:
             stalls.append(workers)
-            (arm,) = machine.running
-            arm.stall()
+            (process,) = machine.running
+            process.stall()
             assert len(machine.running) == len(machine.alive), "all go on"
-        return burst
+        return window
 
     machine.distort = stall_once
     result, _ = run_search(configuration(), machine)
     assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
-    assert machine.settled >= sum(len(trial.bursts) > 0 for trial in result.trials) - 1
+    assert machine.converged >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 

@@ -85,7 +85,7 @@ def times(summary: Summary) -> Chart | None:
 
 
 def waiting(summary: Summary) -> Chart | None:
-    """The share of the time that the consumer waits, %; None if nobody told."""
+    """The share of the time that the consumer waits, %; None if no process told."""
     return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
 
 

@@ -44,7 +44,7 @@ class Field:
 
     title: str  # the dataset; empty if there is only one
     key: str  # what the labels are values of
-    front: tuple[Spot, ...]  # those of which none other is both quicker and leaner, the leanest first
+    front: tuple[Spot, ...]  # those of which none other is both quicker and lower memory, the leanest first
     others: tuple[Spot, ...]  # the rest
 
 
@@ -73,7 +73,7 @@ def fields(summary: Summary) -> tuple[Field, ...]:
 
 
 def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
-    """Those of which none other is both quicker and leaner."""
+    """Those of which none other is both quicker and lower memory."""
     least = float("inf")
     for spot in sorted(spots, key=lambda spot: (spot.memory_bytes, spot.seconds)):
         if spot.seconds < least:
@@ -95,7 +95,7 @@ def draw_fields(fields: Sequence[Field], title: str) -> Figure:
     chart = fields[:_MOST_PANELS]
     left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
     figure, panels = style.panels(title, len(chart), 1, 2.4)
-    about = f"numbered: no other is both quicker and leaner{left_out}"
+    about = f"numbered: no other is both quicker and lower memory{left_out}"
     figure.supxlabel(about, x=0.01, ha="left", fontsize="medium")
     for axes, field in zip(panels, chart, strict=True):
         _draw_field(axes, field)
@@ -145,7 +145,7 @@ class Prices:
     candidates: tuple[Spot, ...]  # ascending by num_workers
     unit: str  # what the seconds are of
     best: int  # the recommended candidate
-    leaner: int | None  # the one that is nearly as fast for far less memory; None if there is none
+    lower_memory: int | None  # the one that is nearly as fast for far less memory; None if there is none
 
 
 def prices(summary: ConfigurationSummary) -> Prices | None:
@@ -163,7 +163,7 @@ def prices(summary: ConfigurationSummary) -> Prices | None:
         candidates=candidates,
         unit="epoch" if by_epoch else "batch",
         best=summary.best.num_workers,
-        leaner=summary.leaner.num_workers if summary.leaner else None,
+        lower_memory=summary.lower_memory.num_workers if summary.lower_memory else None,
     )
 
 
@@ -175,7 +175,7 @@ def draw_prices(axes: Axes, paid: Prices) -> None:
         quick = spot.seconds <= best.seconds / _QUICK
         axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
         name, beside = str(spot.num_workers), (6, 4)
-        if spot.num_workers == paid.leaner:  # the long name stands below, or it would cover its neighbour's
+        if spot.num_workers == paid.lower_memory:  # the long name stands below, or it would cover its neighbour's
             name, beside = f"{name}: {units.memory(best.memory_bytes - spot.memory_bytes)} less", (-40, -16)
         axes.annotate(name, place, xytext=beside, textcoords="offset points")
     style.ring(axes, *places[paid.candidates.index(best)])
@@ -192,7 +192,7 @@ class Scaling:
     """Throughput against num_workers, samples/s."""
 
     measured: tuple[Point, ...]  # the candidates, ascending by num_workers
-    law: tuple[Point, ...]  # the curve through those with workers; empty without one
+    scaling: tuple[Point, ...]  # the curve through those with workers; empty without one
     ceiling: float | None  # what no number of workers can exceed; None if nothing is known of it
     ceiling_of: str  # what sets it, ``consumer`` or ``CPUs``
     best: int  # the recommended candidate
@@ -212,21 +212,21 @@ def scaling(summary: ConfigurationSummary) -> Scaling | None:
     samples = (found.samples_per_s or 0.0) * found.batch_s.value if found and found.batch_s else 0.0
     return Scaling(
         measured=measured,
-        law=tuple(_law(diagnosis, samples, int(measured[-1].num_workers))),
+        scaling=tuple(_scaling(diagnosis, samples, int(measured[-1].num_workers))),
         ceiling=samples / floor_s if samples and floor_s > 0 else None,
         ceiling_of="consumer" if diagnosis.evidence.consume_s >= floor_s else "CPUs",
         best=best.num_workers,
     )
 
 
-def _law(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
-    law = diagnosis.law
-    if law is None or not samples or most < 1:
+def _scaling(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
+    scaling = diagnosis.scaling
+    if scaling is None or not samples or most < 1:
         return
     for step in range(_STEPS + 1):
         number = 1 + (most - 1) * step / _STEPS
-        quick_s, slow_s = law.interval_s(number)
-        yield Point(number, samples / law.batch_s(number), samples / slow_s, samples / quick_s)
+        quick_s, slow_s = scaling.interval_s(number)
+        yield Point(number, samples / scaling.batch_s(number), samples / slow_s, samples / quick_s)
 
 
 @style.styled
@@ -248,8 +248,8 @@ def _draw_rates(axes: Axes, scaled: Scaling) -> None:
     ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
     axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
     tops = [max(highs)]
-    if scaled.law:
-        x, y, low, high = _columns(scaled.law)
+    if scaled.scaling:
+        x, y, low, high = _columns(scaled.scaling)
         axes.plot(x, y, color=COLOURS[4], label="law of scaling, 95 %")
         axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
         tops.append(min(max(high), 1.5 * max(highs)))

@@ -173,5 +173,5 @@ def rendered(figure: Figure, kind: str) -> bytes:
         figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
     if kind == "png":
         return content.getvalue()
-    # Hundredths of a point, which nobody can see.
+    # Hundredths of a point, which no process can see.
     return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())
