@@ -26,7 +26,7 @@ DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Left out, since it would need a process of its own.
 TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
-# These need a cluster: tests/system composes them, and runs the like.
+# These need a cluster: tests/cluster composes them, and runs the like.
 ON_CLUSTERS = "hydra/launcher="
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 

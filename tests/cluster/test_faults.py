@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.conftest import lacking
+from tests.cluster.program import GRID, TRIALS, Program, finished_trials, results, wait_until
 from tests.conftest import ROOT, Command
 from tests.one_process import SharedProcess
-from tests.system.conftest import lacking
-from tests.system.program import GRID, TRIALS, Program, finished_trials, results, wait_until
 
 # A reading of the wall clock gets the seconds that a file holds on top; all else goes on as it does.
 CLOCK_STEPS = r"""

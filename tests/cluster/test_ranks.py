@@ -33,7 +33,7 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
     """What nws_sweep measures, by num_workers. The consumer is the training's own step."""
     chosen = factories.configuration(
         dataset=dataset,
-        consumer={"_target_": "tests.system.training.Step", "step_s": STEP_S},
+        consumer={"_target_": "tests.cluster.training.Step", "step_s": STEP_S},
         loader=LoaderSettings(batch_size=BATCH_SIZE, shuffle=True),
         measure=MeasureRules(window_s=0.5, windows=3, max_seconds=3.0, timeout_s=120.0),
         search=SearchRules(strategy="exhaustive", candidates=CANDIDATES),
@@ -52,7 +52,7 @@ def trained(dataset: dict[str, Any]) -> dict[int, float]:
     plan = {"dataset": dataset, "step_s": STEP_S, "batch_size": BATCH_SIZE, "workers": CANDIDATES, "steps": 60}
     where = ["--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *where, "-m", "tests.system.training", json.dumps(plan)],
+        [sys.executable, "-m", "torch.distributed.run", *where, "-m", "tests.cluster.training", json.dumps(plan)],
         cwd=ROOT, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -12,9 +12,9 @@ import pytest
 
 from nws_sweep.system import temporary
 from tests import conftest
-from tests.system import slurm
-from tests.system.program import Program
-from tests.system.slurm import Slurm
+from tests.cluster import slurm
+from tests.cluster.program import Program
+from tests.cluster.slurm import Slurm
 
 lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.cluster.program import GRID, TIMEOUT_S, TRIALS, Program, finished_trials, results, wait_until
 from tests.conftest import Command, rounds
-from tests.system.program import GRID, TIMEOUT_S, TRIALS, Program, finished_trials, results, wait_until
 
 KILLS = rounds(6)
 SEED = random.randrange(10**6)

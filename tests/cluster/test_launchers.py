@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from nws_sweep.results import storage
+from tests.cluster.conftest import need
+from tests.cluster.program import SMALL, Program, begun, complete, results, wait_until
 from tests.conftest import Command
-from tests.system.conftest import need
-from tests.system.program import SMALL, Program, begun, complete, results, wait_until
 from tests.test_docs import ON_CLUSTERS, every_command
 
 ON_RAY = (*SMALL, "hydra/launcher=ray")

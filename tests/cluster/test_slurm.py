@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from nws_sweep.results import storage
-from tests.system.program import SMALL, Program, begun, complete, results, wait_until
-from tests.system.slurm import PROGRAMS, Slurm, members
+from tests.cluster.program import SMALL, Program, begun, complete, results, wait_until
+from tests.cluster.slurm import PROGRAMS, Slurm, members
 
 ON_SLURM = (*SMALL, "hydra/launcher=slurm")
 pytestmark = pytest.mark.xdist_group("slurm")
