@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 def main(config):
     print(OmegaConf.to_yaml(config, resolve=True))
     if "nws_sweep" in config:
-        from nws_sweep.embedding import refuse_unserved
+        from nws_sweep.config.embedding import refuse_unserved
 
         refuse_unserved(config.nws_sweep)
 

@@ -48,7 +48,7 @@ def only_folder(parent: Path) -> Path:
         ),
         (
             ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
-            "consumer nws_sweep.consumers.",
+            "consumer nws_sweep.dataloading.consumers.",
         ),
     ],
 )

@@ -76,14 +76,14 @@ def join(rank: Rank) -> Lockstep:
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    if (
-        threads.isdecimal() and int(threads) > 0
-    ):  # torch has read it long ago, in the server that trial processes come from
+    if threads.isdecimal() and int(threads) > 0:  # torch read the variable in the fork server, long ago
         torch.set_num_threads(int(threads))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # by the host's name gloo might look for it in a network
-    store = Path(rank.folder, "store").as_uri()
+    store = distributed.FileStore(str(Path(rank.folder, "store")), rank.ranks)  # a URL takes no path with a space
     try:
-        distributed.init_process_group("gloo", store, _FOR_EVER, rank.ranks, rank.number)
+        distributed.init_process_group(
+            "gloo", store=store, timeout=_FOR_EVER, world_size=rank.ranks, rank=rank.number
+        )
         group = distributed.new_group(timeout=_FOR_EVER)
     except RuntimeError as error:
         raise _lost(error) from error

@@ -288,7 +288,7 @@ def launch(
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)
             child = multiprocessing.get_context("forkserver").Process(
-                target=_run, args=(theirs, spec, folder), name="nws_sweep-trial process"
+                target=_run, args=(theirs, spec, folder), name="nws_sweep-trial"
             )
             try:
                 with theirs, _starting(template):

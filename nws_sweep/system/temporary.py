@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nws_sweep.system import processes
 
-_PREFIX = "nws_sweep-trial process-"
+_PREFIX = "nws_sweep-trial-"
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 

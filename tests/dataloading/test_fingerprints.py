@@ -108,7 +108,7 @@ def test_what_a_library_keeps_does_not_count(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_it_is_the_same_in_another_process() -> None:
     script = (
-        "from nws_sweep.fingerprints import fingerprint\n"
+        "from nws_sweep.dataloading.fingerprints import fingerprint\n"
         "import logging, threading\nlogger, lock, scale = logging.getLogger(), threading.Lock(), {'a', 'b'}\n"
         "def used(i):\n    with lock:\n        logger.info(scale)\n"
         "class Mine:\n    def more(self): return used(3), Mine\n"

@@ -164,7 +164,7 @@ def test_watching_costs_microseconds_a_batch() -> None:
 def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
     program = """if True:
         import sys
-        from nws_sweep.watching import LoaderWatch
+        from nws_sweep.dataloading.watching import LoaderWatch
         unused, watch = LoaderWatch(), LoaderWatch()
         unused.start()
         assert unused.stop() == []

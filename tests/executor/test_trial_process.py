@@ -141,18 +141,18 @@ def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
 
 SCRIPT = """
 import psutil, torch
-from nws_sweep import trial processes
-from nws_sweep.records import ArmSpec, BurstKind, BurstRequest, LoaderSettings
+from nws_sweep.executor import trial_process
+from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 
 torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
 print("training", flush=True)
-spec = ArmSpec(
+spec = ProcessSpec(
     dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
     consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
 )
-with trial processes.start(spec, trial processes.Supervision(timeout_s=60)) as trial process:
-    trial process.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
-    print(trial process.window(BurstRequest(kind=BurstKind.EPOCH)).samples, flush=True)
+with trial_process.start(spec, trial_process.Supervision(timeout_s=60)) as process:
+    process.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
+    print(process.window(WindowRequest(kind=WindowKind.EPOCH)).samples, flush=True)
 """
 
 
@@ -166,7 +166,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
 def test_nothing_outlives_a_parent_that_is_killed() -> None:
     """Not even what stands still."""
     family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
-    with child(f"{SCRIPT}    trial process.pause()\n{family}") as parent:
+    with child(f"{SCRIPT}    process.pause()\n{family}") as parent:
         assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
         pids = [int(pid) for pid in line_of(parent).split()]
         parent.kill()

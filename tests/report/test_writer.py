@@ -287,9 +287,9 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
         "| num_workers | per batch   | samples/s | start-up | epoch | waiting | windows | state                   |",
-        "|-------------|-------------|-----------|----------|-------|---------|--------|-------------------------|",
-        "| 2           | -           | -         | -        | -     | -       | -      | timeout: no \\| for 60 s |",
-        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 5      | ok                      |",
+        "|-------------|-------------|-----------|----------|-------|---------|---------|-------------------------|",
+        "| 2           | -           | -         | -        | -     | -       | -       | timeout: no \\| for 60 s |",
+        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 5       | ok                      |",
     ]
 
 

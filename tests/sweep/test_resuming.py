@@ -206,8 +206,8 @@ def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
 
 def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
     script = """
-        import sys; from nws_sweep import resuming; from pathlib import Path
-        claim = resuming.claim(Path(sys.argv[1]))
+        import sys; from nws_sweep.sweep import resuming; from pathlib import Path
+        taken = resuming.folder_lock(Path(sys.argv[1]))
         print("claimed", flush=True); input()
     """
     with child(script, tmp_path) as process:

@@ -139,7 +139,7 @@ def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
 
 
 def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sweeper._ANSWERING, "tests.sweep.test_sweeper", contextlib.nullcontext)
+    monkeypatch.setitem(sweeper._ANSWERING, "tests.sweep", contextlib.nullcontext)
     with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
         launch(FakeLauncher(failing("a")))
 

@@ -15,8 +15,8 @@ from tests.children import child, line_of, tell
 
 HOLDER = """
 import sys
-from nws_sweep import hostlock
-with hostlock.held(sys.argv[1], "the other sweep", print):
+from nws_sweep.system import host_lock
+with host_lock.held(sys.argv[1], "the other sweep", print):
     print("ready", flush=True)
     input()
 """

@@ -56,7 +56,7 @@ input()
 """
 BOUND = """
 import os, time
-from nws_sweep import processes
+from nws_sweep.system import processes
 processes.die_with_parent()
 print(os.getpid(), flush=True)
 time.sleep(600)
@@ -78,7 +78,7 @@ def test_a_process_dies_with_its_parent_even_while_it_stands_still(end: str) -> 
 FORKED = """
 import multiprocessing, os
 from multiprocessing import forkserver
-from nws_sweep import processes
+from nws_sweep.system import processes
 
 def main():
     context = multiprocessing.get_context("forkserver")
@@ -120,7 +120,7 @@ def output_of(program: str, folder: Path, *arguments: str) -> str:
 TOLD = """
 import multiprocessing, os, signal, time
 from multiprocessing import forkserver
-from nws_sweep import processes
+from nws_sweep.system import processes
 
 heard, ending, ensure_running = [], processes.ENDING_SIGNALS, forkserver.ensure_running
 
@@ -167,7 +167,7 @@ def test_what_the_program_is_told_while_the_fork_server_starts_is_not_lost(tmp_p
 
 _ORPHAN = """
 import multiprocessing, os, pathlib, signal, sys, time
-from nws_sweep import processes
+from nws_sweep.system import processes
 
 def child(parent, folder):
     (folder / "begun.part").write_text(str(os.getpid()))

@@ -9,8 +9,8 @@ import pytest
 
 _CODE = """
 import os, subprocess, sys
-from nws_sweep import channels
-channels.prepare()
+from nws_sweep.system import streams
+streams.prepare()
 print("5.0 ms ±8 % … 世")
 file = open(os.devnull)
 child = subprocess.run([sys.executable, "-c", "import os; os.fstat(0), os.fstat(1), os.fstat(2)"])

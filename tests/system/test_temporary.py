@@ -16,7 +16,7 @@ from tests.children import child, line_of
 _PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from nws_sweep import temporary
+from nws_sweep.system import temporary
 tempfile.tempdir = sys.argv[1]
 with temporary.folder() as path:
     Path(path, "socket").touch()
@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> None:
     left = left_by_a_killed_program(place)
-    theirs = {"nws_sweep-2024-11-05", "nws_sweep-trial process-of-mine"}  # as people may call their own
+    theirs = {"nws_sweep-2024-11-05", "nws_sweep-trial-of-mine"}  # as people may call their own
     for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
