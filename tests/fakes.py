@@ -156,7 +156,7 @@ class SimulatedLoader:
 FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelerator=None)
 
 
-class FakeArm:
+class FakeProcess:
     """A trial process without a process, on a machine: a simulated loader behind the commands of a real one."""
 
     def __init__(self, machine: FakeMachine) -> None:
@@ -210,7 +210,7 @@ class FakeArm:
         self._on_stall()
 
     def wait_until_idle(self) -> None:
-        self._answer().converged += 1
+        self._answer().idle_waits += 1
 
     def files(self) -> tuple[str, ...]:
         return self._answer().files
@@ -255,10 +255,10 @@ class FakeMachine:
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
     requests: list[tuple[int, WindowRequest]] = field(default_factory=list)
-    running: set[FakeArm] = field(default_factory=set)
-    alive: list[FakeArm] = field(default_factory=list)
+    running: set[FakeProcess] = field(default_factory=set)
+    alive: list[FakeProcess] = field(default_factory=list)
     most_alive: int = 0
-    converged: int = 0
+    idle_waits: int = 0
     distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0
     files: tuple[str, ...] = ()
@@ -278,8 +278,8 @@ class FakeMachine:
     shm_bytes: int | None = None
 
     @contextlib.contextmanager
-    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
-        process = FakeArm(self)
+    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeProcess]:
+        process = FakeProcess(self)
         self.alive.append(process)
         self.most_alive = max(self.most_alive, len(self.alive))
         try:
@@ -300,7 +300,7 @@ class FakeMachine:
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
-            room=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
+            free_resources=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
             cores=lambda: self.cores,
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),

@@ -35,7 +35,7 @@ _BEYOND_CHANCE = 2.0
 # ``converged``, a nominal 95 % covers 94 to 97 % in simulations (test_quantities.py), without them 90 to 96 %.
 _SEQUENTIAL = 1.1
 # A consumer with a smaller share of the time is the call of one that does nothing.
-LEAST_CONSUMER = 0.01
+MIN_CONSUMER_SHARE = 0.01
 _FEWEST_POINTS_FOR_GROWTH = 3
 # What a process may read from storage by the way, such as a part of itself that it needs for the first time.
 _MOST_STRAY_BYTES = 65536
@@ -131,7 +131,7 @@ class _Steady:
 
 def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
     batch_s, wait_s = steady.batch_s, max(0.0, steady.batch_s - steady.consume_s)
-    loads_itself = conditions.settings.num_workers == 0 and steady.consume_s >= LEAST_CONSUMER * batch_s
+    loads_itself = conditions.settings.num_workers == 0 and steady.consume_s >= MIN_CONSUMER_SHARE * batch_s
     samples = sum(window.samples for window in steady.usable)
     batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
     return replace(

@@ -67,8 +67,8 @@ class Conditions:
         return None if self.batches_per_epoch is None else self.batches_per_epoch - self.queue
 
 
-def next_request(windows: Sequence[Window], conditions: Conditions, *, rested: bool = False) -> WindowRequest:
-    """The window to take next, given all those taken; the loader may have ``rested`` after the last of them."""
+def next_request(windows: Sequence[Window], conditions: Conditions, *, was_paused: bool = False) -> WindowRequest:
+    """The window to take next, given all those taken; the loader may have ``was_paused`` after the last of them."""
     if whole_epochs(windows, conditions):
         return WindowRequest(kind=WindowKind.EPOCH)
     # Of the very first epoch no more than its start is asked for at once, to see what a start alone takes.
@@ -78,17 +78,17 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, rested: b
         min_batches=1 if only_start else conditions.warm_up,
         multiple_of=conditions.worker_multiple,
     )
-    if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, rested):
+    if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
     if (missing := conditions.warm_up - _taken_in_epoch(windows)) > 0:
         return replace(warm_up, min_batches=missing)
     steady = _window(windows, conditions)
     if (missing_s := _missing_warm_up_s(windows, conditions)) > 0:
         return replace(steady, kind=WindowKind.WARM_UP, min_seconds=missing_s)
-    if _starts_again(windows, conditions, rested):
+    if _starts_again(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
     resumed = replace(warm_up, min_batches=_resume_batches(windows, conditions), cover_buffer=True)
-    return resumed if rested and conditions.queue else steady
+    return resumed if was_paused and conditions.queue else steady
 
 
 def _window(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
@@ -102,7 +102,7 @@ def _window(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
     )
 
 
-def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, rested: bool) -> bool:
+def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, was_paused: bool) -> bool:
     """Whether what is left of the epoch is shorter than the window that a new epoch has left for."""
     left, latest, worker_multiple = _batches_left(windows, conditions), windows[-1], conditions.worker_multiple
     if left is None or conditions.last_position is None:
@@ -114,7 +114,7 @@ def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, rested: 
         max(worker_multiple, latest.batches),
         (conditions.last_position - conditions.warm_up) // worker_multiple * worker_multiple,
     )
-    discarded = _resume_batches(windows, conditions) if rested else 0
+    discarded = _resume_batches(windows, conditions) if was_paused else 0
     return left - discarded < wanted
 
 
@@ -126,7 +126,7 @@ def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> flo
     return conditions.rules.window_s - sum(window.elapsed_s for window in windows)
 
 
-def _starts_again(windows: Sequence[Window], conditions: Conditions, rested: bool) -> bool:
+def _starts_again(windows: Sequence[Window], conditions: Conditions, was_paused: bool) -> bool:
     """Whether the loader is to be started once more: a process does many things for the first time at its first."""
     first, *more = (window for window in windows if window.startup_s is not None)
     if more or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
@@ -137,7 +137,7 @@ def _starts_again(windows: Sequence[Window], conditions: Conditions, rested: boo
     if not later:
         return True
     pace_s = sum(window.elapsed_s for window in later) / sum(window.batches for window in later)
-    matters = _MATTERS if rested else _MATTERS_AT_ONCE
+    matters = _MATTERS if was_paused else _MATTERS_AT_ONCE
     return (first.startup_s or 0.0) > matters * pace_s * conditions.batches_per_epoch
 
 

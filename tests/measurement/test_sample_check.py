@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import nws_sweep
 from nws_sweep.dataloading.digests import digest_of
 from nws_sweep.errors import WrongSamples
-from nws_sweep.measurement import sample_check
-from nws_sweep.measurement.sample_check import Reference, SampleWatch
+from nws_sweep.measurement import epoch_check, sample_check
+from nws_sweep.measurement.sample_check import Reference, SampleComparison
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from tests.factories import FACTS
 
@@ -59,7 +59,20 @@ def test_samples_that_several_workers_deliver_are_counted(streams: list[list[Any
 
 def test_the_latest_samples_of_a_few_workers_are_compared_first() -> None:
     logged = [made(key, worker=key % 6) for key in range(18)]
-    assert [sample.key for sample in sample_check.candidates(logged)] == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
+    assert [sample.key for sample in sample_check.comparable_samples(logged)] == [
+        12,
+        13,
+        14,
+        15,
+        6,
+        7,
+        8,
+        9,
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_part_differs_by_its_content_its_form_and_by_being_there() -> None:
@@ -103,12 +116,12 @@ class World:
     def ask(self, question: Callable[[Any], Any]) -> Any:
         return question(self)
 
-    def check(self, watch: SampleWatch, *indices: int, handles: tuple[str, ...] = ()) -> str:
+    def check(self, watch: SampleComparison, *indices: int, handles: tuple[str, ...] = ()) -> str:
         return watch.check(self.logged(*indices), FOUR, replace(FACTS, handles=handles), 1.0, self.ask)
 
 
 def test_samples_that_are_the_same_cost_two_of_them_once() -> None:
-    world, watch = World(lambda i: (i,), lambda i, worker: (i,)), SampleWatch()
+    world, watch = World(lambda i: (i,), lambda i, worker: (i,)), SampleComparison()
     for _ in range(3):
         assert world.check(watch, *range(16)) == ""
     assert len(world.loaded) == 2
@@ -117,7 +130,7 @@ def test_samples_that_are_the_same_cost_two_of_them_once() -> None:
 def test_samples_that_are_wrong_only_beside_others_are_reported() -> None:
     world = World(lambda i: (i, "label"), lambda i, worker: (0, "label"))
     with pytest.raises(WrongSamples, match="8 of 8 compared samples differ from those loaded without workers: open"):
-        world.check(SampleWatch(), *range(1, 17))
+        world.check(SampleComparison(), *range(1, 17))
 
 
 @pytest.mark.parametrize(
@@ -130,17 +143,17 @@ def test_samples_that_are_wrong_only_beside_others_are_reported() -> None:
     ids=["random", "worker", "seldom"],
 )
 def test_parts_that_differ_for_other_reasons_are_not_reported(world: World) -> None:
-    watch = SampleWatch()
+    watch = SampleComparison()
     for _ in range(3):
         assert world.check(watch, *range(16)) == ""
-    assert len(world.loaded) <= sample_check.MOST_COMPARED
+    assert len(world.loaded) <= sample_check.MAX_COMPARED
 
 
 def test_with_shared_files_two_wrong_samples_are_enough() -> None:
     world = World(lambda i: (i,), lambda i, worker: (i if i % 8 not in (4, 5) else -1,))
-    assert world.check(SampleWatch(), *range(16)) == ""
+    assert world.check(SampleComparison(), *range(16)) == ""
     with pytest.raises(WrongSamples, match=r"; forked workers share dataset\.file: open files"):
-        world.check(SampleWatch(), *range(16), handles=("dataset.file",))
+        world.check(SampleComparison(), *range(16), handles=("dataset.file",))
 
 
 @pytest.mark.parametrize(
@@ -157,14 +170,14 @@ def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], w
     logged = world.logged(*range(40))
     reported = pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too")
     with reported if wrong else contextlib.nullcontext():
-        assert SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
+        assert SampleComparison().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
     assert not world.epochs
 
 
 def test_of_random_streams_it_is_said_that_nothing_can_be_seen() -> None:
     noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
-    told = SampleWatch().check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
-    assert told.startswith("whether the workers share the samples of the iterable dataset cannot be seen")
+    told = SampleComparison().check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
+    assert told.startswith("the first samples of the iterable dataset are random, so they do not show whether")
 
 
 def seen(*names: str | None, workers: int = 2, complete: bool = True) -> SamplesSeen:
@@ -179,7 +192,7 @@ def seen(*names: str | None, workers: int = 2, complete: bool = True) -> Samples
         (seen("a", "a", workers=1), seen("a", "a"), 2, ""),  # it has them twice by itself
         (seen(None, None, workers=1), seen(None, None), 2, ""),
         (seen("a", "b", workers=1), seen("c", "d", "e", "f"), 2, "4 in an epoch instead of 2"),  # changed at random
-        (seen(*"abcd", workers=1, complete=False), seen(*"abab", complete=False), 2, "2 of those looked at had come"),
+        (seen(*"abcd", workers=1, complete=False), seen(*"abab", complete=False), 2, "2 of those counted"),
         (seen("a", "b", workers=1), seen("a"), 2, "samples are lost with num_workers=2: 1 in an epoch instead of 2"),
         (seen("a", workers=1), seen("a", workers=1), 4, "3 of 4 workers get no samples"),
     ],
@@ -187,8 +200,8 @@ def seen(*names: str | None, workers: int = 2, complete: bool = True) -> Samples
 def test_what_two_epochs_say_of_each_other(
     alone: SamplesSeen, shared: SamplesSeen, num_workers: int, line: str
 ) -> None:
-    check = sample_check.judged(alone, shared, LoaderSettings(batch_size=1, num_workers=num_workers))
-    told = "; ".join(sample_check.remarks(check))
+    check = epoch_check.compare_epochs(alone, shared, LoaderSettings(batch_size=1, num_workers=num_workers))
+    told = "; ".join(epoch_check.warnings(check))
     assert line in told
     assert bool(line) == bool(told)
 

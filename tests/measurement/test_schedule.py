@@ -7,7 +7,7 @@ import pytest
 from nws_sweep.measurement.quantities import all_windows, converged, out_of_limits, summarise
 from nws_sweep.measurement.schedule import Conditions, next_request
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
-from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 
 RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0}
 
@@ -29,7 +29,7 @@ class Simulation:
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        self.process = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.process = FakeProcess(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
         self.process.open(settings)
         self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
         self.slices: list[TimeSlice] = []
@@ -38,7 +38,7 @@ class Simulation:
         taken: list[Window] = []
         before = all_windows(self.slices)
         while not taken or taken[-1].kind is WindowKind.WARM_UP:
-            request = next_request([*before, *taken], self.conditions, rested=bool(before) and not taken)
+            request = next_request([*before, *taken], self.conditions, was_paused=bool(before) and not taken)
             taken.append(self.process.window(request))
         self.slices.append(TimeSlice(windows=tuple(taken), elapsed_s=sum(window.elapsed_s for window in taken)))
 
@@ -152,7 +152,7 @@ def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away_or_the_whole_q
     assert windows[4].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
     conditions = Simulation(4, prefetch_factor=5, says=None).conditions
-    request = next_request([uncounted], conditions, rested=True)
+    request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
 

@@ -26,7 +26,7 @@ from nws_sweep.results import (
 )
 from nws_sweep.tuning.runner import search
 from tests import factories
-from tests.fakes import FACTS, FakeArm, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FACTS, FakeProcess, FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
@@ -246,7 +246,7 @@ def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are
     machine.distort = distort
     trial = only_trial(machine)
     assert trial.state is TrialState.OK
-    assert trial.notes[0].startswith("measured again, since 250 ms a batch cannot be")
+    assert trial.notes[0].startswith("measured again because 250 ms a batch cannot be")
     assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
 
 
@@ -294,7 +294,7 @@ def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
     ended = []
 
     @contextlib.contextmanager
-    def start_process(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+    def start_process(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeProcess]:
         with machine.start_process(configuration, memory_bytes) as process:
             try:
                 yield process

@@ -69,8 +69,8 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
     parts = result.cost.profile_s, result.cost.startup_s, result.cost.warm_up_s, result.cost.measuring_s
     assert sum(parts) == pytest.approx(machine.clock.now)
     assert min(parts) > 0
-    # What is out of the race is ended at once, and its row says so.
-    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
+    # An eliminated trial is ended at once, and its row says so.
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 1 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(WindowKind.STEADY) == 1
     assert kinds[-1] is WindowKind.STEADY
@@ -152,7 +152,7 @@ def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave
 
 
 def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_before_it_is_idle() -> None:
-    """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
+    """The second candidate makes no progress: the first was paused while it held the lock."""
     machine = sleeping()
     stalls: list[int] = []
 
@@ -167,8 +167,8 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
 
     machine.distort = stall_once
     result, _ = run_search(configuration(), machine)
-    assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
-    assert machine.converged >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
+    assert by_workers(result)[stalls[0]].notes[0].startswith("it made no progress while the others were paused")
+    assert machine.idle_waits >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
