@@ -6,6 +6,7 @@ pure: functions of values.
 timing           takes windows of batches from any iterable and times them with any clock
 schedule         which window a trial takes next
 stats            means with intervals, outliers
+counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
 timeline         windows of a loop that a program runs by itself
 environment      the interfaces of a search: trial processes, clock, machine, observer

@@ -68,7 +68,7 @@ class Candidate:
     def time_slice(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
         """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
-        An error ends the trial. If the trial is done, an error ends the trial process and discards this time slice only.
+        An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
 
         Args:
             memory_bytes: Memory limit of its processes; None for no limit.

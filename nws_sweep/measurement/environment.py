@@ -105,31 +105,19 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Trial processes, clock and machine of a search; the defaults are those of this machine.
-
-    Attributes:
-        start_process: Starts and ends trial processes.
-        clock: Seconds from any fixed point.
-        machine_time: CPU time of the machine so far.
-        memory_budget: Memory limit of all candidates together, given ``measure.memory_budget_bytes``; bytes.
-        free_resources: Free resources of the machine, given the bytes left of the memory budget.
-        cores: CPUs that a trial is assigned.
-        shared_cores: CPUs that the ranks of one host are assigned together.
-        enforced_cores: CPUs that a trial can use at most; a batch system or launcher may assign fewer.
-        drop_files: Drops files from the page cache.
-        check_interrupts: Raises KeyboardInterrupt if the search was interrupted; called between time slices.
-    """
+    """Trial processes, clock and machine of a search; the defaults are those of this machine."""
 
     start_process: ProcessFactory
-    clock: Callable[[], float] = time.perf_counter
-    machine_time: Callable[[], MachineTime] = usage.of_machine
+    clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
+    machine_time: Callable[[], MachineTime] = usage.of_machine  # CPU time of the machine so far
+    # Memory limit of all candidates together, bytes, given ``measure.memory_budget_bytes``.
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
-    free_resources: Callable[[int | None], FreeResources] = resources.now
-    cores: Callable[[], float] = usable_cores
-    enforced_cores: Callable[[], float] = enforced_cores
-    shared_cores: Callable[[], float] = shared_cores
-    drop_files: Callable[[Sequence[str]], object] = page_cache.drop
-    check_interrupts: Callable[[], None] = lambda: None
+    free_resources: Callable[[int | None], FreeResources] = resources.now  # given the bytes left of the memory budget
+    cores: Callable[[], float] = usable_cores  # CPUs that a trial is assigned
+    enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
+    shared_cores: Callable[[], float] = shared_cores  # CPUs that the ranks of one host are assigned together
+    drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
+    check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt
 
     def cores_of_each(self, ranks: int) -> float:
         """CPUs that each of ``ranks`` ranks may use."""

@@ -33,7 +33,7 @@ MAX_COMPARED = 8
 _MIN_WRONG_WITH_HANDLES = 2
 # Only samples of the first workers are compared, so that few workers must be started to load them again.
 _MAX_WORKERS = 4
-# Share of samples that another worker must have delivered too; least length of a stream, and for comparing single parts.
+# Share of samples that another worker must have delivered too; least length of a stream, also for single parts.
 _REPEATED = 0.1
 _MIN_STREAM, _MIN_STREAM_FOR_PARTS = 2, 32
 # Samples of an iterable dataset that are loaded without workers, to detect random samples.

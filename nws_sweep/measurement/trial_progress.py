@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement import quantities, schedule
+from nws_sweep.measurement import counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     Configuration,
@@ -68,7 +68,7 @@ class TrialProgress:
     @property
     def windows(self) -> list[Window]:
         """All windows of the current trial process."""
-        return quantities.all_windows(self.slices)
+        return counters.all_windows(self.slices)
 
     @property
     def conditions(self) -> Conditions:
@@ -93,7 +93,7 @@ class TrialProgress:
     def trial(self) -> Trial:
         """The trial, finished or not."""
         found = self.measurement
-        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in quantities.all_windows(self.discarded)]
+        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in counters.all_windows(self.discarded)]
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
@@ -101,7 +101,7 @@ class TrialProgress:
             notes=self.notes,
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
-            noise=quantities.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
+            noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
@@ -116,7 +116,7 @@ class TrialProgress:
     def costs(self) -> SearchCost:
         """Time in windows; without the start of the trial process."""
         warm_up = [window for window in self.windows if window.kind is WindowKind.WARM_UP]
-        uncounted = [*quantities.all_windows(self.discarded), *warm_up]
+        uncounted = [*counters.all_windows(self.discarded), *warm_up]
         startup_s = sum(window.startup_s or 0.0 for window in uncounted)
         return SearchCost(
             startup_s=startup_s,
@@ -160,7 +160,7 @@ class TrialProgress:
         Raises:
             TrialMismeasured: If the trial was found impossible twice.
         """
-        self.came_from_disk = quantities.came_from_disk(self.slices[-1], at_first=len(self.slices) <= _FIRST_SLICES)
+        self.came_from_disk = counters.came_from_disk(self.slices[-1], at_first=len(self.slices) <= _FIRST_SLICES)
         # A whole epoch has read all data once.
         most = 1 if schedule.whole_epochs(self.windows, self.conditions) else _MAX_COLD_SLICES
         if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_slices < most:

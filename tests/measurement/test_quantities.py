@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import came_from_disk, converged, noise_of, summarise, violation
+from nws_sweep.measurement.counters import came_from_disk, noise_of
+from nws_sweep.measurement.quantities import converged, summarise, violation
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     LoaderSettings,

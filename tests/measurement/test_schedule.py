@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import all_windows, converged, out_of_limits, summarise
+from nws_sweep.measurement.counters import all_windows
+from nws_sweep.measurement.quantities import converged, out_of_limits, summarise
 from nws_sweep.measurement.schedule import Conditions, next_request
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
 from tests.fakes import FakeClock, FakeMachine, FakeProcess, SimulatedLoader

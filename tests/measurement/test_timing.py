@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from nws_sweep.measurement.timing import LoaderSession, batch_length, weight_of
+from nws_sweep.measurement.timing import LoaderSession, batch_length, tensor_sizes
 from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import FakeClock, SimulatedLoader
 
@@ -127,7 +127,7 @@ def test_the_length_of_a_batch_is_found_in_what_collate_functions_build(batch: A
         (torch.zeros(3).untyped_storage(), (None, None)),
     ],
 )
-def test_the_weight_of_a_batch_is_that_of_all_tensors_and_arrays_in_it(
+def test_the_sizes_of_a_batch_are_those_of_all_tensors_and_arrays_in_it(
     batch: Any, weight: tuple[int | None, int | None]
 ) -> None:
-    assert weight_of(batch) == weight
+    assert tensor_sizes(batch) == weight

@@ -26,7 +26,7 @@ from nws_sweep.results import (
 )
 from nws_sweep.tuning.runner import search
 from tests import factories
-from tests.fakes import FACTS, FakeProcess, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
