@@ -36,14 +36,10 @@ class Admission:
         return None if left is None else left + (candidate.process.usage.memory_bytes or 0)
 
     def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:
-        """Whether the candidate may start now. Trial processes of finished trials are closed for it, slowest first.
+        """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
 
-        A candidate that does not fit alone is failed as skipped, and admitted.
-
-        Args:
-            candidate: Without a trial process.
-            beside: Candidates whose trial processes are closed last.
-            started: Candidates of which none is closed before its trial is finished.
+        Candidates ``beside`` it are closed last, those of ``started`` not before their trials are finished. A candidate
+        that does not fit alone is failed as skipped, and admitted.
         """
         while True:
             alive = [other for other in self._search.candidates if other.alive]

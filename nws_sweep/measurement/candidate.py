@@ -82,7 +82,10 @@ class Candidate:
                 self.process.close()
             earlier = list(self.progress.slices)
             try:
-                process = self.process.running or self._start(memory_bytes)
+                process = self.process.running
+                if process is None:
+                    process = self.process.start(memory_bytes)
+                    self.progress.batches_per_epoch = process.batches_per_epoch
                 process.allow(memory_bytes)
                 process.resume()
                 self._take_windows(process, number)
@@ -138,11 +141,6 @@ class Candidate:
             self.fail(error)
         finally:
             self.progress.cost_s += self.environment.clock() - began
-
-    def _start(self, memory_bytes: int | None) -> TrialProcess:
-        process = self.process.start(memory_bytes)
-        self.progress.batches_per_epoch = process.batches_per_epoch
-        return process
 
     def _report_stall(self) -> None:
         self._stalled = True

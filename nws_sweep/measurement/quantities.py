@@ -118,10 +118,7 @@ class _Steady:
     batch_s: float
     consume_s: float
     bias_bound: float
-
-    @property
-    def estimate(self) -> Estimate:
-        return estimate_mean(self.paced_s, self.batch_s, _SEQUENTIAL)
+    estimate: Estimate  # of batch_s
 
 
 def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
@@ -155,11 +152,14 @@ def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None
     by_workers = bool(made) and _workers_decide(usable, conditions)
     # Without counts the queue may have changed from full to empty.
     bias_bound = conditions.queue / taken if made is None else abs(made - taken) / taken
+    paced_s = [_paced_s([window], conditions, by_workers) for window in usable]
+    batch_s = _paced_s(usable, conditions, by_workers)
     return _Steady(
         usable=usable,
-        paced_s=[_paced_s([window], conditions, by_workers) for window in usable],
+        paced_s=paced_s,
         by_workers=by_workers,
-        batch_s=_paced_s(usable, conditions, by_workers),
+        batch_s=batch_s,
+        estimate=estimate_mean(paced_s, batch_s, _SEQUENTIAL),
         consume_s=_consume_s(usable),
         bias_bound=0.0 if epochs else bias_bound,
     )

@@ -117,17 +117,9 @@ class SampleComparison:
     def check(
         self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float, ask: Ask
     ) -> str:
-        """Compares the samples that a candidate's workers made.
+        """Compares the samples that a candidate's workers made; a warning if they are not comparable, else empty.
 
-        Args:
-            logged: The samples.
-            settings: The candidate.
-            facts: About the dataset.
-            spent_s: Seconds that the candidate has taken; limits the time for new samples.
-            ask: Answers questions about the dataset.
-
-        Returns:
-            A warning if the samples are not comparable, else empty.
+        Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken.
 
         Raises:
             WrongSamples: If they are other samples than without workers.

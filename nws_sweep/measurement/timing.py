@@ -23,6 +23,7 @@ from nws_sweep.results import Window, WindowKind, WindowRequest
 
 Clock = Callable[[], float]
 Consumer = Callable[[Any], object]
+_Step = tuple[float, float, int]  # wait, s; consumer, s; samples
 
 
 class OtherRanks(Protocol):
@@ -94,7 +95,7 @@ class LoaderSession:
         return produced - self._produced_before >= (self._taken + queued_batches) * self.default_batch_length
 
     def _take(self, request: WindowRequest, fresh: bool) -> Window:
-        steps: list[tuple[float, float, int]] = []
+        steps: list[_Step] = []
         barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
         consumes = request.kind is not WindowKind.LOADING
@@ -116,7 +117,7 @@ class LoaderSession:
                     size_bytes, tensors = tensor_sizes(batch)
             state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
             if self.others is not None:
-                state, finished = self._synchronize(state, finished, self.others, steps, barrier_s, ahead=ahead)
+                state, finished = self._synchronize(self.others, state, finished, steps, barrier_s, ahead)
             end_s = finished - now if state is _State.ENDED else None
             now = finished
         self._taken += len(steps)
@@ -136,12 +137,11 @@ class LoaderSession:
 
     def _synchronize(
         self,
+        others: OtherRanks,
         state: _State,
         finished: float,
-        others: OtherRanks,
-        steps: list[tuple[float, float, int]],
+        steps: list[_Step],
         barrier_s: list[float],
-        *,
         ahead: bool,
     ) -> tuple[_State, float]:
         """The state that all ranks share and the moment after that; drops a batch that not all ranks have."""
