@@ -18,7 +18,7 @@ class Recorder:
         self.results: list[SearchRecord] = []
 
     def slice_started(self, num_workers: int) -> None:
-        self.events.append(f"turn {num_workers}")
+        self.events.append(f"slice {num_workers}")
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         assert trial in result.trials

@@ -130,7 +130,7 @@ class TrialProgress:
         seen = schedule.ended_epoch_batches(self.windows)
         if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
-        return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
+        return f"an epoch ended after {seen} batches, but its length is {self.batches_per_epoch}"
 
     @property
     def limit(self) -> str:

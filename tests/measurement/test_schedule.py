@@ -23,12 +23,12 @@ class Simulation:
         num_workers: int,
         *,
         batches: int = 10_000,
-        says: int | None = -1,
+        declared: int | None = -1,
         consume_s: float = 0.0,
         rules: MeasureRules | None = None,
         **loader: Any,
     ) -> None:
-        self.clock, length = FakeClock(), batches if says == -1 else says
+        self.clock, length = FakeClock(), batches if declared == -1 else declared
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
@@ -151,7 +151,7 @@ def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_coun
     assert kinds(windows[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
     assert windows[4].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
-    conditions = Simulation(4, prefetch_factor=5, says=None).conditions
+    conditions = Simulation(4, prefetch_factor=5, declared=None).conditions
     request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
@@ -214,17 +214,17 @@ def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
     assert pace(found) == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize(("num_workers", "batches", "says"), [(2, 12, 1000), (8, 10, None)])
+@pytest.mark.parametrize(("num_workers", "batches", "declared"), [(2, 12, 1000), (8, 10, None)])
 def test_an_epoch_shorter_than_its_length_or_of_unknown_length_is_measured_whole(
-    num_workers: int, batches: int, says: int | None
+    num_workers: int, batches: int, declared: int | None
 ) -> None:
-    windows, _ = simulate(num_workers, batches=batches, says=says)
+    windows, _ = simulate(num_workers, batches=batches, declared=declared)
     assert kinds(windows)[-3:] == ["epoch"] * 3
 
 
 def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
     rules = MeasureRules(windows=3, window_s=20.0, max_seconds=1000.0)
-    windows, found = simulate(2, batches=100, says=None, rules=rules)
+    windows, found = simulate(2, batches=100, declared=None, rules=rules)
     cut = [window for window in windows if window.kind is WindowKind.STEADY and window.ended_epoch]
     assert cut
     assert found.batch_s is not None

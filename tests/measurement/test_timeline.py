@@ -143,13 +143,13 @@ def test_loaders_with_equal_settings_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "says", "length"),
+    ("epochs", "declared", "length"),
     [((epoch(9),), 12, 9), ((epoch(9, ended=False),), 12, 12), ((epoch(9, ended=False),), None, None)],
 )
 def test_the_length_of_an_epoch_is_that_of_the_latest_complete_one(
-    epochs: tuple[Epoch, ...], says: int | None, length: int | None
+    epochs: tuple[Epoch, ...], declared: int | None, length: int | None
 ) -> None:
-    assert line(*epochs, batches=says).batches_per_epoch == length
+    assert line(*epochs, batches=declared).batches_per_epoch == length
 
 
 def test_the_quantities_are_those_of_the_loop() -> None:

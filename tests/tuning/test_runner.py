@@ -286,7 +286,7 @@ def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
     trials = measured(configuration(candidates=(0, 4)), machine)
     assert {found(trial).epoch_s for trial in trials.values()} == {None}
     assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
-    assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in trials[0].notes)
+    assert any("an epoch ended after 100 batches, but its length is 1000" in n for n in trials[0].notes)
 
 
 def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:

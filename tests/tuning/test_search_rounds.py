@@ -223,4 +223,4 @@ def test_handles_that_workers_share_are_named_once_before_any_candidate_has_work
     events = run_search(configuration(), machine)[1].events
     (note,) = (event for event in events if event.startswith("note "))
     assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
-    assert all(event == "turn 0" for event in events[: events.index(note)])
+    assert all(event == "slice 0" for event in events[: events.index(note)])
