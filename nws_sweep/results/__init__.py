@@ -8,17 +8,17 @@ from nws_sweep.results.measurements import (
     Positive, RankMeasurement, Trial, TrialState, TimeSlice, Usage,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
-    DatasetFacts, Host, HostedRun, MACHINE, PythonObjects, ProjectFacts, SampleCheck, SampleMade, SamplePart,
+    DatasetFacts, Host, ProgramRun, MACHINE, PythonObjects, ProjectFacts, SampleCheck, SampleMade, SamplePart,
     SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    ProcessSpec, Candidates, Configuration, Count, HOSTED, LoaderSettings, MeasureRules, Rank, SearchRules, shown,
+    ProcessSpec, Candidates, Configuration, Count, PROGRAM_STRATEGY, LoaderSettings, MeasureRules, Rank, SearchRules, shown,
     varying_columns,
 )  # fmt: skip
 
 __all__ = [
-    "HOSTED",
     "MACHINE",
+    "PROGRAM_STRATEGY",
     "VERSIONS",
     "Bytes",
     "Candidates",
@@ -28,7 +28,6 @@ __all__ = [
     "Estimate",
     "Finite",
     "Host",
-    "HostedRun",
     "LoaderSettings",
     "MachineTime",
     "MeasureRules",
@@ -37,6 +36,7 @@ __all__ = [
     "NotNegative",
     "Positive",
     "ProcessSpec",
+    "ProgramRun",
     "ProjectFacts",
     "PythonObjects",
     "Rank",

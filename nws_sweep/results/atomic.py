@@ -54,7 +54,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def keep_folder(folder: Path) -> None:
+def sync_parents(folder: Path) -> None:
     """Makes the folder's own name last through a power failure, and those of the folders that it is in."""
     for parent in folder.absolute().parents:
         _sync_folder(parent)
@@ -83,7 +83,7 @@ def _free_name(path: Path, why: str) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def expanded(path: str) -> Path:
+def expand_user(path: str) -> Path:
     """The path with ``~`` put in; without a home, as in many containers, that is a folder in the temporary one."""
     try:
         return Path(path).expanduser()

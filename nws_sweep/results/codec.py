@@ -91,6 +91,6 @@ def _window_of(summary: Mapping[str, Any], times: Times | None) -> Window:
     return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
 
 
-def marked(text: str, forced: str) -> str:
+def with_forced(text: str, forced: str) -> str:
     """The content of result.json with another ``forced``, and all else as it is."""
     return _dumped({**json.loads(text), "forced": forced})

@@ -30,7 +30,7 @@ class ResultStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, record: SearchRecord, working_folder: str = "") -> None:
+    def add(self, record: SearchRecord, working_folder: str = "") -> None:
         """Remembers a search that came to its own end; for ``working_folder`` see ``find``."""
         if not record.complete or record.verdict is None:
             return
@@ -67,7 +67,7 @@ class ResultStore:
 def default_folder(cache_dir: str | None = None) -> Path:
     """Where results are remembered: in the cache folder of this user."""
     cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
-    return atomic.expanded(cache) / "results"
+    return atomic.expand_user(cache) / "results"
 
 
 def staleness(record: SearchRecord, host: Host) -> str:

@@ -195,7 +195,7 @@ class SearchRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedRun:
+class ProgramRun:
     """What one run of another program told about its training loader; ``gathering`` makes trials of them."""
 
     num_workers: int  # what the program was told to use

@@ -22,7 +22,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
 
 # The strategy of a search whose candidates are runs of another program.
-HOSTED = "hosted"
+PROGRAM_STRATEGY = "program"
 
 # The keywords that tuning is about, and the values that go without saying.
 _TUNED = (
@@ -112,7 +112,7 @@ class MeasureRules:
 class SearchRules:
     """Which candidates are tried and how the best is chosen; conf/search holds the presets."""
 
-    strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, or ``hosted`` (runs of another program)
+    strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, or ``program`` (runs of another program)
     candidates: Candidates  # values of num_workers that may be tried, ascending and without repeats
     maximum_patience: int = 3  # candidates without improvement that the search bears
     tolerance: float = 0.03  # a candidate this much slower than the fastest is as good, if it needs fewer workers
@@ -121,16 +121,16 @@ class SearchRules:
     also: tuple[str, ...] = ()  # other settings that are searched after num_workers, by their names
 
     @property
-    def wider(self) -> str:
+    def more_workers_hint(self) -> str:
         """What to ask for when more workers than the candidates' may be better."""
-        hosted = self.strategy == HOSTED
-        return "larger hydra.callbacks.nws_sweep.candidates" if hosted else "a larger search.max_workers"
+        by_program = self.strategy == PROGRAM_STRATEGY
+        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger search.max_workers"
 
     @property
-    def longer(self) -> str:
+    def measure_longer_hint(self) -> str:
         """How to measure longer."""
-        hosted = self.strategy == HOSTED
-        return "let the program take more batches" if hosted else "longer with measure=rigorous"
+        by_program = self.strategy == PROGRAM_STRATEGY
+        return "let the program take more batches" if by_program else "longer with measure=rigorous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class Configuration:
         return samples
 
     @property
-    def of_each(self) -> str:
+    def rank_suffix(self) -> str:
         """To whom a setting belongs, such as `` (each of 4 ranks)``; empty for one alone."""
         return "" if self.ranks == 1 else f" (each of {self.ranks} ranks)"
 

@@ -6,26 +6,23 @@ Every file is written under a temporary name and renamed, so that a reader never
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import itertools
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nws_sweep.errors import ConfigurationError, NotARunError, one_line
-from nws_sweep.results import atomic, batch_table, codec
+from nws_sweep.errors import NotARunError, one_line
+from nws_sweep.results import atomic, batch_table, codec, timing_table
 from nws_sweep.results.batch_table import BatchTime
-from nws_sweep.results.measurements import Trial
-from nws_sweep.results.search_record import HostedRun, SearchRecord
-from nws_sweep.results.settings import shown, varying_columns
+from nws_sweep.results.search_record import ProgramRun, SearchRecord
+from nws_sweep.results.settings import shown
 
 logger = logging.getLogger(__name__)
 
@@ -56,20 +53,9 @@ UNREADABLE = "unreadable"  # what is set aside as such has this in its name
 NAMELESS = (
     "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
-HOSTED = "nws_sweep_results"  # no name of a package; in the sweep folder of another program: the grid of its runs
-HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
+PROGRAM_GRID = "nws_sweep_results"  # no name of a package; in the sweep folder of another program: the grid of its runs
+PROGRAM_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
 
-TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
-    "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
-    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
-    "settings", "notes",
-)  # fmt: skip
-RANK_COLUMNS = (
-    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "barrier_s",
-    "startup_s", "settings",
-)  # fmt: skip
-_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
 _LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
 _OPTION_MARK = "# nws_sweep writes this file again with each report\n"
 
@@ -87,7 +73,7 @@ class Loaded:
     """A result with all that is known of it."""
 
     result: SearchRecord  # with the batches of its trials, or without any
-    batches_lost: str = ""  # why they cannot be read; empty if they can, or are not there
+    batches_error: str = ""  # why they cannot be read; empty if they can, or are not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +84,7 @@ class Stored:
     is_grid: bool  # whether it holds a sub-folder per configuration
     runs: tuple[StoredRun, ...]  # in the order of measuring
     unreadable: tuple[str, ...] = ()  # one line for each result that cannot be read
-    aside: tuple[str, ...] = ()  # one line for each file that could not be read when it was to be gone on with
+    set_aside: tuple[str, ...] = ()  # one line for each file that could not be read when it was to be gone on with
     axes: tuple[str, ...] = ()  # the columns that vary in the grid of which these are a selection
 
 
@@ -139,31 +125,22 @@ def _numbered(name: str) -> Iterator[str]:
     return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; what a row lacks is an empty cell."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def save(folder: Path, result: SearchRecord) -> None:
     """Writes the files of one configuration, complete or as far as it got.
 
     What result.json says is in batches.csv too, also after a power failure.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    renew_timings(folder, result)
+    write_timings(folder, result)
     atomic.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
     if result.configuration.ranks > 1:
-        atomic.write_text(folder / RANKS, csv_text(RANK_COLUMNS, _rank_rows(result)))
+        atomic.write_text(folder / RANKS, timing_table.ranks_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
-def renew_timings(folder: Path, result: SearchRecord) -> None:
+def write_timings(folder: Path, result: SearchRecord) -> None:
     """Writes timings.csv if it does not say what result.json does."""
-    path, text = folder / TIMINGS, csv_text(TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+    path, text = folder / TIMINGS, timing_table.text_of(result)
     if not path.is_file() or path.read_bytes() != text.encode():
         atomic.write_text(path, text)
 
@@ -181,43 +158,7 @@ def load(folder: Path) -> Loaded:
         times = batch_table.by_window(batch_table.parse((folder / BATCHES).read_text("utf-8")))
         return Loaded(result=codec.with_windows((folder / RESULT).read_text("utf-8"), times))
     except (*codec.UNREADABLE, OSError) as error:
-        return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
-
-
-def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
-    """A trial of a result as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
-    configuration = result.configuration
-    measurement, noise = _values(trial.measurement), _values(trial.noise)
-    batch = measurement.pop("batch_s", None)
-    measurement.pop("ranks", None)  # each has rows of its own in ranks.csv
-    if batch:
-        measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
-    return {
-        "num_workers": trial.num_workers,
-        **measurement,
-        **noise,
-        **({"outliers": len(noise["outliers"])} if noise else {}),
-        "cache": configuration.measure.cache,
-        "state": trial.state.value,
-        "reason": trial.reason,
-        "windows": batch.n if batch else 0,
-        "cost_s": trial.cost_s,
-        "settings": configuration.differing(trial.settings),
-        "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
-    }
-
-
-def _values(record: Any) -> dict[str, Any]:
-    """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
-    return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
-    for trial in result.trials:
-        settings = result.configuration.differing(trial.settings)
-        for rank in trial.measurement.ranks if trial.measurement else ():
-            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
-            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
+        return Loaded(result=result, batches_error=_cannot_be_read(folder / BATCHES, error))
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
@@ -234,7 +175,7 @@ def write_options(group: Path, options: Mapping[str, str]) -> None:
             path.unlink()
 
 
-def numbered(folder: Path) -> Iterator[Path]:
+def numbered_folders(folder: Path) -> Iterator[Path]:
     """The folder itself, then those beside it with 2, 3, ... behind its name."""
     return (folder.with_name(name) for name in _numbered(folder.name))
 
@@ -247,7 +188,7 @@ def set_aside(folder: Path, why: str) -> Path:
     return atomic.set_aside(folder / RESULT, why)
 
 
-def keep_batches(folder: Path) -> None:
+def copy_batches(folder: Path) -> None:
     """Copies batches.csv, whose unfinished trials will be measured again; it stays until that has a result."""
     if _has_batches(folder):
         atomic.copy_aside(folder / BATCHES, "interrupted")
@@ -259,15 +200,15 @@ def _has_batches(folder: Path) -> bool:
     return False
 
 
-def mark(folder: Path, forced: str) -> None:
+def mark_forced(folder: Path, forced: str) -> None:
     """Writes what a resumption by force has mixed into the result of a configuration; all else stays."""
     path = folder / RESULT
-    text = codec.marked(path.read_text("utf-8"), forced)
+    text = codec.with_forced(path.read_text("utf-8"), forced)
     atomic.write_text(path, text, durable=True)
-    renew_timings(folder, codec.from_text(text))
+    write_timings(folder, codec.from_text(text))
 
 
-def has_pictures(folder: Path) -> bool:
+def has_plots(folder: Path) -> bool:
     """Whether the pictures of a configuration are in its folder; where all trials failed there are none to be made."""
     names = [SCALING_PLOT, *([BATCHES_PLOT] if _has_batches(folder) else [])]
     return all((folder / f"{name}.svg").exists() for name in names)  # the SVG is written after the PNG
@@ -300,10 +241,10 @@ def find(folder: Path) -> Stored:
     runs.sort(key=lambda run: run.result.started_at)
     left = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
     aside = tuple(f"{path}: could not be read, and was set aside" for path in left)
-    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=aside)
+    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=aside)
 
 
-def each(folder: Path) -> Iterator[StoredRun]:
+def readable_runs(folder: Path) -> Iterator[StoredRun]:
     """The same results, as far as they can be read, one after the other: of long grids only one is held."""
     for path in sorted(folder.rglob(RESULT)):
         with contextlib.suppress(NotARunError):
@@ -315,47 +256,6 @@ def _stored_run(path: Path) -> StoredRun:
         return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))
     except (*codec.UNREADABLE, OSError) as error:
         raise NotARunError(_cannot_be_read(path, error)) from error
-
-
-def select(stored: Stored, conditions: Sequence[str]) -> Stored:
-    """What was found with those configurations alone that meet all conditions, ``KEY=VALUE`` each.
-
-    The only one that is left of a grid is none any more.
-
-    Raises:
-        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
-    """
-    if not conditions:
-        return stored
-    runs = stored.runs
-    for index, condition in enumerate(conditions):
-        key, equals, value = condition.partition("=")
-        if not key or not equals:
-            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
-        values, value = _column_values(runs), _AS_TYPED.get(value, value)
-        if value not in values.get(key, ()):
-            raise _nothing_left(conditions[: index + 1], key, values)
-        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
-    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
-    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
-
-
-def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
-    """Those of each identifying column as people type them, in the order of measuring."""
-    values: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for key, value in run.result.configuration.columns.items():
-            values.setdefault(key, {})[shown(value)] = None
-    return values
-
-
-def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
-    given = " ".join(f"--where {condition}" for condition in conditions)
-    if key in values:
-        what = f"allowed for {key}: {', '.join(values[key])}"
-    else:
-        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
-    return ConfigurationError(one_line(f"{given}: {what}", 1000))
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
@@ -377,25 +277,25 @@ def _cannot_be_read(path: Path, error: Exception) -> str:
     return f"{path}: cannot be read ({one_line(repr(error), 120)})"
 
 
-def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
+def save_program_run(folder: Path, number: int, run: ProgramRun) -> None:
     """Writes what a run of another program, of this number in its sweep, told into the configuration's folder."""
-    (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
+    (folder / PROGRAM_RUNS).mkdir(parents=True, exist_ok=True)
     atomic.write_text(
-        folder / HOSTED_RUNS / f"{number}.json", json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n"
+        folder / PROGRAM_RUNS / f"{number}.json", json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n"
     )
 
 
-def read_hosted(folder: Path) -> list[HostedRun]:
+def read_program_runs(folder: Path) -> list[ProgramRun]:
     """The runs of a configuration, in the order in which they started; of those that cannot be read the log says so."""
     runs = []
-    for path in (folder / HOSTED_RUNS).glob("*.json"):
+    for path in (folder / PROGRAM_RUNS).glob("*.json"):
         try:
-            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), HostedRun))
+            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), ProgramRun))
         except (*codec.UNREADABLE, OSError) as error:
             logger.warning("%s; it is left out", _cannot_be_read(path, error))
     return sorted(runs, key=lambda run: run.started_at)
 
 
-def hosted_folders(folder: Path) -> list[Path]:
+def program_run_folders(folder: Path) -> list[Path]:
     """The folders of the configurations of another program's sweep."""
-    return sorted(path.parent for path in folder.glob(f"*/{HOSTED_RUNS}"))
+    return sorted(path.parent for path in folder.glob(f"*/{PROGRAM_RUNS}"))

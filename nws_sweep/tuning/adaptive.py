@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, SearchRules
-from nws_sweep.tuning.bottleneck import Forecast, Profile, Seen
+from nws_sweep.tuning.bottleneck import Forecast, Measured, Profile
 from nws_sweep.tuning.paired_comparison import (
-    CompareInRound,
     Decision,
+    MeasureRound,
     Observation,
-    OfWorkers,
     PairedComparison,
     Stop,
+    WorkerSearch,
     cost_of,
     with_workers,
 )
@@ -53,7 +53,7 @@ _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive(OfWorkers):
+class Adaptive(WorkerSearch):
     """Races the candidates that may be the best.
 
     Attributes:
@@ -71,20 +71,22 @@ class Adaptive(OfWorkers):
         profiled = self.rules.candidates[0]
         if all(o.num_workers != profiled for o in observations):  # of a search that goes on others may be known
             return self._compare([with_workers(self.base, profiled)])
-        if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
+        if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
             return self._compare(unknown)
         comparison = self.comparison(observations)
         if comparison is None:
             return self._after_failures(observations)
         forecast = self._forecast(comparison)
         new = self._new(observations, comparison, forecast)
-        dropped = [o for o in comparison.observations if o.open and comparison.is_eliminated(o)]
+        dropped = [o for o in comparison.observations if o.may_continue and comparison.is_eliminated(o)]
         staying = self._doubtful(comparison)
         if new:
             # Those who are far behind what is hoped of the new ones do not go along with them.
             limit_s = _HOPELESS * min(forecast.cost_s(n) for n in new)
             leaders = [
-                o for o in comparison.observations if o.open and o in (comparison.fastest, comparison.recommended)
+                o
+                for o in comparison.observations
+                if o.may_continue and o in (comparison.fastest, comparison.recommended)
             ]
             going_along = [o for o in comparison.observations if o in staying or o in leaders]
             staying = [o for o in going_along if cost_of(o) <= limit_s]
@@ -101,8 +103,8 @@ class Adaptive(OfWorkers):
 
     def _compare(
         self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
-    ) -> CompareInRound:
-        return CompareInRound(
+    ) -> MeasureRound:
+        return MeasureRound(
             candidates=tuple(candidates),
             dropped=tuple(o.settings for o in dropped),
             window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
@@ -137,7 +139,9 @@ class Adaptive(OfWorkers):
 
     def _forecast(self, comparison: PairedComparison) -> Forecast:
         """What is expected of candidates, from all that was measured."""
-        seen = {o.num_workers: Seen(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in comparison.observations}
+        seen = {
+            o.num_workers: Measured(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in comparison.observations
+        }
         fewest = min(comparison.observations, key=lambda o: o.num_workers)
         consume_s, cpu_s = (
             fewest.consume_s or 0.0,
@@ -154,7 +158,7 @@ class Adaptive(OfWorkers):
         """The predicted best, as far as a first step goes, and what is wanted in any case."""
         untried = self._untried(observations)
         step = [n for n in untried if n <= self._reach(0)] or untried[:1]
-        goal = _hoped_best(step, forecast, self.rules.tolerance)
+        goal = _predicted_best(step, forecast, self.rules.tolerance)
         wanted = (goal, self._check(goal, forecast), self.guess, self.rules.reference)
         return [n for n in untried if n in wanted]
 
@@ -181,7 +185,7 @@ class Adaptive(OfWorkers):
         known = len(comparison.fastest.by_round) >= 2
         wanted_s = cost_of(comparison.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
         hopeful = [n for n in untried if forecast.cost_s(n) <= wanted_s and _is_apart(n, forecast.seen)]
-        hoped = _hoped_best(hopeful, forecast, self.rules.tolerance)
+        hoped = _predicted_best(hopeful, forecast, self.rules.tolerance)
         if hoped is None:
             return None
         below = max((n for n in forecast.seen if n < hoped), default=0)
@@ -236,10 +240,12 @@ class Adaptive(OfWorkers):
         def is_idle(one: Observation) -> bool:
             return comparison.is_eliminated(one) or (len(one.by_round) >= fewest and comparison.is_negligible(one))
 
-        able = [o for o in comparison.observations if o.open]
+        able = [o for o in comparison.observations if o.may_continue]
         leaders = [o for o in able if o in (comparison.recommended, comparison.fastest)]
         doubtful = [
-            o for o in able if comparison.comparator(o).open and not is_idle(o) and comparison.doubt(o).n < most
+            o
+            for o in able
+            if comparison.comparator(o).may_continue and not is_idle(o) and comparison.deciding_ratio(o).n < most
         ]
         if not doubtful and all(len(o.by_round) >= fewest for o in leaders):
             return []
@@ -263,7 +269,7 @@ class Adaptive(OfWorkers):
         return f"{reason}; more workers ({', '.join(map(str, more))}) were not faster" if more else reason
 
 
-def _hoped_best(candidates: Sequence[int], forecast: Forecast, tolerance: float) -> int | None:
+def _predicted_best(candidates: Sequence[int], forecast: Forecast, tolerance: float) -> int | None:
     """The fewest workers that are hoped to be about as fast as any."""
     least_s = min((forecast.cost_s(n) for n in candidates), default=0.0)
     return min((n for n in candidates if forecast.cost_s(n) <= least_s * (1 + tolerance / 2)), default=None)

@@ -49,7 +49,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Measured:
     """What was measured of one number of workers, s: per batch, and from the start of an epoch to its first batch."""
 
     batch_s: float
@@ -66,7 +66,7 @@ class Forecast:
 
     profile: Profile
     batches: int | None
-    seen: Mapping[int, Seen]
+    seen: Mapping[int, Measured]
     worker_start_s: float = 0.01
 
     def cost_s(self, num_workers: int) -> float:

@@ -11,9 +11,9 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
 from nws_sweep.tuning.paired_comparison import (
-    CompareInRound,
     Decision,
     LogRatio,
+    MeasureRound,
     Observation,
     PairedComparison,
     Stop,
@@ -29,7 +29,7 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Also:
+class OtherSettingsSearch:
     """Searches num_workers, and then the settings that are named.
 
     A value is kept only if it is faster than the best so far beyond noise: its interval leaves out 1. So what has no
@@ -102,11 +102,11 @@ class Also:
         variants: Sequence[LoaderSettings],
         log_ratios: Mapping[LoaderSettings, LogRatio],
         known: Mapping[LoaderSettings, Observation],
-    ) -> CompareInRound | None:
+    ) -> MeasureRound | None:
         """The next round; None if enough is known. What may still be kept goes on until no process is in doubt."""
         chosen, dropped = [variant for variant in variants if variant not in known], []
-        if not chosen and known[best].open:
-            able = [variant for variant in variants if known[variant].open]
+        if not chosen and known[best].may_continue:
+            able = [variant for variant in variants if known[variant].may_continue]
             margin = math.log1p(self.rules.tolerance)
             dropped = [variant for variant in able if variant in log_ratios and log_ratios[variant].low > -margin]
             chosen = [variant for variant in able if variant not in dropped]
@@ -114,8 +114,8 @@ class Also:
                 return None
         if not chosen:
             return None
-        beside = (best,) if known[best].open else ()
-        return CompareInRound(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
+        beside = (best,) if known[best].may_continue else ()
+        return MeasureRound(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
 
     def _is_settled(self, log_ratio: LogRatio) -> bool:
         """Whether a variant that may be faster has been looked at long enough."""

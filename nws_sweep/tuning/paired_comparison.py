@@ -52,7 +52,7 @@ class Observation:
     consume_s: float | None = None
     batches: int | None = None
     spent_s: float = 0.0
-    open: bool = False
+    may_continue: bool = False
 
     @property
     def num_workers(self) -> int:
@@ -74,7 +74,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareInRound:
+class MeasureRound:
     """Decision: one short turn of each of these, then ask again.
 
     Attributes:
@@ -95,7 +95,7 @@ class Stop:
     reason: str
 
 
-Decision = Measure | CompareInRound | Stop
+Decision = Measure | MeasureRound | Stop
 
 
 class Strategy(Protocol):
@@ -191,7 +191,7 @@ class PairedComparison:
 
     def is_eliminated(self, one: Observation) -> bool:
         """Whether it is certain that it is not the one to recommend."""
-        return one.settings != self.recommended.settings and self.doubt(one).low > self._edge(one, 0.0)
+        return one.settings != self.recommended.settings and self.deciding_ratio(one).low > self._edge(one, 0.0)
 
     def is_negligible(self, one: Observation) -> bool:
         """Whether knowing more of it can gain next to nothing: less than precision beyond the tolerance.
@@ -200,14 +200,14 @@ class PairedComparison:
         """
         edge = self._edge(one, self.precision)
         if one.settings == self.recommended.settings:
-            return self.doubt(one).high <= edge
-        return self._is_cheap(one) or self.doubt(one).low >= edge
+            return self.deciding_ratio(one).high <= edge
+        return self._is_cheap(one) or self.deciding_ratio(one).low >= edge
 
     def comparator(self, one: Observation) -> Observation:
         """Whom it must be compared with to tell whether it is the one to recommend."""
         return self.fastest if self._is_cheap(one) else self.recommended
 
-    def doubt(self, one: Observation) -> LogRatio:
+    def deciding_ratio(self, one: Observation) -> LogRatio:
         """The gap whose interval leaves it open whether it is the one to recommend."""
         return self.log_ratio(one, self.comparator(one))
 
@@ -235,7 +235,7 @@ class PairedComparison:
 
     def _seconds_to_decide(self, one: Observation) -> float:
         """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
-        log_ratio = self.doubt(one)
+        log_ratio = self.deciding_ratio(one)
         distance = abs(log_ratio.value - self._edge(one, self.precision))
         rounds = max(1, log_ratio.n)
         wanted = rounds * min(_MOST_LONGER, (log_ratio.half_width / distance) ** 2 if distance else _MOST_LONGER)
@@ -264,7 +264,7 @@ def cost_of(observation: Observation) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfWorkers:
+class WorkerSearch:
     """What every search of num_workers is given.
 
     Attributes:

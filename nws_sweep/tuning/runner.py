@@ -10,7 +10,7 @@ from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.rounds import Observer, Rounds
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.strategy import CompareInRound, Measure, Observation, Strategy, make
+from nws_sweep.tuning.strategy import Measure, MeasureRound, Observation, Strategy, make
 
 # How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
 _LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
@@ -58,7 +58,7 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
-            elif isinstance(decision, CompareInRound):
+            elif isinstance(decision, MeasureRound):
                 rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
             elif rounds.conclude():  # else there is one that must be measured again
                 of_each = ", each rank" if rounds.start.configuration.ranks > 1 else ""
@@ -110,5 +110,5 @@ def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -
         consume_s=found.consume_s if found else None,
         batches=candidate.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
-        open=candidate is not None and candidate.may_continue,
+        may_continue=candidate is not None and candidate.may_continue,
     )

@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.tuning.adaptive import Adaptive
-from nws_sweep.tuning.other_settings import ALSO, Also
+from nws_sweep.tuning.other_settings import ALSO, OtherSettingsSearch
 from nws_sweep.tuning.paired_comparison import (
-    CompareInRound,
     Decision,
     Measure,
+    MeasureRound,
     Observation,
-    OfWorkers,
     Stop,
     Strategy,
+    WorkerSearch,
     with_workers,
 )
 
 __all__ = [
     "ALSO",
     "STRATEGIES",
-    "CompareInRound",
     "Measure",
+    "MeasureRound",
     "Observation",
     "Stop",
     "Strategy",
@@ -42,7 +42,7 @@ STRATEGIES = ("adaptive", "patience", "exhaustive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience(OfWorkers):
+class Patience(WorkerSearch):
     """Tries candidates in ascending order and remembers the best.
 
     Candidates that do not improve on the best are counted; an improvement, however small, starts the count again. The
@@ -120,7 +120,11 @@ def make(
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=start_method)
     else:
         workers = Patience(rules=rules, base=base, measure=measure)
-    return Also(workers=workers, rules=rules, base=base, measure=measure, cores=cores) if rules.also else workers
+    return (
+        OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
+        if rules.also
+        else workers
+    )
 
 
 def most_candidates(rules: SearchRules) -> int:

@@ -56,15 +56,15 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
 
 def test_a_home_is_put_in_and_without_one_a_folder_of_that_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    assert atomic.expanded("~/.cache/x") == Path("/home/me/.cache/x")
-    assert atomic.expanded("data/~x") == Path("data/~x")
+    assert atomic.expand_user("~/.cache/x") == Path("/home/me/.cache/x")
+    assert atomic.expand_user("data/~x") == Path("data/~x")
 
     def unknown(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", unknown)
     instead = Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}"
-    assert atomic.expanded("~/.cache/x") == instead / ".cache" / "x"
+    assert atomic.expand_user("~/.cache/x") == instead / ".cache" / "x"
 
 
 def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
@@ -97,5 +97,5 @@ def test_the_names_of_new_folders_last_too(tmp_path: Path, monkeypatch: pytest.M
     folder, synced = tmp_path / "grid" / "job", []
     folder.mkdir(parents=True)
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").resolve()))
-    atomic.keep_folder(folder)
+    atomic.sync_parents(folder)
     assert synced[:2] == [tmp_path / "grid", tmp_path]

@@ -54,7 +54,7 @@ def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: An
     path = folder / "batches.csv"
     path.write_text(spoil(path.read_text()))
     loaded = storage.load(folder)
-    assert str(path) in loaded.batches_lost
+    assert str(path) in loaded.batches_error
     assert loaded.result == replace(whole(), trials=tuple(replace(each, windows=()) for each in whole().trials))
 
 

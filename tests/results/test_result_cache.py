@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> ResultStore:
 
 def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) -> None:
     kept = record()
-    store.keep(kept, "/one")
+    store.add(kept, "/one")
     renamed = replace(kept.configuration, columns={"dataset": "another name"})
     found = store.find(renamed, kept.host, "fresh", "/one")
     assert found is not None
@@ -63,7 +63,7 @@ def test_other_versions_and_old_results_are_stale(
     store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None
 ) -> None:
     stored = replace(record(), **kept)
-    store.keep(stored)
+    store.add(stored)
     now = replace(stored.host, **host)
     assert store.find(stored.configuration, now, "fresh") is None
     found = store.find(stored.configuration, now, "always")
@@ -72,20 +72,20 @@ def test_other_versions_and_old_results_are_stale(
 
 def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
     first, second = record(), record()
-    store.keep(first)
+    store.add(first)
     (file,) = (tmp_path / "results").iterdir()
     os.utime(file, (0, 0))
-    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+    store.add(replace(second, configuration=replace(second.configuration, seed=2)))
     assert [one.configuration.seed for one in store.newest()] == [2, 0]
 
 
 def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
-    store.keep(kept)
+    store.add(kept)
     (file,) = (tmp_path / "results").iterdir()
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
     assert list(store.newest()) == []
     elsewhere = ResultStore(file / "results")  # a folder that cannot be made
-    elsewhere.keep(kept)
+    elsewhere.add(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None

@@ -11,6 +11,7 @@ import pytest
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.results import SearchCost, TrialState, Verdict, WindowKind, storage
 from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results.selection import select
 from nws_sweep.results.storage import Stored, StoredRun
 from tests.factories import (
     FACTS,
@@ -68,10 +69,10 @@ def test_a_garbled_table_of_timings_is_written_anew(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
     folder = store_run(tmp_path, complete)
     intact, written = (folder / "timings.csv").read_text(), (folder / "timings.csv").stat().st_mtime_ns
-    storage.renew_timings(folder, complete)
+    storage.write_timings(folder, complete)
     assert (folder / "timings.csv").stat().st_mtime_ns == written  # left alone
     (folder / "timings.csv").write_text(intact[:-40])
-    storage.renew_timings(folder, complete)
+    storage.write_timings(folder, complete)
     assert (folder / "timings.csv").read_text() == intact
 
 
@@ -79,12 +80,14 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
+        "dataset,batch_size,pin_memory,prefetch_factor,patience,"
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
         "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = timings_of(folder)
-    assert {name: text for name, text in measured.items() if text} == {
+    identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
+    assert {name: text for name, text in measured.items() if text} == identity | {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "consume_s": "0.015625",
         "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
@@ -92,7 +95,7 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
         "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
         "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
     }  # fmt: skip
-    assert {name: text for name, text in failed.items() if text} == {
+    assert {name: text for name, text in failed.items() if text} == identity | {
         "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "warm",
         "cost_s": "0.5",
     }  # fmt: skip
@@ -157,7 +160,7 @@ def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: P
     assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
     (line,) = stored.unreadable
     assert line.startswith(f"{garbled}: cannot be read (")
-    assert tuple(storage.each(folder)) == stored.runs
+    assert tuple(storage.readable_runs(folder)) == stored.runs
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_results_are_found_at_any_depth_and_what_was_set_aside_is_told_as_long_a
     storage.save(folder, search_result(trial(0, 8.0)))
     assert storage.holds_results(tmp_path)
     assert [run.folder for run in storage.find(tmp_path).runs] == [folder]
-    assert storage.find(tmp_path / "grid").aside == tuple(
+    assert storage.find(tmp_path / "grid").set_aside == tuple(
         f"run/{name}.unreadable-1: could not be read, and was set aside"
         for name in ("batches.csv", "result.json", "timings.csv")
     )
@@ -269,22 +272,22 @@ def grid() -> Stored:
 )
 def test_those_are_kept_that_have_all_the_values_as_people_type_them(conditions: list[str], points: list[int]) -> None:
     stored = grid()
-    assert [stored.runs.index(run) for run in storage.select(stored, conditions).runs] == points
+    assert [stored.runs.index(run) for run in select(stored, conditions).runs] == points
 
 
 def test_only_the_single_one_that_was_asked_for_is_no_grid_any_more() -> None:
-    assert storage.select(grid(), ["batch_size=64"]).is_grid
-    assert not storage.select(grid(), ["batch_size=256"]).is_grid
-    assert storage.select(replace(grid(), runs=grid().runs[:1]), []).is_grid
+    assert select(grid(), ["batch_size=64"]).is_grid
+    assert not select(grid(), ["batch_size=256"]).is_grid
+    assert select(replace(grid(), runs=grid().runs[:1]), []).is_grid
     run = summary_of_run(search_result(trial(0, 8.0))).stored
-    assert storage.select(run, ["batch_size=64"]) == run
+    assert select(run, ["batch_size=64"]) == run
 
 
 def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None:
     stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
-    assert storage.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
+    assert select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
     stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
-    assert storage.select(stored, ["seed=null"]).runs == stored.runs[1:]
+    assert select(stored, ["seed=null"]).runs == stored.runs[1:]
 
 
 @pytest.mark.parametrize(
@@ -306,5 +309,5 @@ def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None
 )
 def test_what_nothing_meets_is_one_line_that_says_what_there_is(conditions: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        storage.select(grid(), conditions)
+        select(grid(), conditions)
     assert str(caught.value) == line

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import CompareInRound, Observation, Stop, make
+from nws_sweep.tuning.strategy import MeasureRound, Observation, Stop, make
 from tests.factories import loader_settings
 
 CANDIDATES = tuple(range(65))
@@ -56,11 +56,11 @@ class Simulation:
         strategy = make(rules, loader_settings(prefetch_factor=2), MeasureRules(), truth.cores)
         for self.rounds in range(500):
             decision = strategy.decide(list(self.known.values()))
-            if not isinstance(decision, CompareInRound):
+            if not isinstance(decision, MeasureRound):
                 break
             assert decision.candidates
             for settings in decision.dropped:
-                self.known[settings] = replace(self.known[settings], open=False)
+                self.known[settings] = replace(self.known[settings], may_continue=False)
             self._drift = 0.8 * self._drift + self._rng.gauss(0.0, self.noise)
             for settings in decision.candidates:
                 self._turn(settings, decision.window_s)
@@ -82,8 +82,8 @@ class Simulation:
             self.known[settings] = Observation(settings=settings, spent_s=process_s)
             return
         starting_s = process_s + truth.startup_s(n)
-        before = self.known.get(settings, Observation(settings=settings, spent_s=starting_s, open=True))
-        assert before.open, "a candidate that is out was asked for"
+        before = self.known.get(settings, Observation(settings=settings, spent_s=starting_s, may_continue=True))
+        assert before.may_continue, "a candidate that is out was asked for"
         true_s = truth.batch_s(n)
         length_s = math.ceil(window_s / (max(1, n) * true_s)) * max(1, n) * true_s
         noise = self._rng.gauss(0.0, self.noise * math.sqrt(0.2 / max(0.2, length_s)))
@@ -102,7 +102,7 @@ class Simulation:
             consume_s=truth.consume_s,
             batches=truth.batches,
             spent_s=before.spent_s + length_s + settings.queued_batches * true_s,
-            open=measured_s < 20.0,  # as measure.max_seconds
+            may_continue=measured_s < 20.0,  # as measure.max_seconds
         )
 
 

@@ -7,19 +7,19 @@ import random
 import pytest
 
 from nws_sweep.results import Estimate
-from nws_sweep.tuning.bottleneck import Forecast, Profile, ScalingFit, Seen, scaling_fit
+from nws_sweep.tuning.bottleneck import Forecast, Measured, Profile, ScalingFit, scaling_fit
 
 
 def profile(loading_s: float = 8.0, cpu_s: float = 2.0, consume_s: float = 0.0, cores: float = 2.0) -> Profile:
     return Profile(loading_s=loading_s, cpu_s=cpu_s, consume_s=consume_s, cores=cores)
 
 
-def forecast(seen: dict[int, Seen], batches: int | None = None, **changes: float) -> Forecast:
+def forecast(seen: dict[int, Measured], batches: int | None = None, **changes: float) -> Forecast:
     return Forecast(profile=profile(**changes), batches=batches, seen=seen)
 
 
-def at(batch_s: float, startup_s: float = 0.0) -> Seen:
-    return Seen(batch_s=batch_s, startup_s=startup_s)
+def at(batch_s: float, startup_s: float = 0.0) -> Measured:
+    return Measured(batch_s=batch_s, startup_s=startup_s)
 
 
 @pytest.mark.parametrize(

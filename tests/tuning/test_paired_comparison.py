@@ -17,7 +17,11 @@ def seen(workers: int, *costs: float, first_round: int = 0, cost_s: float | None
     by_round = {first_round + number: cost for number, cost in enumerate(costs)}
     mean_s = math.exp(sum(map(math.log, costs)) / len(costs)) if costs else None
     return Observation(
-        settings=with_workers(BASE, workers), cost_s=cost_s or mean_s, by_round=by_round, spent_s=len(costs), open=True
+        settings=with_workers(BASE, workers),
+        cost_s=cost_s or mean_s,
+        by_round=by_round,
+        spent_s=len(costs),
+        may_continue=True,
     )
 
 

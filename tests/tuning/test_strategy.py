@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import CompareInRound, Measure, Observation, Stop, Strategy, make, with_workers
+from nws_sweep.tuning.strategy import Measure, MeasureRound, Observation, Stop, Strategy, make, with_workers
 from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
@@ -72,7 +72,7 @@ def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best(
 def raced(chosen: LoaderSettings, *costs: float) -> Observation:
     """A candidate that cost so much in each round, and can go on."""
     mean_s = sum(costs) / len(costs)
-    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), open=True)
+    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), may_continue=True)
 
 
 def also(*names: str) -> Strategy:
@@ -92,7 +92,7 @@ def test_whoever_is_faster_beyond_noise_goes_on_while_others_are_in_doubt() -> N
             raced(prefetching(8), 0.97, 0.85, 1.02),
         ]
     )
-    assert decision == CompareInRound(
+    assert decision == MeasureRound(
         candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
     )
 
@@ -101,7 +101,7 @@ def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> Non
     strategy = also("prefetch_factor", "pin_memory")
     known = [raced(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
     pinned = replace(prefetching(4), pin_memory=True)
-    assert strategy.decide(known) == CompareInRound(candidates=(prefetching(4), pinned), window_s=0.5)
+    assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
     known.append(raced(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
         reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
@@ -125,7 +125,7 @@ def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> Non
 def test_the_values_of_a_setting_that_are_tried(name: str, workers: int, values: tuple[object, ...]) -> None:
     best = with_workers(BASE, workers)
     decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([raced(best, 1.0, 1.0, 1.0)])
-    tried = decision.candidates[1:] if isinstance(decision, CompareInRound) else ()
+    tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
 
@@ -134,6 +134,6 @@ def test_the_start_of_workers_counts_before_any_was_started(start_method: str, m
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
     first = replace(raced(with_workers(BASE, 0), 1.7), batch_s=0.067, startup_s=0.07, cpu_s=0.001, batches=25)
     decision = made(rules, cores=2.0, start_method=start_method).decide([first])
-    assert isinstance(decision, CompareInRound)
+    assert isinstance(decision, MeasureRound)
     started = [settings.num_workers for settings in decision.candidates if settings.num_workers]
     assert (max(started) <= most, max(started) >= most / 2) == (True, True)
