@@ -9,16 +9,14 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results.settings import shown, varying_columns
 from nws_sweep.results.storage import Stored, StoredRun
 
-_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 
 
 def select(stored: Stored, conditions: Sequence[str]) -> Stored:
-    """What was found with those configurations alone that meet all conditions, ``KEY=VALUE`` each.
-
-    The only one that is left of a grid is none any more.
+    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
 
     Raises:
-        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
+        ConfigurationError: If a condition has another form, or no configuration meets it and those before it.
     """
     if not conditions:
         return stored
@@ -29,14 +27,14 @@ def select(stored: Stored, conditions: Sequence[str]) -> Stored:
             raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
         values, value = _column_values(runs), _AS_TYPED.get(value, value)
         if value not in values.get(key, ()):
-            raise _nothing_left(conditions[: index + 1], key, values)
+            raise _no_match(conditions[: index + 1], key, values)
         runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
     axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
     return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
 
 
 def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
-    """Those of each identifying column as people type them, in the order of measuring."""
+    """The values of each identifying column as typed on the command line, in the order of measuring."""
     values: dict[str, dict[str, None]] = {}
     for run in runs:
         for key, value in run.result.configuration.columns.items():
@@ -44,7 +42,7 @@ def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
     return values
 
 
-def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
+def _no_match(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
     given = " ".join(f"--where {condition}" for condition in conditions)
     if key in values:
         what = f"allowed for {key}: {', '.join(values[key])}"

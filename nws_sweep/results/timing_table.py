@@ -34,13 +34,13 @@ def ranks_text(result: SearchRecord) -> str:
 
 
 def _identified(result: SearchRecord, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table whose rows begin with the identifying columns of the configuration."""
+    """CSV whose rows begin with the identifying columns of the configuration."""
     identity = result.configuration.columns
     return csv_text(tuple(dict.fromkeys((*identity, *columns))), ({**identity, **row} for row in rows))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; what a row lacks is an empty cell."""
+    """A table as CSV; missing values are empty cells."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -49,11 +49,11 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
-    """A trial of a result as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
+    """The row of a trial in timings.csv, without the identifying columns; undefined values are absent or None."""
     configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
-    measurement.pop("ranks", None)  # each has rows of its own in ranks.csv
+    measurement.pop("ranks", None)  # the rows of ranks.csv
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
@@ -72,7 +72,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
+    """The fields without copies: asdict takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
 
 

@@ -115,7 +115,7 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
         ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest is measured 2"),
         ({"facts": FACTS}, {}, "there is none on this machine"),
         ({}, {"_target_": "others.Data"}, "there is none on this machine"),
-        (PROVISIONAL, {}, "the newest is provisional: the search was ended by its time budget"),
+        (PROVISIONAL, {}, "the newest is provisional: the time budget ended the search"),
         ({"configuration": configuration(search=search_rules((4,))), "trials": (trial(4, 2.0, settings=BEST),)}, {},
             "the newest is provisional: num_workers=4 was the only candidate"),
     ],
