@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import MeasureRound, Observation, Stop, make
+from nws_sweep.tuning.paired_comparison import MeasureRound, Observation, Stop
+from nws_sweep.tuning.strategy import make
 from tests.factories import loader_settings
 
 CANDIDATES = tuple(range(65))

@@ -15,7 +15,7 @@ def profile(loading_s: float = 8.0, cpu_s: float = 2.0, consume_s: float = 0.0, 
 
 
 def forecast(seen: dict[int, Measured], batches: int | None = None, **changes: float) -> Forecast:
-    return Forecast(profile=profile(**changes), batches=batches, seen=seen)
+    return Forecast(profile=profile(**changes), batches=batches, measured=seen)
 
 
 def at(batch_s: float, startup_s: float = 0.0) -> Measured:

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from nws_sweep.tuning.paired_comparison import PairedComparison
-from nws_sweep.tuning.strategy import Observation, with_workers
+from nws_sweep.tuning.paired_comparison import Observation, PairedComparison, with_workers
 from tests.factories import loader_settings
 
 BASE = loader_settings(prefetch_factor=2)

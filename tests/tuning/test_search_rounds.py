@@ -53,7 +53,7 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
     trials = by_workers(result)
     assert recommended(result).num_workers == 8
     assert result.stop_reason == (
-        "num_workers=8 is the fastest; nothing can be faster: it keeps the consumer busy all the time"
+        "num_workers=8 is the fastest; no candidate can be faster, since it keeps the consumer busy all the time"
     )
     assert result.cost_s < 0.25 * 2000 * 0.04
     assert len(trials) <= 4
@@ -210,7 +210,7 @@ def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers()
     machine.epochs = dict.fromkeys(range(33), unending)
     result, recorder = run_search(configuration(reference=2), machine)  # which would be started in the same round
     assert recommended(result).num_workers == 0
-    assert result.stop_reason.startswith("no candidate with workers is right: ")
+    assert result.stop_reason.startswith("workers deliver wrong samples: ")
     workers = [trial for trial in result.trials if trial.num_workers]
     assert [trial.state for trial in workers] == [TrialState.WRONG_SAMPLES]
     assert "get_worker_info" in workers[0].reason

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import Measure, MeasureRound, Observation, Stop, Strategy, make, with_workers
+from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
+from nws_sweep.tuning.strategy import make
 from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
