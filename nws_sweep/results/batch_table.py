@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,18 +22,15 @@ Times = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """One row: the times of one batch, s; ``index`` counts the batches of the trial from 0.
-
-    ``settings`` holds the candidate's settings that differ from the configuration, except num_workers.
-    """
+    """One row: the times of one batch, s."""
 
     num_workers: int
     window: int
-    index: int
+    index: int  # in the trial, from 0
     warm_up: bool
     wait_s: float
     consume_s: float
-    settings: str = ""  # files of version 1 have no such column
+    settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
 
 
 def text_of(result: SearchRecord) -> str:
@@ -41,20 +38,17 @@ def text_of(result: SearchRecord) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows(result))
-    return text.getvalue()
-
-
-def _rows(result: SearchRecord) -> Iterator[tuple[object, ...]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, window in enumerate(trial.windows):
             if window.kind is WindowKind.LOADING:
                 continue
+            identity = trial.num_workers, number
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-                yield trial.num_workers, number, index, int(not window.counts), wait_s, consume_s, outlier, settings
+                writer.writerow((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
                 index += 1
+    return text.getvalue()
 
 
 def parse(text: str) -> list[BatchTime]:

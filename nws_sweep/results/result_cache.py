@@ -42,11 +42,8 @@ class ResultStore:
     ) -> SearchRecord | None:
         """The result of an equal search on the same machine; identifying columns may differ.
 
-        Args:
-            configuration: What is to be searched.
-            host: This machine.
-            reuse: ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``.
-            working_folder: Where relative paths of the dataset begin.
+        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
+        of the dataset begin in ``working_folder``.
 
         Raises:
             ConfigurationError: If ``reuse`` has another value.

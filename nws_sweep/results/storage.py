@@ -225,8 +225,8 @@ def find(folder: Path) -> Stored:
     is_grid = not (folder / RESULT).is_file()
     paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
-        what = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
-        raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({what})")
+        why = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
+        raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({why})")
     runs, unreadable = [], []
     for path in paths:
         try:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
-from nws_sweep.results import LoaderSettings, SearchRules
+from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.bottleneck import Forecast, Measured, Profile
 from nws_sweep.tuning.paired_comparison import (
     Decision,
@@ -26,43 +26,27 @@ from nws_sweep.tuning.paired_comparison import (
     with_workers,
 )  # fmt: skip
 
-# Duration of the first windows, which most slow candidates need no more than, and the rounds that have it.
-_SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3
-# Least number of windows of the recommended candidate: an interval needs three.
-_FEWEST_ROUNDS = 3
-# Candidates started for their prediction; the patience allows as many more.
-_MANY = 5
-# Rounds after which two candidates remain a tie, at the usual precision.
-_MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05
-# Predicted time / best time at which a candidate is started before the best has two rounds.
-_AT_ONCE = 0.9
-# A candidate is started for having fewer workers only if it saves at least a quarter of them.
-_WORTH_SAVING = 0.75
-# Most workers started at first, and most workers relative to those measured.
-_FIRST_STEP, _STEP = 8, 4
-# Measured time / predicted time of the uncorrected model up to which it is accepted.
-_TRUSTED = 1.15
-# Numbers of workers closer than this factor count as equal: 8 and 9 are different, 19 and 20 are equal.
-_APART = 1.1
-# A candidate slower than the prediction of the new ones by this factor pauses while these are compared.
-_FAR_BEHIND = 1.4
+_SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
+_FEWEST_ROUNDS = 3  # of the recommended candidate: an interval needs three
+MOST_PREDICTED = 5  # candidates started for their prediction; the patience allows as many more
+_MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05  # two candidates remain a tie after these rounds, at this precision
+_AT_ONCE = 0.9  # predicted time / best time to start a candidate before the best has two rounds
+_WORTH_SAVING = 0.75  # a candidate with fewer workers is started only if it has at most this share of them
+_FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
+_TRUSTED = 1.15  # measured time / time by the model up to which the model is accepted
+_APART = 1.1  # numbers of workers closer than this factor count as equal: 19 and 20
+_FAR_BEHIND = 1.4  # a candidate slower than the prediction of new ones by this factor is not measured beside them
 # CPU seconds to start and end a worker: 8 to 20 ms measured for fork; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptive(WorkerSearch):
-    """Compares the candidates that may be the best.
+    """Compares the candidates that may be the best."""
 
-    Attributes:
-        cores: CPUs that a candidate may use.
-        guess: The best num_workers of a similar configuration; one of the first candidates.
-        start_method: How workers are started: fork, spawn or forkserver.
-    """
-
-    cores: float
-    guess: int | None = None
-    start_method: str = "fork"
+    cores: float  # CPUs that a candidate may use
+    guess: int | None = None  # the best num_workers of a similar configuration; one of the first candidates
+    start_method: str = "fork"  # of workers: fork, spawn or forkserver
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The next round, or the reason to stop."""
@@ -89,11 +73,6 @@ class Adaptive(WorkerSearch):
         starting = [with_workers(self.base, n) for n in new]
         return self._round([*starting, *chosen], dropped, rounds=len(comparison.recommended.by_round))
 
-    @staticmethod
-    def most_candidates(rules: SearchRules) -> int:
-        """Upper bound on the candidates: those with good predictions, and those beyond the best."""
-        return _MANY + 2 * rules.maximum_patience
-
     def _round(
         self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
     ) -> MeasureRound:
@@ -114,20 +93,16 @@ class Adaptive(WorkerSearch):
         tried = {o.num_workers for o in observations}
         return [n for n in self.rules.candidates if n not in tried]
 
-    # Candidates to start.
-
     def _new(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> list[int]:
         if all(o.num_workers == comparison.observations[0].num_workers for o in observations):
             return self._first_candidates(observations, forecast)
-        fits = self._fitting(observations) if len(observations) < _MANY + self.rules.maximum_patience else []
-        for chosen in (
+        fits = self._fitting(observations) if len(observations) < MOST_PREDICTED + self.rules.maximum_patience else []
+        chosen = (
             self._faster(fits, comparison, forecast),
             self._beyond(observations, comparison, forecast),
             self._cheaper(fits, comparison, forecast),
-        ):
-            if chosen is not None:
-                return [chosen]
-        return []
+        )
+        return [n for n in chosen if n is not None][:1]
 
     def _forecast(self, comparison: PairedComparison) -> Forecast:
         measured = comparison.observations
@@ -223,8 +198,6 @@ class Adaptive(WorkerSearch):
             return 0
         return min(self.rules.maximum_patience, 1 + int(math.log2(headroom)))
 
-    # Candidates to measure further.
-
     def _undecided(self, active: Sequence[Observation], comparison: PairedComparison) -> list[Observation]:
         """The candidates that need more rounds, with the fastest and the recommended one."""
         fewest = self.measure.epochs if self.measure.mode == "epoch" else _FEWEST_ROUNDS
@@ -240,8 +213,6 @@ class Adaptive(WorkerSearch):
         if not undecided and all(len(o.by_round) >= fewest for o in leaders):
             return []
         return [o for o in active if o in undecided or o in leaders]
-
-    # The reason to stop.
 
     def _reason(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> str:
         recommended, fastest = comparison.recommended.num_workers, comparison.fastest.num_workers

@@ -20,18 +20,16 @@ from nws_sweep.results import Estimate
 
 # Between two measured candidates: weight of the smaller departure against the interpolated one, on the log scale.
 _OPTIMISM = 2 / 3
-# Measurements up to this factor above the floor do not enter the fit.
-_AT_FLOOR = 1.05
-# Half-width of the interval of an estimate, as a share: if it has none, and at least.
-_UNKNOWN_WIDTH, _LEAST_WIDTH = 0.1, 0.02
+_AT_FLOOR = 1.05  # measurements up to this factor above the floor do not enter the fit
+_UNKNOWN_WIDTH, _LEAST_WIDTH = 0.1, 0.02  # half-width of an interval, as a share: if there is none, and at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Times of a batch, s: loading in one process, CPU time (0 if unknown), consumer; and the number of CPUs."""
+    """Times of a batch, and the number of CPUs."""
 
-    loading_s: float
-    cpu_s: float
+    loading_s: float  # in one process
+    cpu_s: float  # of all processes; 0 if unknown
     consume_s: float
     cores: float
 
@@ -49,24 +47,20 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Measured times of one candidate, s: per batch, and from the start of an epoch to its first batch."""
+    """Measured times of one candidate."""
 
     batch_s: float
-    startup_s: float
+    startup_s: float  # from the start of an epoch to its first batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The model of a profile, corrected by the measured candidates (by num_workers).
-
-    If ``batches``, the length of an epoch, is None, costs are times per batch. ``worker_start_s`` is the time to start
-    and end a worker, used until a candidate with workers is measured.
-    """
+    """The model of a profile, corrected by the measured candidates."""
 
     profile: Profile
-    batches: int | None
-    measured: Mapping[int, Measured]
-    worker_start_s: float = 0.01
+    batches: int | None  # length of an epoch; if None, costs are times per batch
+    measured: Mapping[int, Measured]  # by num_workers
+    worker_start_s: float = 0.01  # time to start and end a worker, until a candidate with workers is measured
 
     def cost_s(self, num_workers: int) -> float:
         """The predicted cost of a candidate: seconds per epoch, or per batch if the length of an epoch is unknown.
@@ -121,21 +115,13 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFit:
-    """The rule t = max(m + n/x, y) for x >= 1 workers, fitted to measurements.
+    """The rule t = max(m + n/x, y) for x >= 1 workers, fitted to measurements."""
 
-    Attributes:
-        n_s: n, the part of a batch's time that workers divide, s.
-        m_s: m, the part that they do not divide, s.
-        floor_s: y, the least time of a batch, s.
-        points: Number of measured candidates above the floor.
-        half_width: Half-width of the 95 % interval of the curve between these candidates, as a share.
-    """
-
-    n_s: float
-    m_s: float
-    floor_s: float
-    points: int = 0
-    half_width: float = 0.0
+    n_s: float  # n, the part of a batch's time that workers divide
+    m_s: float  # m, the part that they do not divide
+    floor_s: float  # y, the least time of a batch
+    points: int = 0  # number of measured candidates above the floor
+    half_width: float = 0.0  # of the 95 % interval of the curve between these candidates, as a share
 
     def batch_s(self, num_workers: float) -> float:
         """Seconds per batch with ``num_workers`` >= 1."""
@@ -155,13 +141,10 @@ class ScalingFit:
 def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> ScalingFit | None:
     """Fits by least squares of the relative errors; None if no measurement is above the floor.
 
-    n and m are not negative; a single measurement gives n alone. The half-width of the curve is that of the
-    measurements, by their intervals or by twice the standard deviation of the residuals, times the square root of
-    2 / points: with two terms the mean square error of the curve is 2 / points of that of a measurement.
-
-    Args:
-        measured: Seconds per batch by num_workers >= 1.
-        floor_s: Least time of a batch: the consumer's time, CPU time / cores; 0 if unknown.
+    ``measured`` has seconds per batch by num_workers >= 1; ``floor_s`` is the least time of a batch, 0 if unknown. n
+    and m are not negative; a single measurement gives n alone. The half-width of the curve is that of the measurements
+    (by intervals or by twice the standard deviation of the residuals, whichever is larger) times sqrt(2 / points): with
+    two terms the mean square error of the curve is 2 / points of that of a measurement.
     """
     points = {n: batch for n, batch in measured.items() if batch.value > _AT_FLOOR * floor_s}
     if not points:
@@ -183,7 +166,6 @@ def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Scali
 
 
 def _half_width(batch: Estimate) -> float:
-    """Half-width of the interval of an estimate, as a share."""
     if not batch.low or not batch.high:
         return _UNKNOWN_WIDTH
     return max(_LEAST_WIDTH, math.sqrt(batch.high / batch.low) - 1)

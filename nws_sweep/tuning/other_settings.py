@@ -112,7 +112,6 @@ class OtherSettingsSearch:
 
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
-    """The values of a setting to measure."""
     if name == "prefetch_factor":
         return tuple(n for n in _PREFETCH_FACTORS if settings.prefetch_factor is not None or n != _DEFAULT_PREFETCH)
     if name == "multiprocessing_context":

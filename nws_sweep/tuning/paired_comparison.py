@@ -1,8 +1,7 @@
 """Observations, decisions, and the comparison of candidates measured in the same rounds. Pure.
 
-Drift of the machine from round to round affects all candidates equally, so two candidates are compared by the ratios of
-their times in the same rounds. The variance of the ratios is pooled over all pairs, with a weak prior, since each pair
-alone has only a few rounds.
+Drift from round to round affects all candidates equally, so candidates are compared by the ratios of their times in the
+same rounds. Each pair has only a few rounds, so the variance of the ratios is pooled over all pairs, with a weak prior.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
 
 # Prior of the noise: standard deviation of the logarithm of the ratio of two windows, and its weight in ratios.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.035, 2
-# Intervals are wider by this factor, because the search looks at them after each round.
-_SEQUENTIAL = 1.1
-# Upper bound of further rounds / rounds so far in the estimate of the time to decide.
-_MOST_LONGER = 1000.0
+_SEQUENTIAL = 1.1  # widens intervals, because the search looks at them after each round
+_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``_seconds_to_decide``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +204,6 @@ class PairedComparison:
 
 
 def _log_ratios(one: Observation, other: Observation) -> list[float]:
-    """The log ratio of each common round."""
     return [math.log(one.by_round[r] / other.by_round[r]) for r in sorted(set(one.by_round) & set(other.by_round))]
 
 

@@ -19,22 +19,17 @@ DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is l
 
 
 def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
-    """Searches num_workers for one configuration.
+    """Searches one configuration; returns all trials, the verdict and the reason to stop.
 
     Args:
         start: The result so far; its finished trials are not measured again.
         environment: Trial processes, clock and machine.
         observer: Receives every trial as soon as it is finished.
         guess: The best num_workers of a similar configuration, measured first; None for none.
-
-    Returns:
-        The result with all trials, the verdict and the reason to stop.
     """
     configuration = start.configuration
-    cores = environment.cores_of_each(configuration.ranks)
-    strategy = make(
-        configuration.search, configuration.loader, configuration.measure, cores, guess, processes.start_method()
-    )
+    cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
+    strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     with Rounds(start, environment, observer) as rounds:
         try:
             reason, provisional = _follow(strategy, rounds)

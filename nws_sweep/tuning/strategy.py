@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.adaptive import Adaptive
+from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.other_settings import OtherSettingsSearch
 from nws_sweep.tuning.paired_comparison import (
     Decision,
@@ -95,18 +95,17 @@ def make(
     """
     workers: Strategy
     if rules.strategy == "adaptive":
-        start_method = base.multiprocessing_context or start_method
-        workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=start_method)
+        method = base.multiprocessing_context or start_method
+        workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
         workers = Patience(rules=rules, base=base, measure=measure)
-    return (
-        OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
-        if rules.also
-        else workers
-    )
+    if not rules.also:
+        return workers
+    return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
 
 
 def most_candidates(rules: SearchRules) -> int:
     """Upper bound on the values of num_workers that a search measures."""
-    most = Adaptive.most_candidates(rules) if rules.strategy == "adaptive" else len(rules.candidates)
+    adaptive = MOST_PREDICTED + 2 * rules.maximum_patience  # those beyond the best are limited by the patience
+    most = adaptive if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))
