@@ -9,7 +9,7 @@ from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
 
 
 def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
-    """The best num_workers of the most similar earlier configuration of the same dataset and consumer; None for none."""
+    """The best num_workers of the most similar configuration of the same dataset and consumer; None for none."""
     mine = asdict(configuration.loader).items()
     similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
     nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)
