@@ -1,4 +1,4 @@
-"""Results are remembered per machine, and are stale when that or the versions have changed."""
+"""Cached results belong to a machine; they are stale if versions differ or they are old."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path / "results")
 
 
-def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) -> None:
+def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_columns(store: ResultStore) -> None:
     kept = record()
     store.add(kept, "/one")
     renamed = replace(kept.configuration, columns={"dataset": "another name"})
@@ -39,7 +39,7 @@ def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) 
     assert [t.num_workers for t in found.trials] == [0, 2]
     assert store.find(kept.configuration, kept.host, "never", "/one") is None
     assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
-    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # where relative paths begin
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # base of relative paths
     with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
         store.find(kept.configuration, kept.host, "sometimes")
 
@@ -53,9 +53,9 @@ OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
         ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
         ({"nws_sweep": "0.0"}, {}, "measured with nws_sweep 0.1.0, this is 0.0"),
         ({}, {"started_at": OLD}, "measured 32 days ago"),
-        ({"hostname": "other"}, {}, None),  # another machine has results of its own
+        ({"hostname": "other"}, {}, None),  # another machine: no result
         ({"usable_cpus": 99}, {}, None),
-        ({}, {"verdict": None}, None),  # of a search that came to no end nothing is kept
+        ({}, {"verdict": None}, None),  # an incomplete search is not stored
         ({}, {"error": "broken"}, None),
     ],
 )
@@ -70,7 +70,7 @@ def test_other_versions_and_old_results_are_stale(
     assert (staleness(stored, now) if found else None) == why
 
 
-def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
+def test_the_newest_result_comes_first(store: ResultStore, tmp_path: Path) -> None:
     first, second = record(), record()
     store.add(first)
     (file,) = (tmp_path / "results").iterdir()
@@ -79,7 +79,7 @@ def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -
     assert [one.configuration.seed for one in store.newest()] == [2, 0]
 
 
-def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path: Path) -> None:
+def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
     store.add(kept)
     (file,) = (tmp_path / "results").iterdir()
