@@ -150,8 +150,8 @@ class Configuration:
 
     def differing(self, settings: LoaderSettings) -> str:
         """The settings of a candidate that differ from the configuration, except num_workers; mostly empty."""
-        alike = replace(self.loader, num_workers=settings.num_workers).canonical()
-        return "" if settings == alike else settings.differing(alike)  # comparing first is ten times as fast
+        configured = replace(self.loader, num_workers=settings.num_workers).canonical()
+        return "" if settings == configured else settings.differing(configured)  # comparing first is ten times as fast
 
     def batches_of(self, settings: LoaderSettings, facts: DatasetFacts) -> int | None:
         """Batches of an epoch, per rank; None if unknown.

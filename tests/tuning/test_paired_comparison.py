@@ -11,17 +11,12 @@ from tests.factories import loader_settings
 BASE = loader_settings(prefetch_factor=2)
 
 
-def seen(workers: int, *costs: float, first_round: int = 0, cost_s: float | None = None) -> Observation:
+def seen(workers: int, *costs: float, first_round: int = 0) -> Observation:
     """A candidate with these costs in consecutive rounds."""
     by_round = {first_round + number: cost for number, cost in enumerate(costs)}
-    mean_s = math.exp(sum(map(math.log, costs)) / len(costs)) if costs else None
-    return Observation(
-        settings=with_workers(BASE, workers),
-        cost_s=cost_s or mean_s,
-        by_round=by_round,
-        spent_s=len(costs),
-        may_continue=True,
-    )
+    cost_s = math.exp(sum(map(math.log, costs)) / len(costs))
+    settings = with_workers(BASE, workers)
+    return Observation(settings=settings, cost_s=cost_s, by_round=by_round, spent_s=len(costs), may_continue=True)
 
 
 def comparison(*observations: Observation) -> PairedComparison:
