@@ -76,7 +76,7 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
     return Configuration(**{**defaults, **changes})
 
 
-def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
+def process_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
     """A trial process with one of the datasets of tests.user_datasets, and nothing that consumes."""
     return ProcessSpec(
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},

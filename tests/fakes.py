@@ -312,7 +312,7 @@ class FakeRanks:
 
     def __init__(self, count: int) -> None:
         self.clocks = [FakeClock() for _ in range(count)]
-        self.meetings = 0
+        self.barriers = 0
         self.numbers = [0] * count
         self.largest = 0
         self.agreed: list[list[int]] = [[] for _ in range(count)]
@@ -320,7 +320,7 @@ class FakeRanks:
         self.barrier = threading.Barrier(count, self._align, timeout=60.0)
 
     def _align(self) -> None:
-        self.meetings += 1
+        self.barriers += 1
         self.largest = max(self.numbers)
         latest = max(clock.now for clock in self.clocks)
         for clock in self.clocks:

@@ -84,7 +84,7 @@ class _ChildCommands:
         self._counter: Counter | None = None
         self._log: SampleLog | None = None
 
-    def keep(self) -> tuple[str, str]:
+    def make_template(self) -> tuple[str, str]:
         """What stands against forking trial processes from here, and else the address at which they can be asked for."""
         before = forking.footprint()
         self._make_source()
@@ -216,7 +216,7 @@ _kept: _ChildCommands | None = None  # in what is forked from a template process
 
 def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> None:
     """Answers commands until told to stop, or until the other end is gone."""
-    processes.let_fork_server_go()
+    processes.release_fork_server()
     # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
     # program would give them.
     multiprocessing.set_start_method(spec.start_method, force=True)
@@ -227,8 +227,8 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
         sys.path[:] = spec.import_path
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
-    processes.keep_sockets_in(temporary_folder)
-    temporary.note_process(temporary_folder)
+    processes.set_socket_folder(temporary_folder)
+    temporary.register_process(temporary_folder)
     if spec.rank is None:
         os.setpgid(0, 0)  # to be stopped and killed by
     else:
@@ -240,7 +240,7 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     threading.Thread(target=_end_group_with_parent, name="end-group-with-parent", daemon=True).start()
-    processes.hear_signals()
+    processes.restore_ending_signals()
     _redirect_output(spec.log_path)
     server = _kept or _ChildCommands()
     server.spec, server.folder, server.listener = spec, temporary_folder, None

@@ -49,7 +49,7 @@ class DatasetServer(contextlib.ExitStack):
             self.close()
             with contextlib.ExitStack() as making:
                 process = making.enter_context(trial_process.launch(spec, supervision))
-                if obstacle := process.keep():
+                if obstacle := process.make_template():
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
                     self._unfit.append(dataset)
                     process.prepare()

@@ -36,7 +36,7 @@ class Lockstep:
     def __init__(self, rank: Rank, group: Any) -> None:
         self._number = torch.zeros(1, dtype=torch.int64)
         self._group = group
-        self._rows = np.memmap(Path(rank.folder, "meetings"), np.int64, "r+", shape=(rank.ranks, 3))
+        self._rows = np.memmap(Path(rank.folder, "step_counters"), np.int64, "r+", shape=(rank.ranks, 3))
         self._own = self._rows[rank.number]
         self._times = 0
 
@@ -79,11 +79,10 @@ def join(rank: Rank) -> Lockstep:
     if threads.isdecimal() and int(threads) > 0:  # torch read the variable in the fork server, long ago
         torch.set_num_threads(int(threads))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # by the host's name gloo might look for it in a network
-    store = distributed.FileStore(str(Path(rank.folder, "store")), rank.ranks)  # a URL takes no path with a space
+    path = str(Path(rank.folder, "store"))  # a URL takes no path with a space
+    store = distributed.FileStore(path, rank.ranks)  # type: ignore[attr-defined]
     try:
-        distributed.init_process_group(
-            "gloo", store=store, timeout=_FOR_EVER, world_size=rank.ranks, rank=rank.number
-        )
+        distributed.init_process_group("gloo", store=store, timeout=_FOR_EVER, world_size=rank.ranks, rank=rank.number)
         group = distributed.new_group(timeout=_FOR_EVER)
     except RuntimeError as error:
         raise _lost(error) from error

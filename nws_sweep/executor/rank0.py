@@ -16,7 +16,7 @@ _PATIENCE = timedelta(days=7)
 _TOLD_AFTER_S = 10.0
 
 
-def agreed(work: Callable[[], Answer]) -> Answer:
+def run_on_rank0(work: Callable[[], Answer]) -> Answer:
     """What ``work`` returns; under torch.distributed it is done by rank 0 alone, and all ranks get its answer.
 
     Args:

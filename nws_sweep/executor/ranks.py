@@ -31,7 +31,7 @@ _WATCH_EVERY_S = 0.5
 # After the first failure: others may tell the same, or why they are gone.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
 _ADDRESS, _USUAL_PORT = "127.0.0.1", 29500  # torchrun's
-_STEP_COUNTER = "meetings"
+_STEP_COUNTER = "step_counters"
 _OF_FIRST = ("logged", "load", "load_one_by_one", "samples")
 
 
@@ -58,10 +58,10 @@ class RankedProcesses(CommandSender):
         """What they have used together."""
         return merged_usage([process.usage() for process in self._ranks])
 
-    def ask(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: str, *arguments: Any) -> Any:
         """What their answers come to."""
         asked = self._ranks[:1] if command in _OF_FIRST else self._ranks
-        answers = [self._threads.submit(process.ask, command, *arguments) for process in asked]
+        answers = [self._threads.submit(process.request, command, *arguments) for process in asked]
         try:
             self._wait(answers, time.monotonic() + STALL_S if command == "window" else math.inf)
         except BaseException:

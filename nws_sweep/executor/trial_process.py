@@ -59,7 +59,7 @@ UNLIMITED = Supervision()
 
 def _sent(command: str) -> Any:
     """A method that sends the command to the processes."""
-    return lambda process, *arguments: process.ask(command, *arguments)
+    return lambda process, *arguments: process.request(command, *arguments)
 
 
 class CommandSender(TrialProcess):
@@ -79,17 +79,17 @@ class CommandSender(TrialProcess):
     load_one_by_one = _sent("load_one_by_one")
     samples = _sent("samples")
 
-    def ask(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: str, *arguments: Any) -> Any:
         """What the processes answer to a command."""
         raise NotImplementedError
 
     def prepare(self) -> None:
         """Makes the consumer and the collate_fn, and the dataset if there is none yet."""
-        self.facts = self.ask("prepare")
+        self.facts = self.request("prepare")
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
-        self.batches_per_epoch = self.ask("open", settings)
+        self.batches_per_epoch = self.request("open", settings)
 
     def watch(self, on_stall: Callable[[], None]) -> None:
         """Sets what is called when a window, or loading, takes longer than ``STALL_S``."""
@@ -120,14 +120,14 @@ class ChildProcess(CommandSender):
         self._settings: LoaderSettings | None = None
         self._stall_at = math.inf
         self._unanswered: TrialError | None = None
-        self.server: _TemplateServer | None = None
+        self.template_server: _TemplateServer | None = None
 
-    def keep(self) -> str:
+    def make_template(self) -> str:
         """Makes the dataset only, to fork trial processes from here; what stands against that, if so."""
-        obstacle, address = self.ask("keep")
+        obstacle, address = self.request("make_template")
         if not obstacle:  # from now on it only waits
             self._left_s = self._memory_budget_bytes = None
-            self.server = _TemplateServer(address, self._connection.fileno())
+            self.template_server = _TemplateServer(address, self._connection.fileno())
         return str(obstacle)
 
     @property
@@ -153,7 +153,7 @@ class ChildProcess(CommandSender):
         """What the trial process and its workers have used so far."""
         return usage.of_tree(self.pid)
 
-    def ask(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: str, *arguments: Any) -> Any:
         """What the process answers to a command."""
         if self._unanswered is not None:  # what comes now would be the answer to something else
             raise self._unanswered
@@ -232,7 +232,7 @@ class ChildProcess(CommandSender):
         finally:
             with processes.uninterrupted():
                 self._connection.close()
-                processes.end_tree(self._child)
+                processes.kill_tree(self._child)
 
 
 class _TemplateServer(forkserver.ForkServer):
@@ -251,7 +251,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
     if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
         return
-    held = sum(map(usage.of_memory, pids))
+    held = sum(map(usage.memory_bytes, pids))
     if held > budget_bytes:
         raise TrialOutOfMemory(
             f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "
@@ -314,8 +314,8 @@ def _starting(template: ChildProcess | None) -> Iterator[None]:
     """Hides the main module meanwhile, or a script without a main guard would train twice in the child."""
     main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if template is not None and template.server is not None:
-        forkserver.connect_to_new_process = template.server.connect_to_new_process
+    if template is not None and template.template_server is not None:
+        forkserver.connect_to_new_process = template.template_server.connect_to_new_process
     try:
         yield
     finally:

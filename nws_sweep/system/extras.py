@@ -21,7 +21,7 @@ def require(user: str, package: str) -> None:
         raise ConfigurationError(_line(user, _OF_PACKAGE[package]))
 
 
-def of_protocol(user: str, url: str, reason: ImportError) -> str:
+def protocol_advice(user: str, url: str, reason: ImportError) -> str:
     """What to install for a URL that fsspec cannot open for want of a package: our extra, or what fsspec says."""
     extra = _OF_PROTOCOL.get(url.partition("://")[0])
     return _line(user, extra) if extra else f"{user}: a package is missing ({reason})"

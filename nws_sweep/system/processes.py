@@ -40,7 +40,7 @@ def _start_fork_server(pid: int) -> None:
         try:
             os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # of the process that this one was forked from: it needs its own
-            let_fork_server_go()
+            release_fork_server()
             server._forkserver_address = server._forkserver_pid = None
     with uninterrupted():
         for start in (resource_tracker.ensure_running, forkserver.ensure_running):
@@ -53,7 +53,7 @@ def _start_fork_server(pid: int) -> None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def let_fork_server_go() -> None:
+def release_fork_server() -> None:
     """Gives up the end of a pipe that keeps the fork server alive, as one that stands still could not later."""
     server: Any = forkserver._forkserver
     if server._forkserver_alive_fd is not None:
@@ -61,7 +61,7 @@ def let_fork_server_go() -> None:
         server._forkserver_alive_fd = None
 
 
-def hear_signals() -> None:
+def restore_ending_signals() -> None:
     """Makes this process end by them, as a program of the user's does: the fork server, whose child it is, is deaf."""
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # forgets those that wait
@@ -134,19 +134,19 @@ def _is_orphan() -> bool:
     return not parent.is_alive() if of_server else os.getppid() != parent.pid
 
 
-def keep_sockets_in(folder: str) -> None:
+def set_socket_folder(folder: str) -> None:
     """Makes multiprocessing put the sockets of this process and its children there."""
     config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
     config["tempdir"] = folder  # what multiprocessing.util.get_temp_dir looks up first
 
 
-def sockets_folder() -> str | None:
+def socket_folder() -> str | None:
     """That folder, as this process has it from its parent; None if it has none."""
     folder: str | None = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
     return folder
 
 
-def end_tree(process: BaseProcess) -> None:
+def kill_tree(process: BaseProcess) -> None:
     """Kills a started process and its family, waits until they are dead, and removes what they left."""
     import psutil
 

@@ -31,13 +31,13 @@ def folder() -> Iterator[str]:
             os.close(lock)
 
 
-def note_process(path: str) -> None:
+def register_process(path: str) -> None:
     """Notes in such a folder that this process belongs to it: what else it leaves bears its number."""
     with contextlib.suppress(OSError):
         Path(path, f"{os.getpid()}{_PROCESS}").touch()
 
 
-def remove_left() -> None:
+def remove_stale() -> None:
     """Removes the folders whose programs are gone, and their processes' shared memory."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = _locked(path / _LOCK, create=False)

@@ -51,7 +51,7 @@ class Interrupts:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Lets the first signal inside the block wait for ``check``, or for the block's end."""
         self._waiting = True
         try:

@@ -150,6 +150,6 @@ def _family(pid: int) -> Iterator[int]:
             yield from _family(int(child))
 
 
-def of_memory(pid: int) -> int:
+def memory_bytes(pid: int) -> int:
     """Memory of the whole tree, as ``of_tree`` has it; 0 where it is unknown."""
     return _memory_bytes(list(_family(pid))) or 0

@@ -36,7 +36,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
             process.kill()
         psutil.wait_procs(left, timeout=10)
         monkeypatch.setattr(tempfile, "tempdir", own)
-        temporary.remove_left()
+        temporary.remove_stale()
 
 
 def need(*packages: str) -> None:

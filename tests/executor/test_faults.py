@@ -32,7 +32,7 @@ def searched(
     **arguments: Any,
 ) -> dict[int, Trial]:
     """The trials of a whole search over a dataset of tests/user_datasets.py, by num_workers."""
-    spec = factories.arm_spec(dataset, **arguments)
+    spec = factories.process_spec(dataset, **arguments)
     configuration = factories.configuration(
         dataset=spec.dataset,
         consumer=spec.consumer,

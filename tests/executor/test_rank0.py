@@ -40,12 +40,12 @@ def never() -> int:
 
 
 def test_rank_0_works_and_the_others_get_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rank0.agreed(lambda: 3) == 3  # alone
+    assert rank0.run_on_rank0(lambda: 3) == 3  # alone
     sent: list[Any] = []
     first = joined(monkeypatch, 0, sent)
-    assert rank0.agreed(lambda: 3) == 3
+    assert rank0.run_on_rank0(lambda: 3) == 3
     second = joined(monkeypatch, 1, sent)
-    assert rank0.agreed(never) == 3
+    assert rank0.run_on_rank0(never) == 3
     for group in (first, second):
         group.destroy_process_group.assert_called_once_with("group")
         group.new_group.assert_called_once_with(backend="gloo", timeout=timedelta(days=7))
@@ -59,10 +59,10 @@ def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, erro
     sent: list[Any] = []
     joined(monkeypatch, 0, sent)
     with pytest.raises(type(error)):
-        rank0.agreed(fail)
+        rank0.run_on_rank0(fail)
     joined(monkeypatch, 1, sent)
     with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
-        rank0.agreed(never)
+        rank0.run_on_rank0(never)
 
 
 def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setattr(rank0, "print", saying, raising=False)
     group.new_group = lambda **how: said.wait(60) and "group"
-    assert rank0.agreed(lambda: 3) == 3
+    assert rank0.run_on_rank0(lambda: 3) == 3
     told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
     assert capsys.readouterr().err == told
 

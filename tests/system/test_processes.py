@@ -131,7 +131,7 @@ def told_meanwhile():
     assert not heard
 
 def child():
-    processes.hear_signals()
+    processes.restore_ending_signals()
     time.sleep(60)
 
 def end_of_child():

@@ -37,7 +37,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) -> 
     for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
-        temporary.remove_left()
+        temporary.remove_stale()
         assert not left.exists()
         assert {path.name for path in place.iterdir()} == {*theirs, Path(mine).name}
     assert not Path(mine).exists()
@@ -48,13 +48,13 @@ def test_one_that_is_just_being_made_is_left_alone(monkeypatch: pytest.MonkeyPat
 
     def others_come_first(descriptor: int, operation: int) -> None:
         monkeypatch.setattr(fcntl, "flock", lock)
-        temporary.remove_left()
+        temporary.remove_stale()
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", others_come_first)
     with temporary.folder() as mine:
         assert fcntl.flock is lock
-        temporary.remove_left()
+        temporary.remove_stale()
         assert Path(mine).is_dir()
 
 
@@ -66,9 +66,9 @@ def test_shared_memory_of_noted_processes_goes_with_it_and_waits_for_one_that_st
     with subprocess.Popen(["true"]) as zombie, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying:
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
         segments = [note_and_make_segment(left, pid) for pid in (gone.pid, zombie.pid, dying.pid)]
-        temporary.remove_left()
+        temporary.remove_stale()
         assert [segment.exists() for segment in segments] == [False, False, True]
-    temporary.remove_left()
+    temporary.remove_stale()
     assert not segments[-1].exists()
     assert not left.exists()
 
@@ -98,5 +98,5 @@ def test_a_program_that_lives_keeps_its_folder_whatever_its_number_is(place: Pat
     """In another container of the same machine process numbers mean nothing."""
     with child(_PROGRAM, place) as living:
         path = Path(line_of(living))
-        temporary.remove_left()
+        temporary.remove_stale()
         assert (path / "socket").exists()

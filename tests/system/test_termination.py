@@ -44,7 +44,7 @@ def test_what_is_being_measured_is_finished_first(
     done: list[object] = []
 
     def measure() -> None:
-        with Interrupts() as interrupts, interrupts.waiting():
+        with Interrupts() as interrupts, interrupts.deferred():
             for number in numbers:
                 send(number)
                 done.append(number)
@@ -61,7 +61,7 @@ def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with Interrupts() as interrupts:
-        with suppress(ZeroDivisionError), interrupts.waiting():
+        with suppress(ZeroDivisionError), interrupts.deferred():
             send(signal.SIGINT)
             raise ZeroDivisionError
         with pytest.raises(Interrupted):
@@ -87,7 +87,7 @@ def hold_back(done: list[str], number: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_where_nothing_may_be_interrupted_it_comes_afterwards(number: int, is_measuring: bool) -> None:
     done: list[str] = []
-    with Interrupts() as asked, pytest.raises(Interrupted), asked.waiting() if is_measuring else nullcontext():
+    with Interrupts() as asked, pytest.raises(Interrupted), asked.deferred() if is_measuring else nullcontext():
         hold_back(done, number)
     assert done == ["whole"]
 

@@ -97,7 +97,7 @@ def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None
         assert found is not None
         # The parent's and the child's are one until either writes; the child has as much of its own.
         assert 2 * size <= found < 3 * size
-        assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
+        assert usage.memory_bytes(process.pid) == pytest.approx(found, rel=0.02)
         assert 2 * size <= usage.resident_bytes(process.pid) < 4 * size
 
 
@@ -110,7 +110,7 @@ def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing()
         assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes(process.pid)) == (0, 0, 0)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
-        assert (usage.resident_bytes(process.pid), usage.of_memory(process.pid)) == (0, 0)
+        assert (usage.resident_bytes(process.pid), usage.memory_bytes(process.pid)) == (0, 0)
 
 
 def test_cpus_of_the_machine_work_and_steal_is_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
