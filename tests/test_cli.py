@@ -44,7 +44,7 @@ def only_folder(parent: Path) -> Path:
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
         (
             ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-            "dataset DiesWhenMade cannot be made: the loading process was killed by SIGKILL",
+            "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
         ),
         (
             ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],

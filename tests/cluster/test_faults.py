@@ -168,7 +168,7 @@ def test_a_server_of_loading_processes_that_dies_at_its_start_is_one_line(progra
     )
     status, printed = program.run(*GRID)
     assert status == 2
-    assert "nws_sweep: dataset sleep cannot be made: the server that loading processes are forked from" in printed
+    assert "nws_sweep: dataset sleep cannot be made: the fork server has exited" in printed
     assert not (program.folder / "out").exists()
 
 

@@ -110,7 +110,7 @@ def test_an_arm_whose_dataset_was_killed_says_so_and_the_next_makes_it(
     chosen = spec("NotesItsMaking", path=str(makings))
     with dataset_server.start(chosen, Supervision(timeout_s=30.0)) as process:
         os.kill(keeper_pid(makings), signal.SIGKILL)
-        with pytest.raises(TrialError, match="killed with the one that held the dataset"):
+        with pytest.raises(TrialError, match="the template process, which holds the dataset, was killed"):
             [one_epoch(process) for _ in itertools.count()]  # a death takes a moment to get about
     with dataset_server.start(chosen) as again:
         assert one_epoch(again) == 64

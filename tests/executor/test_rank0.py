@@ -61,12 +61,12 @@ def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, erro
     with pytest.raises(type(error)):
         rank0.run_on_rank0(fail)
     joined(monkeypatch, 1, sent)
-    with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
+    with pytest.raises(NwsSweepError, match=f"the search failed on rank 0: {error or 'KeyboardInterrupt'}"):
         rank0.run_on_rank0(never)
 
 
 def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(rank0, "_TOLD_AFTER_S", 0.01)
+    monkeypatch.setattr(rank0, "_NOTICE_AFTER_S", 0.01)
     group, said = joined(monkeypatch, 0, []), threading.Event()
 
     def saying(*line: str, **how: Any) -> None:
@@ -76,7 +76,7 @@ def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(rank0, "print", saying, raising=False)
     group.new_group = lambda **how: said.wait(60) and "group"
     assert rank0.run_on_rank0(lambda: 3) == 3
-    told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
+    told = "nws_sweep: rank 0 is waiting for the other ranks: all 2 ranks must call search or tune\n"
     assert capsys.readouterr().err == told
 
 

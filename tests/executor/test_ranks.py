@@ -179,7 +179,7 @@ def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
 def test_one_rank_that_fails_ends_all_and_is_named() -> None:
     with started("OfRank", 3, rank=1, does="kill") as process:
         opened(process)
-        with pytest.raises(TrialError, match=r"^rank 1: the loading process was killed by SIGKILL$"):
+        with pytest.raises(TrialError, match=r"^rank 1: the trial process was killed by SIGKILL$"):
             process.window(FEW)
         with pytest.raises(TrialError):  # none is left
             process.wait_until_idle()
@@ -188,7 +188,7 @@ def test_one_rank_that_fails_ends_all_and_is_named() -> None:
 def test_a_rank_that_hangs_is_named_though_all_are_late() -> None:
     with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as process:
         opened(process)
-        with pytest.raises(TrialTimeout, match=r"^rank 2: not done within measure.timeout_s=4 s"):
+        with pytest.raises(TrialTimeout, match=r"^rank 2: not finished within measure.timeout_s=4 s"):
             process.window(FEW)
 
 

@@ -88,8 +88,8 @@ AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
     [
         ("RaisesAtLength", 0, f"{AT_LENGTH}$"),
         ("RaisesAtLength", 1, rf"{AT_LENGTH} \(in a worker\)$"),
-        ("Killed", 0, "^the loading process was killed by SIGKILL$"),
-        ("Exits", 0, "^the loading process ended with exit status 3$"),
+        ("Killed", 0, "^the trial process was killed by SIGKILL$"),
+        ("Exits", 0, "^the trial process ended with exit status 3$"),
     ],
 )
 def test_why_a_sample_could_not_be_loaded_is_told(name: str, num_workers: int, reason: str) -> None:
@@ -136,7 +136,7 @@ def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
     with trial_process.start(spec("WarnsForEachSample")) as process:
         process.open(settings(0))
         process.window(WHOLE_EPOCH)
-        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
+        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
 
 
 SCRIPT = """
