@@ -224,7 +224,10 @@ def test_what_was_measured_before_ctrl_c_is_kept_and_reported_and_no_process_is_
         os.killpg(running.pid, signal.SIGINT)
         output, errors = running.communicate()
     assert running.returncode == 130
-    assert errors.strip() == "nws_sweep: finishing what is being measured, then the report; once more ends it now"
+    assert (
+        errors.strip()
+        == "nws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now."
+    )
     assert re.search(r"the search did not finish; \d+ candidates were measured", output)
     run = only_folder(tmp_path / "outputs" / "runs")
     assert len(pd.read_csv(run / "timings.csv")) >= 3

@@ -67,7 +67,7 @@ _IDLE_WITHIN_S, _EXITED_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 @dataclass(frozen=True, slots=True)
 class _LoadedDataset:
-    """A dataset with the hints found in it; ``files`` are those it opened and forked workers share, by descriptor."""
+    """A dataset with the hints found in it. ``files`` were opened with it and are shared by forked workers."""
 
     source: Source
     objects: tuple[PythonObjects, ...]
@@ -81,7 +81,7 @@ class _LoadedDataset:
 
 @dataclass(frozen=True, slots=True)
 class _OpenLoader:
-    """A DataLoader with its settings, its length in batches, and the file positions when it was made."""
+    """An open DataLoader with its length in batches; ``positions`` are those of the dataset's files at the start."""
 
     session: LoaderSession
     settings: LoaderSettings
@@ -206,8 +206,8 @@ class _ChildCommands:
         for delivered in self._data.source.loader(settings, collate_fn, start):
             workers.add(delivered.worker)
             digests += delivered.digests
-            is_complete = len(digests) < most and time.monotonic() - began <= limit_s
-            if not is_complete:
+            if len(digests) >= most or time.monotonic() - began > limit_s:
+                is_complete = False
                 break
         return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=is_complete)
 
@@ -228,9 +228,8 @@ def _load_dataset(spec: ProcessSpec) -> _LoadedDataset:
     source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
     dataset, target = source.dataset, spec.dataset.get("_target_")
     if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        raise DatasetError(
-            f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
-        )
+        kind = type(dataset).__name__
+        raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
     if source.samples == 0:
         raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
     found = _found_in(dataset, objects.python_objects)
@@ -398,9 +397,9 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
             raise ConfigurationError(f"{error}; {hint}") from None
         raise
     if not callable(consumer):
+        kind = type(consumer).__name__
         raise ConfigurationError(
-            f"consumer {config.get('_target_')}: got {type(consumer).__name__}, which cannot be called with a batch; "
-            f"{hint}"
+            f"consumer {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
         )
     return consumer
 

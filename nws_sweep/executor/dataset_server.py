@@ -48,7 +48,7 @@ class DatasetServer(contextlib.ExitStack):
         if is_forkable and not is_current:
             self.close()
             with contextlib.ExitStack() as making:
-                process = making.enter_context(trial_process.launch(spec, supervision))
+                process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
                 if obstacle := process.make_template():
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
                     self._unforkable.append(key)

@@ -197,7 +197,7 @@ def start(spec: ProcessSpec, ranks: int, supervision: Supervision = UNLIMITED) -
         for number in range(ranks):
             rank = Rank(number=number, ranks=ranks, folder=folder)
             each = replace(spec, rank=rank, environment=environment_of(rank, port, outside))
-            started.append(stack.enter_context(trial_process.launch(each, of_rank)))
+            started.append(stack.enter_context(trial_process.start(each, of_rank, prepare=False)))
             of_rank = replace(of_rank, on_progress=UNLIMITED.on_progress)
         threads = stack.enter_context(ThreadPoolExecutor(ranks, "nws_sweep-rank"))
         ranked = RankedProcesses(started, folder, supervision, threads)

@@ -41,17 +41,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """Limits that the parent enforces while a command runs.
+    """What the parent checks while a command runs."""
 
-    Attributes:
-        timeout_s: Seconds for all commands together, making the dataset included; None for no limit.
-        memory_budget_bytes: Memory of all its processes; None for no limit.
-        on_progress: Called with a line of text while a dataset is being made.
-    """
-
-    timeout_s: float | None = None
-    memory_budget_bytes: int | None = None
-    on_progress: Callable[[str], None] = lambda text: None
+    timeout_s: float | None = None  # for all commands together, making the dataset included; None for no limit
+    memory_budget_bytes: int | None = None  # of all its processes; None for no limit
+    on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
 
 
 UNLIMITED = Supervision()
@@ -101,7 +95,7 @@ class CommandSender(TrialProcess):
 
 
 class ChildProcess(CommandSender):
-    """The parent's handle of a trial process; ``launch`` starts the process and kills its process group at the end."""
+    """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
 
     def __init__(
         self,
@@ -155,11 +149,7 @@ class ChildProcess(CommandSender):
     def request(self, command: str, *arguments: Any) -> Any:
         """Sends a command and returns the answer.
 
-        Raises:
-            TrialTimeout: If the time limit is over.
-            TrialOutOfMemory: If the memory budget is exceeded, or the kernel killed the process.
-            NwsSweepError: If the process reports it.
-            TrialError: If the process exited, or an earlier command had no answer.
+        Raises the error that the process reports; TrialError if it exits, TrialTimeout and TrialOutOfMemory at its limits.
         """
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
@@ -269,22 +259,16 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 
 @contextlib.contextmanager
 def start(
-    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
+    spec: ProcessSpec,
+    supervision: Supervision = UNLIMITED,
+    template: ChildProcess | None = None,
+    *,
+    prepare: bool = True,
 ) -> Iterator[ChildProcess]:
-    """Starts a trial process and prepares it, with the template process's dataset if there is one; kills it at the end.
+    """Starts a trial process, with the template process's dataset if there is one, and kills it at the end.
 
     Raises the errors of ``DatasetServer.start``.
     """
-    with launch(spec, supervision, template) as process:
-        process.prepare()
-        yield process
-
-
-@contextlib.contextmanager
-def launch(
-    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
-) -> Iterator[ChildProcess]:
-    """As ``start``, without preparing."""
     if multiprocessing.current_process().daemon:
         raise ConfigurationError("a daemonic process cannot start processes: measure in the program's main process")
     if template is None:
@@ -305,6 +289,8 @@ def launch(
                 raise TrialError(f"the fork server has exited ({one_line(error)}): {reason}") from error
             process = ChildProcess(child, ours, supervision, template)
             stack.callback(process.close)
+        if prepare:
+            process.prepare()
         yield process
 
 

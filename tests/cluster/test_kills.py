@@ -97,7 +97,7 @@ def test_a_signal_finishes_writes_and_reports(
             one.send_signal(number)
     status, printed = program.end_of(process)
     assert status == 128 + number, printed
-    assert whom != "it" or "finishing what is being measured" in printed
+    assert whom != "it" or "Finishing the current window" in printed
     assert "Best settings" in printed
     assert (out / "report.html").is_file()
     before = finished_trials(out)

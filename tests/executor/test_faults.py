@@ -153,7 +153,7 @@ def test_candidates_for_which_shared_memory_is_too_small_are_skipped_or_fail_wit
     """Batches of 1 MB: one worker has 3 on their way, 8 have 17. Nothing is known of those of an only candidate."""
     found = in_small_shared_memory("'Heavy', (0, 1, 8), length=4000, values=32768")
     assert [found[n].split()[0] for n in (0, 1)] == ["ok", "ok"]
-    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB on their way), and ")
+    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB in flight), and ")
     alone = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")[8]
     assert alone.startswith("failed ")
     assert "/dev/shm" in alone or "shared memory" in alone

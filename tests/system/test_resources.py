@@ -138,7 +138,7 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
     [
         (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the trial process
             FreeResources(open_files=106), FreeResources(open_files=107), SETTINGS, 1,
-            "107 open files (9 batches on their way), and 106 are allowed",
+            "107 open files (9 batches in flight), and 106 are allowed",
         ),
         (  # without workers only memory counts
             FreeResources(memory_bytes=1099 * MB), FreeResources(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
@@ -148,11 +148,11 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
         ),
         (
             FreeResources(shm_bytes=899 * MB), FreeResources(shm_bytes=900 * MB), SETTINGS, 1,
-            "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
+            "900 MB of shared memory (9 batches of 100 MB in flight), and 899 MB are free in /dev/shm",
         ),
         (  # ranks need as much each, and files are counted by process
             FreeResources(shm_bytes=2699 * MB), FreeResources(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
-            "2.70 GB of shared memory (27 batches of 100 MB on their way), and 2.70 GB are free in /dev/shm",
+            "2.70 GB of shared memory (27 batches of 100 MB in flight), and 2.70 GB are free in /dev/shm",
         ),
         (  # what the trial processes of all ranks hold together was measured together: workers of 250 MB each
             FreeResources(memory_bytes=GB), FreeResources(memory_bytes=4800 * MB), SETTINGS, 2,

@@ -54,7 +54,7 @@ def test_what_is_being_measured_is_finished_first(
     with pytest.raises(Interrupted) as raised:
         measure()
     assert (len(done), raised.value.status) == (went_on, status)
-    assert capfd.readouterr().err.count("once more ends it now") == 1
+    assert capfd.readouterr().err.count("Press Ctrl-C again to stop now") == 1
 
 
 def test_an_error_meanwhile_goes_first_and_the_signal_is_told_at_the_next_moment(
