@@ -149,7 +149,7 @@ class ChildProcess(CommandSender):
     def request(self, command: str, *arguments: Any) -> Any:
         """Sends a command and returns the answer.
 
-        Raises the error that the process reports; TrialError if it exits, TrialTimeout and TrialOutOfMemory at its limits.
+        Raises the error that the process reports; TrialError if it exits, TrialTimeout or TrialOutOfMemory at a limit.
         """
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
