@@ -74,10 +74,6 @@ class _LoadedDataset:
     files: Mapping[int, str]
     handles: tuple[str, ...] = ()
 
-    @property
-    def iterable(self) -> bool:
-        return isinstance(self.source.dataset, IterableDataset)
-
 
 @dataclass(frozen=True, slots=True)
 class _OpenLoader:
@@ -92,13 +88,7 @@ class _OpenLoader:
 
 
 class _ChildCommands:
-    """Answers the commands of ``TrialProcess``, besides ``prepare`` and ``make_template``: one public method each.
-
-    Args:
-        spec: What to make.
-        folder: The folder of temporary files.
-        template: The commands of the template process that this process was forked from; its dataset is reused.
-    """
+    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``; reuses the dataset of a template."""
 
     _loader: _OpenLoader
 
@@ -135,7 +125,7 @@ class _ChildCommands:
         self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
-            iterable=data.iterable,
+            iterable=isinstance(source.dataset, IterableDataset),
             samples=source.samples,
             accelerator=accelerator.available(),
             objects=data.objects,
@@ -165,21 +155,22 @@ class _ChildCommands:
 
     def window(self, request: WindowRequest) -> Window:
         window, counter = self._loader.session.window(request), self._loader.counter
-        if window.ended_epoch and counter and self._data.iterable and (idle := counter.idle()):
+        is_iterable = isinstance(self._data.source.dataset, IterableDataset)
+        if window.ended_epoch and counter and is_iterable and (idle := counter.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
         return window
 
     def wait_until_idle(self) -> None:
         loader, deadline = self._loader, time.monotonic() + _IDLE_WITHIN_S
-        while not loader.session.is_idle(loader.settings.queued_batches, loader.batches):
-            if time.monotonic() >= deadline:
-                return
+        queued = loader.settings.queued_batches
+        while not loader.session.is_idle(queued, loader.batches) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
-        paths = page_cache.paths_in(self._data.source.dataset)
-        return tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100 - a million
+        return tuple(
+            map(os.path.abspath, page_cache.paths_in(self._data.source.dataset))
+        )  # pathlib is slow for a million
 
     def logged(self) -> SamplesLogged:
         files, loader = self._data.files, self._loader

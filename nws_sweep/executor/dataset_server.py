@@ -1,7 +1,6 @@
-"""Starts trial processes; makes each dataset once and forks the trial processes from the process that made it.
+"""Starts trial processes, forked from a process that has made the dataset: listing a million files takes long.
 
-Some datasets take long to make: a folder of a million files must be listed. Where forking is unsafe (``forking``), each
-trial process makes the dataset.
+Where forking is unsafe (``forking``), each trial process makes the dataset.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class DatasetServer(contextlib.ExitStack):
         """
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
         is_current = self._template_key == key and self._template is not None and self._template.alive
-        # ``forking`` reads Linux's /proc.
-        is_forkable = key not in self._unforkable and sys.platform == "linux"
+        is_forkable = key not in self._unforkable and sys.platform == "linux"  # ``forking`` reads /proc
         if is_forkable and not is_current:
             self.close()
             with contextlib.ExitStack() as making:

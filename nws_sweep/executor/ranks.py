@@ -40,9 +40,7 @@ class RankedProcesses(CommandSender):
 
     def __init__(self, ranks: Sequence[ChildProcess], folder: str, supervision: Supervision, threads: Executor) -> None:
         super().__init__(supervision)
-        self._ranks = ranks
-        self._folder = folder
-        self._threads = threads
+        self._ranks, self._folder, self._threads = ranks, folder, threads
 
     def pause(self) -> None:
         """Stops all ranks, none of which is at a barrier."""
@@ -125,46 +123,38 @@ def merged_window(ranks: Sequence[Window]) -> Window:
     waits_s = [map(sum, zip(rank.wait_s, rank.barrier_s, strict=True)) for rank in ranks]
     return Window(
         kind=ranks[0].kind,
-        startup_s=_known(max, (rank.startup_s for rank in ranks)),
+        startup_s=_combined(max, (rank.startup_s for rank in ranks)),
         wait_s=_means(waits_s),
         consume_s=_means(rank.consume_s for rank in ranks),
         samples=sum(rank.samples for rank in ranks),
-        end_s=_known(max, (rank.end_s for rank in ranks)),
-        produced=_if_all_known(sum, (rank.produced for rank in ranks)),
-        batch_bytes=_known(max, (rank.batch_bytes for rank in ranks)),
-        batch_tensors=_known(max, (rank.batch_tensors for rank in ranks)),
+        end_s=_combined(max, (rank.end_s for rank in ranks)),
+        produced=_combined(sum, (rank.produced for rank in ranks), needs_all=True),
+        batch_bytes=_combined(max, (rank.batch_bytes for rank in ranks)),
+        batch_tensors=_combined(max, (rank.batch_tensors for rank in ranks)),
         ranks=tuple(ranks),
     )
 
 
 def _with_barriers(ranks: Sequence[Window]) -> list[Window]:
     """The windows with the consumer's time split: the least of all ranks is its own, the rest is the barrier's."""
-    own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
-    barriers_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
-    return [
-        replace(rank, consume_s=own_s, barrier_s=barrier_s) for rank, barrier_s in zip(ranks, barriers_s, strict=True)
-    ]
+    own_s = tuple(map(min, zip(*(rank.consume_s for rank in ranks), strict=True)))
+    return [replace(rank, consume_s=own_s, barrier_s=tuple(map(operator.sub, rank.consume_s, own_s))) for rank in ranks]
 
 
 def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:
     return tuple(sum(values) / len(values) for values in zip(*ranks, strict=True))
 
 
-def _known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
-    """Combines the known values; None if no value is known."""
-    known = [value for value in values if value is not None]
-    return combine(known) if known else None
-
-
-def _if_all_known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
-    """Combines the values; None if a value is unknown."""
+def _combined(combine: Callable[[list[Any]], Any], values: Iterable[Any], needs_all: bool = False) -> Any:
+    """Combines the known values; None if no value is known, or if ``needs_all`` and one is unknown."""
     each = list(values)
-    return None if None in each else combine(each)
+    known = [value for value in each if value is not None]
+    return combine(known) if known and (not needs_all or len(known) == len(each)) else None
 
 
 def merged_usage(ranks: Sequence[Usage]) -> Usage:
     """Resources that all ranks have used together."""
-    return Usage(**{each.name: _known(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
+    return Usage(**{each.name: _combined(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
 
 
 def _lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
@@ -173,7 +163,7 @@ def _lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
-    "open": functools.partial(_if_all_known, min),  # the shortest epoch ends the epoch of all ranks
+    "open": functools.partial(_combined, min, needs_all=True),  # the shortest epoch ends the epoch of all ranks
     "window": merged_window,
     "warned": _lines,
     "files": _lines,

@@ -98,17 +98,11 @@ class ChildProcess(CommandSender):
     """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
 
     def __init__(
-        self,
-        child: BaseProcess,
-        connection: Connection,
-        supervision: Supervision = UNLIMITED,
-        template: ChildProcess | None = None,
+        self, child: BaseProcess, connection: Connection, supervision: Supervision, template: ChildProcess | None
     ) -> None:
         super().__init__(supervision)
-        self._child = child
-        self._connection = connection
-        self._supervision = supervision
-        self._template = template
+        self._child, self._connection = child, connection
+        self._supervision, self._template = supervision, template
         self._left_s = supervision.timeout_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
@@ -147,10 +141,7 @@ class ChildProcess(CommandSender):
         return usage.of_tree(self.pid)
 
     def request(self, command: str, *arguments: Any) -> Any:
-        """Sends a command and returns the answer.
-
-        Raises the error that the process reports; TrialError if it exits, TrialTimeout or TrialOutOfMemory at a limit.
-        """
+        """Returns the answer; raises the reported error, TrialError on exit, TrialTimeout or TrialOutOfMemory."""
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
         if command == "open":

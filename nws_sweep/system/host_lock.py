@@ -44,8 +44,9 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
     note = Path(f"{path}.by-{os.getuid()}")
     try:
         with contextlib.suppress(OSError):  # the note is optional
-            since = time.strftime("%H:%M:%S")
-            _write(note, f"process {os.getpid()} of user {os.getuid()}, measuring {what} since {since}")
+            _write(
+                note, f"process {os.getpid()} of user {os.getuid()}, measuring {what} since {time.strftime('%H:%M:%S')}"
+            )
         yield
     finally:
         with contextlib.suppress(OSError):

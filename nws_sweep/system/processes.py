@@ -16,7 +16,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nws_sweep.system import cgroups
 
@@ -144,8 +144,7 @@ def set_socket_folder(folder: str) -> None:
 
 def socket_folder() -> str | None:
     """The folder set by ``set_socket_folder`` in this process or its parent; None if there is none."""
-    folder: str | None = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
-    return folder
+    return cast("str | None", getattr(multiprocessing.current_process(), "_config", {}).get("tempdir"))
 
 
 def kill_tree(process: BaseProcess) -> None:
@@ -162,9 +161,8 @@ def kill_tree(process: BaseProcess) -> None:
     for member in family:  # also those in other process groups
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    pids = [member.pid for member in family]
-    running(pids, GONE_WITHIN_S)
-    remove_shared_memory([pid, *pids])
+    running([member.pid for member in family], GONE_WITHIN_S)
+    remove_shared_memory([pid, *(member.pid for member in family)])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:

@@ -16,11 +16,7 @@ _NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Pr
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised in place of KeyboardInterrupt.
-
-    Attributes:
-        status: The exit status that shells expect: 130 after Ctrl-C, 143 after SIGTERM.
-    """
+    """Replaces KeyboardInterrupt; ``status`` is the exit status that shells expect, such as 143 after SIGTERM."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

@@ -51,10 +51,8 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
 
     times = psutil.cpu_times()
     stats = [cgroups.fields(folder / "cpu.stat") for _, folder in cgroups.folders(root, "cpu")]
-    throttled_s = (  # in version 2, or in version 1
-        stat["throttled_usec"] / 1e6 if "throttled_usec" in stat else stat.get("throttled_time", 0) / 1e9
-        for stat in stats
-    )
+    # Microseconds in version 2, nanoseconds in version 1.
+    throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
     return MachineTime(
         busy_s=sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")),
         steal_s=getattr(times, "steal", 0.0),
