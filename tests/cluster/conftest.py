@@ -40,7 +40,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
 
 
 def need(*packages: str) -> None:
-    """Requires the launchers of these packages."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             lacking(f"Hydra's launcher for {package}")

@@ -60,7 +60,6 @@ class Program:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Runs it to its end: exit status, and its output on both streams."""
         return self.end_of(self.start(*arguments))
 
     def end_of(self, process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -97,17 +96,14 @@ def results(folder: Path) -> dict[int, dict[str, Any]]:
 
 
 def has_started(folder: Path, batch_size: int) -> bool:
-    """Whether the job of a batch size has started."""
     return any(f"batch_size={batch_size}," in path.parent.name for path in folder.glob(f"*/{storage.RESULT}"))
 
 
 def complete(folder: Path) -> dict[int, bool]:
-    """Whether the search has finished, by batch size."""
     return {size: bool(result["stop_reason"]) and not result["error"] for size, result in results(folder).items()}
 
 
 def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
-    """Every finished trial, by batch size and num_workers."""
     return {
         (size, trial["settings"]["num_workers"]): trial
         for size, result in results(folder).items()

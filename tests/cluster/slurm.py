@@ -60,7 +60,6 @@ class Slurm:
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
-        """The output of one of Slurm's commands."""
         return subprocess.check_output(command, env={**os.environ, **self.environment}, text=True, timeout=60)
 
     def queue(self) -> dict[str, str]:
@@ -70,13 +69,11 @@ class Slurm:
 
 
 def missing() -> list[str]:
-    """Programs that are not installed."""
     return [name for name in PROGRAMS if not shutil.which(name, path=_PATH)]
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Slurm]:
-    """Starts the cluster; ends it with all its jobs."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         cluster = Slurm({"SLURM_CONF": str(_write_files(folder)), "PATH": _PATH})
@@ -149,7 +146,6 @@ def _end(cluster: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
 
 
 def members(cluster: Slurm) -> list[psutil.Process]:
-    """All processes of the cluster, by their environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -108,7 +108,6 @@ def test_clock_steps_change_no_figure(program: Program) -> None:
 
 
 def with_own_dataset(folder: Path, code: str) -> list[str]:
-    """The grid with a dataset of the test."""
     (folder / "mine.py").write_text(code)
     return [*(text for text in GRID if not text.startswith("dataset")), "dataset=custom", "dataset._target_=mine.Data"]
 

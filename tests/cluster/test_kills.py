@@ -107,7 +107,6 @@ def test_a_signal_finishes_the_window_and_writes_the_report(
 
 
 def test_a_second_ctrl_c_ends_it_at_once(program: Program) -> None:
-    """During a window of an hour."""
     endless = ("measure.window_s=3600", "measure.max_seconds=3600", "measure.timeout_s=null")
     process = program.start(*(text for text in GRID if not text.startswith("measure.")), *endless)
     wait_until(lambda: results(program.folder / "out"))

@@ -47,8 +47,7 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
     return {trial.num_workers: trial for trial in result.trials}
 
 
-def trained(dataset: dict[str, Any]) -> dict[int, float]:
-    """Seconds per step of torchrun's processes, by num_workers."""
+def seconds_per_step(dataset: dict[str, Any]) -> dict[int, float]:
     plan = {"dataset": dataset, "step_s": STEP_S, "batch_size": BATCH_SIZE, "workers": CANDIDATES, "steps": 60}
     where = ["--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     done = subprocess.run(
@@ -65,7 +64,7 @@ def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
     """Alternates both up to three times, since the machine's load changes; the limit is for two busy cores."""
     ratios: dict[int, list[float]] = {workers: [] for workers in CANDIDATES}
     for _ in range(3):
-        real, ours = trained(WORKLOADS[name]), predicted(WORKLOADS[name])
+        real, ours = seconds_per_step(WORKLOADS[name]), predicted(WORKLOADS[name])
         for workers, trial in ours.items():
             assert trial.measurement is not None, trial.reason
             assert trial.measurement.batch_s is not None

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.xdist_group("slurm")
 
 @pytest.fixture
 def program(program: Program, cluster: Slurm) -> Iterator[Program]:
-    """Checks that no process of the jobs is left."""
     program.python = sys.executable
     program.environment.update(cluster.environment)
     yield program
@@ -28,7 +27,6 @@ def program(program: Program, cluster: Slurm) -> Iterator[Program]:
 
 
 def python_of(cluster: Slurm, element: int) -> psutil.Process:
-    """The process of an array element."""
     found = []
     for process in members(cluster):
         with contextlib.suppress(psutil.Error):

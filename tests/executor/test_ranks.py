@@ -82,7 +82,6 @@ def test_rates_and_cpu_time_are_sums_over_ranks() -> None:
 
 
 def test_the_roofline_counts_all_ranks_on_all_cores() -> None:
-    """Three windows of 4 s and four steps; the CPU time is that of the first."""
     assert violation(slices(cpu_s=12 * 1.9), conditions()) == ""
     assert "2.50 s of CPU time" in violation(slices(cpu_s=12 * 2.5), conditions())
 
@@ -117,7 +116,6 @@ def test_the_root_cause_is_reported(
 
 @pytest.fixture(autouse=True)
 def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails if a folder of the ranks is left."""
     made: list[str] = []
     folder = temporary.folder
 

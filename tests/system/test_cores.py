@@ -12,7 +12,6 @@ from tests.roots import made_up
 
 
 def v1(folder: str, quota_us: int) -> dict[str, str]:
-    """The files of a version 1 group."""
     return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
 
 

@@ -14,7 +14,6 @@ from nws_sweep.system import page_cache, usage
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Three files in a folder and one below it."""
     (tmp_path / "photos/more").mkdir(parents=True)
     paths = [tmp_path / f"photos/{name}" for name in ("a.jpg", "b.jpg", "more/c.jpg")]
     for path in paths:

@@ -23,13 +23,11 @@ NO_LIMIT = 9223372036854771712
 
 
 def v2(group: str, limit: int | str, usage: int, cached: int = 0) -> dict[str, str]:
-    """The memory files of a version 2 group."""
     files = {"max": limit, "current": usage, "stat": f"anon 5\ninactive_file {cached}\nactive_file 7"}
     return {f"sys/fs/cgroup{group}/memory.{name}": f"{text}\n" for name, text in files.items()}
 
 
 def v1(group: str, limit: int, usage: int, cached: int = 0) -> dict[str, str]:
-    """The memory files of a version 1 group."""
     stat = f"inactive_file 3\ntotal_inactive_file {cached}"
     files = {"limit_in_bytes": limit, "usage_in_bytes": usage, "stat": stat}
     return {f"sys/fs/cgroup/memory{group}/memory.{name}": f"{text}\n" for name, text in files.items()}

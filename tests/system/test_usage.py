@@ -21,7 +21,6 @@ SHARED = 4 * MB
 
 @pytest.fixture
 def segment() -> Iterator[Path]:
-    """A unique name in shared memory."""
     path = Path(f"/dev/shm/nws_sweep_test_{uuid.uuid4().hex}")
     yield path
     path.unlink(missing_ok=True)
