@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, contest, oracle, samples, why
+from benchmarks import bias, oracle, samples, search, why
 from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             bias.run(bias.Options(**given))
         elif name == "search":
             del given["quick"]
-            contest.run(contest.Options(**given))
+            search.run(search.Options(**given))
         else:
             (why if name == "why" else samples).run(**given)
     except ValueError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.catalogue import Workload
-from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, enough, may_stop, projected_epoch_s, whole
+from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, enough, may_stop, projected_epoch_s, whole
 from benchmarks.peers import PEERS, Task
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ class Recipe:
     limit_s: float = math.inf
 
 
-def loop(recipe: Recipe) -> list[Moments]:
+def run_epochs(recipe: Recipe) -> list[Timestamps]:
     """Whole epochs over one DataLoader."""
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
-    epochs: list[Moments] = []
+    epochs: list[Timestamps] = []
     while not enough(epochs, recipe.least_s):
-        epochs.append(timed(loader, consume))
+        epochs.append(run_epoch(loader, consume))
     return epochs
 
 
-def stretch(recipe: Recipe) -> tuple[float, bool]:
+def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
     """What an epoch really takes, s, and whether none was broken off and projected.
 
     What a process does only once is done before: its first batch counts for nothing.
@@ -57,29 +57,29 @@ def stretch(recipe: Recipe) -> tuple[float, bool]:
     loader = open_loader(dataset, recipe)
     consume(next(iter(loader)))
 
-    def until(moments: Moments) -> bool:
-        return may_stop(moments, recipe.num_workers, recipe.limit_s)
+    def until(timestamps: Timestamps) -> bool:
+        return may_stop(timestamps, recipe.num_workers, recipe.limit_s)
 
-    epochs, batches = [timed(loader, consume, until)], recipe.workload.batches
-    while len(epochs[-1]) == batches and sum(moments[-1] for moments in epochs) < recipe.least_s:
-        epochs.append(timed(loader, consume, until))
-    lengths_s = [projected_epoch_s(moments, batches, recipe.num_workers) for moments in epochs]
+    epochs, batches = [run_epoch(loader, consume, until)], recipe.workload.batches
+    while len(epochs[-1]) == batches and sum(timestamps[-1] for timestamps in epochs) < recipe.least_s:
+        epochs.append(run_epoch(loader, consume, until))
+    lengths_s = [projected_epoch_s(timestamps, batches, recipe.num_workers) for timestamps in epochs]
     return statistics.fmean(lengths_s), len(epochs[-1]) == batches
 
 
 Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
 
 
-def play(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
+def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
     """The pick of a peer, with a fresh DataLoader for each candidate, and what it measured."""
     peer, recipe, task = script
     dataset, consume = made(recipe)
     probes: list[Probe] = []
 
-    def time_epoch(num_workers: int, until: Until) -> Moments:
-        moments = timed(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
-        probes.append((num_workers, len(moments), moments[-1]))
-        return moments
+    def time_epoch(num_workers: int, until: Until) -> Timestamps:
+        timestamps = run_epoch(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
+        probes.append((num_workers, len(timestamps), timestamps[-1]))
+        return timestamps
 
     return PEERS[peer](time_epoch, task), probes
 
@@ -107,13 +107,13 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     )
 
 
-def timed(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Moments:
-    """The moments of an epoch up to its end, or to where it is broken off."""
-    moments: list[float] = []
+def run_epoch(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Timestamps:
+    """The timestamps of an epoch up to its end, or to where it is broken off."""
+    timestamps: list[float] = []
     began = time.perf_counter()
     for batch in loader:
         consume(batch)
-        moments.append(time.perf_counter() - began)
-        if until(moments):
+        timestamps.append(time.perf_counter() - began)
+        if until(timestamps):
             break
-    return moments
+    return timestamps

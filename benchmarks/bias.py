@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import bare, child, ours, pace, stage
+from benchmarks import bare, child, epoch_times, support, sweep_search
+from benchmarks.bias_page import page, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS, Workload, chosen
-from benchmarks.comparison import page, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
-from benchmarks.stage import print_line
+from benchmarks.support import print_line
 from nws_sweep.measurement import stats
 from nws_sweep.results import SearchRules, Trial
 from nws_sweep.system import host, host_lock
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
     }  # fmt: skip
     journal = Journal(options.journal, made_with, resume=options.resume)
     journal.rewrite(complete(journal.of(Figure), options.workers))
-    stage.start_fork_server()
+    support.start_fork_server()
     workloads = chosen(WORKLOADS, options.only)
     if options.quick:
         workloads = [workload.shortened() for workload in workloads]
@@ -70,7 +70,7 @@ def run(options: Options) -> None:
     names = {workload.name for workload in workloads}
     rows = rows_of([f for f in journal.of(Figure) if f.workload in names and f.round <= options.rounds])
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    origin = stage.origin(options.command, options.rounds, "round")
+    origin = support.origin(options.command, options.rounds, "round")
     options.output.write_text(page(rows, workloads, origin), "utf-8")
     for verdict in verdicts(rows):
         print_line(verdict)
@@ -90,11 +90,11 @@ def _measure(workload: Workload, number: int, options: Options, journal: Journal
     """One round of one workload, nothing of nws_sweep beside it on this machine."""
     label = f"round {number}/{options.rounds} {workload.name}"
     rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
-    configuration = ours.configuration_of(workload, rules, number)
+    configuration = sweep_search.configuration_of(workload, rules, number)
     log_path = options.journal.with_name(f"{workload.name}.log")
-    with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
+    with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
         journal.add(*_bare(workload, number, BARE_BEFORE, options))
-        result = ours.find(configuration, log_path, lambda line: print_line(f"{label} ours: {line}"))
+        result = sweep_search.find(configuration, log_path, lambda line: print_line(f"{label} ours: {line}"))
         journal.add(*(figure_of(workload, trial, number) for trial in result.trials))
         journal.add(*_bare(workload, number, BARE_AFTER, options))
 
@@ -108,19 +108,19 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    epochs = child.call(bare.loop, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
-    counted = pace.counting(epochs)
+    epochs = child.call(bare.run_epochs, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
+    counted = epoch_times.counting(epochs)
     return Figure(
         workload=workload.name,
         workers=workers,
         round=number,
         kind=kind,
-        batch_s=pace.steady_batch_s(counted, workers),
-        epoch_s=statistics.fmean(moments[-1] for moments in counted),
+        batch_s=epoch_times.steady_batch_s(counted, workers),
+        epoch_s=statistics.fmean(timestamps[-1] for timestamps in counted),
         detail={
-            "epoch_s": [moments[-1] for moments in epochs],
-            "first_s": [moments[0] for moments in epochs],
-            "batch_s": [pace.steady_batch_s([moments], workers) for moments in epochs],
+            "epoch_s": [timestamps[-1] for timestamps in epochs],
+            "first_s": [timestamps[0] for timestamps in epochs],
+            "batch_s": [epoch_times.steady_batch_s([timestamps], workers) for timestamps in epochs],
         },
     )
 

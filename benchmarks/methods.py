@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bare, child, ours, stage
+from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
@@ -48,7 +48,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class MethodRun:
     """Which method is played on what.
 
     Attributes:
@@ -84,40 +84,44 @@ def task_of(workload: Workload, cpus: int) -> Task:
     return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
-def played(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
+def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
     """Plays a method; what goes wrong in it is a part of the outcome.
 
     Args:
-        turn: Which, and on what.
+        method_run: Which, and on what.
         machine: What it is played on.
         say: Called with lines about its progress.
     """
-    before = stage.family()
+    before = support.descendants()
     began = time.perf_counter()
     try:
-        answer = _answer(turn, machine, print_line)
+        answer = _answer(method_run, machine, print_line)
     except Exception as error:  # anything: that is what is counted
         answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
     return Outcome(
-        workload=turn.workload.name,
-        method=turn.method,
-        repeat=turn.repeat,
-        cost_s=0.0 if turn.method in HEURISTICS else time.perf_counter() - began,
-        left_behind=stage.ended(before),
+        workload=method_run.workload.name,
+        method=method_run.method,
+        repeat=method_run.repeat,
+        cost_s=0.0 if method_run.method in HEURISTICS else time.perf_counter() - began,
+        left_behind=support.kill_leftovers(before),
         **answer,
     )
 
 
-def _answer(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
+def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
     """What a method came to: some of the attributes of its outcome."""
-    if turn.method in HEURISTICS:
-        return {"pick": HEURISTICS[turn.method][1](machine.cpus, machine.gpus)}
-    if turn.method in PEERS:
-        script = (turn.method, bare.Recipe(workload=turn.workload), task_of(turn.workload, machine.cpus))
-        pick, probes = child.call(bare.play, script, _PATIENCE_S)
+    if method_run.method in HEURISTICS:
+        return {"pick": HEURISTICS[method_run.method][1](machine.cpus, machine.gpus)}
+    if method_run.method in PEERS:
+        script = (
+            method_run.method,
+            bare.Recipe(workload=method_run.workload),
+            task_of(method_run.workload, machine.cpus),
+        )
+        pick, probes = child.call(bare.run_peer, script, _PATIENCE_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
-    configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)
-    return answer_of(ours.find(configuration, turn.log_path, print_line))
+    configuration = sweep_search.configuration_of(method_run.workload, _OURS[method_run.method], method_run.repeat)
+    return answer_of(sweep_search.find(configuration, method_run.log_path, print_line))
 
 
 def answer_of(result: SearchRecord) -> dict[str, Any]:

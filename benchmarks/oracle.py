@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.epoch_times import Timestamps, Until
 from benchmarks.journal import Run
-from benchmarks.pace import Moments, Until
 
 CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -76,7 +76,7 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     )
 
 
-def wanted(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
+def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
     """The numbers of workers that are worth another run, ascending: not those that broke, or are far from the best."""
     medians = _medians(runs)
     best_s = min(medians.values(), default=None)
@@ -157,14 +157,14 @@ class Projection:
         self.spent_s = 0.0
         self.tried: list[int] = []
 
-    def __call__(self, num_workers: int, until: Until) -> Moments:
-        """The moments of one epoch."""
+    def __call__(self, num_workers: int, until: Until) -> Timestamps:
+        """The timestamps of one epoch."""
         batch_s = self._epoch_s(num_workers) / self._batches
-        moments: list[float] = []
+        timestamps: list[float] = []
         for position in range(1, self._batches + 1):
-            moments.append(position * batch_s)
-            if until(moments):
+            timestamps.append(position * batch_s)
+            if until(timestamps):
                 break
-        self.spent_s += moments[-1]
+        self.spent_s += timestamps[-1]
         self.tried.append(num_workers)
-        return moments
+        return timestamps

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, whole
+from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, whole
 
 # Runs an epoch of a fresh DataLoader with so many workers, to its end or to where it is broken off.
-Timer = Callable[[int, Until], Moments]
+Timer = Callable[[int, Until], Timestamps]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def nws(time_epoch: Timer, task: Task) -> int:
 
 
 def _later_than(best_s: float) -> Until:
-    return lambda moments: moments[-1] > best_s
+    return lambda timestamps: timestamps[-1] > best_s
 
 
 _PADDLE_BATCHES = 500
@@ -118,7 +118,7 @@ def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) ->
 
 def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
     """Mean time of a batch, the first two left out, s."""
-    return mean_batch_s(time_epoch(candidate, lambda moments: len(moments) >= _PADDLE_BATCHES), after=2)
+    return mean_batch_s(time_epoch(candidate, lambda timestamps: len(timestamps) >= _PADDLE_BATCHES), after=2)
 
 
 _BINARY_BATCHES = 30
@@ -155,10 +155,10 @@ def _binary_batch_s(time_epoch: Timer, workers: int, task: Task, best_s: float) 
     queue = PREFETCH_FACTOR * workers
     wanted = max(_BINARY_BATCHES, round(binary_share(task.batch_size) * task.batches))
 
-    def until(moments: Moments) -> bool:
-        counted = len(moments) - queue
+    def until(timestamps: Timestamps) -> bool:
+        counted = len(timestamps) - queue
         return counted >= wanted or (
-            counted >= _BINARY_LOOK and mean_batch_s(moments, after=queue) > _BINARY_PRUNE * best_s
+            counted >= _BINARY_LOOK and mean_batch_s(timestamps, after=queue) > _BINARY_PRUNE * best_s
         )
 
     return mean_batch_s(time_epoch(workers, until), after=queue)
@@ -169,11 +169,11 @@ def binary_share(batch_size: int) -> float:
     return 0.03 + (0.40 - 0.03) * min(1.0, max(0.0, (batch_size - 2) / (2048 - 2)))
 
 
-def mean_batch_s(moments: Moments, after: int) -> float:
+def mean_batch_s(timestamps: Timestamps, after: int) -> float:
     """Mean seconds per batch after so many; of as many as there are if the epoch is shorter."""
-    first = min(after, len(moments) - 1)
-    began_s = moments[first - 1] if first else 0.0
-    return (moments[-1] - began_s) / (len(moments) - first)
+    first = min(after, len(timestamps) - 1)
+    began_s = timestamps[first - 1] if first else 0.0
+    return (timestamps[-1] - began_s) / (len(timestamps) - first)
 
 
 PEERS: Mapping[str, Callable[[Timer, Task], int]] = {"seed": seed, "nws": nws, "paddle": paddle, "binary": binary}

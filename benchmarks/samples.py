@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import ours, stage
+from benchmarks import support, sweep_search
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from nws_sweep.results import MeasureRules, SearchCost, SearchRecord, SearchRules
 from nws_sweep.system import host_lock
@@ -47,18 +47,18 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.print_line):
-        stage.start_fork_server()
+    with host_lock.held(support.LOCK_FILE, "scripts/benchmark samples", support.print_line):
+        support.start_fork_server()
         for workload in workloads:  # not counted: the files are read, libraries loaded
             _searched(workload, 0, False)
         for number in range(rounds):
             for workload in workloads:
                 pairs[workload.name].append(_pair(workload, number))
-                stage.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
+                support.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     output.write_text(
-        f"{before}{BEGIN}{table(workloads, pairs, stage.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
+        f"{before}{BEGIN}{table(workloads, pairs, support.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
     )
 
 
@@ -73,9 +73,9 @@ def _pair(workload: Workload, number: int) -> Pair:
 
 def _searched(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
     rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
-    configuration = ours.configuration_of(workload, rules, number)
+    configuration = sweep_search.configuration_of(workload, rules, number)
     with tempfile.TemporaryDirectory() as folder:
-        found = ours.find(
+        found = sweep_search.find(
             replace(configuration, measure=_MEASURE, check_samples=check_samples), Path(folder) / "log", lambda _: None
         )
     failed = [trial.reason for trial in found.trials if trial.reason]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from benchmarks.catalogue import Workload
 from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
-from benchmarks.standings import Standing
+from benchmarks.scores import Score
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
@@ -39,17 +39,17 @@ _ORACLE_HEAD = (
 )
 
 
-def page(standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
+def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
     """The whole page."""
-    methods = dict.fromkeys(standing.method for standing in standings)
+    methods = dict.fromkeys(score.method for score in scores)
     parts = [
         "# How well and at what cost num_workers is found",
         _INTRODUCTION,
         origin,
-        "## Targets of adaptive\n\n" + _list(verdicts(standings, truths)),
+        "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
         "## Where others are better than adaptive\n\nRules of thumb cost nothing: only their regret is compared.\n\n"
-        + _list(advantages(standings, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
-        "## Methods and workloads\n\n" + table(standings),
+        + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
+        "## Methods and workloads\n\n" + table(scores),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
         "## What the methods do\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
@@ -61,36 +61,36 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def table(standings: Sequence[Standing]) -> str:
-    """A line per standing, then what was projected, and what went wrong."""
-    lines = [_HEAD, *(_line(standing) for standing in standings)]
-    if any(standing.projected for standing in standings):
+def table(scores: Sequence[Score]) -> str:
+    """A line per score, then what was projected, and what went wrong."""
+    lines = [_HEAD, *(_line(score) for score in scores)]
+    if any(score.projected for score in scores):
         lines += ["", _NOTE_PROJECTED]
-    faults = [f"- {s.method} on {s.workload}, {line}" for s in standings for line in (*s.crashes, *s.left_behind)]
+    faults = [f"- {s.method} on {s.workload}, {line}" for s in scores for line in (*s.crashes, *s.left_behind)]
     return "\n".join([*lines, "", *faults] if faults else lines)
 
 
-def _line(standing: Standing) -> str:
-    epochs = standing.cost_epochs
-    picks = Counter("none" if pick is None else str(pick) for pick in standing.picks).most_common()
+def _line(score: Score) -> str:
+    epochs = score.cost_epochs
+    picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
     cells = (
-        standing.workload,
-        f"{standing.method} (p)" if standing.projected else standing.method,
+        score.workload,
+        f"{score.method} (p)" if score.projected else score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
-        _regret(standing),
+        _regret(score),
         "" if epochs is None else f"{epochs:.2f}",
-        f"{standing.cost_s:.1f}",
-        _range(standing.trials),
-        str(standing.ambiguous or ""),
-        str(len(standing.crashes) + len(standing.left_behind) or ""),
+        f"{score.cost_s:.1f}",
+        _range(score.trials),
+        str(score.ambiguous or ""),
+        str(len(score.crashes) + len(score.left_behind) or ""),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _regret(standing: Standing) -> str:
-    if standing.regret is None or standing.high_regret is None:
+def _regret(score: Score) -> str:
+    if score.regret is None or score.high_regret is None:
         return "no value"
-    return f"{percent(standing.regret)} ({percent(standing.high_regret)})"
+    return f"{percent(score.regret)} ({percent(score.high_regret)})"
 
 
 def _range(numbers: Sequence[int]) -> str:

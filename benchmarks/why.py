@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import ours, stage
+from benchmarks import support, sweep_search
 from benchmarks.causes import CASES, Case
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
@@ -53,20 +53,20 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     cases = [case for case in CASES if not only or case.name in only]
     findings: list[Finding] = []
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.print_line):
-        stage.start_fork_server()
+    with host_lock.held(support.LOCK_FILE, "scripts/benchmark why", support.print_line):
+        support.start_fork_server()
         for number in range(repeats):
             for case in cases:
                 finding = _found(case, number)
                 findings.append(finding)
                 verdict = "right" if finding.right else "WRONG"
-                stage.print_line(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
-    output.write_text(_page(findings, stage.origin(command, repeats, "repeat")))
+                support.print_line(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
+    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
 
 
 def _found(case: Case, number: int) -> Finding:
     with tempfile.TemporaryDirectory() as folder, _disturbance(case):
-        result = ours.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
+        result = sweep_search.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
     best, _ = best_and_fastest(result)
     return Finding(case=case, diagnosis=diagnose(result, best), best=best.num_workers if best else None)
 

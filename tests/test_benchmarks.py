@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import pace
+from benchmarks import epoch_times
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
+from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS
-from benchmarks.comparison import Ratios, Row, rows_of, verdicts
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal, Outcome, Run
 from tests.conftest import ROOT
 
@@ -34,18 +34,18 @@ from tests.conftest import ROOT
 def test_the_steady_span_leaves_out_what_the_queue_gave_and_takes(
     batches: int, workers: int, span: tuple[int, int] | None
 ) -> None:
-    assert pace.steady_span(batches, workers) == span
+    assert epoch_times.steady_span(batches, workers) == span
 
 
 def test_the_pace_is_that_between_start_and_end_of_all_epochs_that_count() -> None:
     start_4_s = (4.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 16.0, 16.0)  # 2 s each; at last 2 out of the queue at once
-    assert pace.steady_batch_s([start_4_s], 1) == 2.0
-    assert pace.steady_batch_s([(1.0, 2.0, 3.0, 4.0, 5.0), (3.0, 6.0, 9.0, 12.0, 15.0)], 0) == 2.0
-    assert pace.steady_batch_s([(1.0, 2.0)], 2) is None
+    assert epoch_times.steady_batch_s([start_4_s], 1) == 2.0
+    assert epoch_times.steady_batch_s([(1.0, 2.0, 3.0, 4.0, 5.0), (3.0, 6.0, 9.0, 12.0, 15.0)], 0) == 2.0
+    assert epoch_times.steady_batch_s([(1.0, 2.0)], 2) is None
     first, *others = epochs = [(7.0,), (2.0,), (2.0,)]
-    assert [pace.enough(epochs[:n], least_s=4.0) for n in range(4)] == [False, False, False, True]
-    assert pace.enough([(8.0,)], least_s=4.0), "the first only if it is twice as long"
-    assert (pace.counting(epochs), pace.counting([first])) == (others, [first])
+    assert [epoch_times.enough(epochs[:n], least_s=4.0) for n in range(4)] == [False, False, False, True]
+    assert epoch_times.enough([(8.0,)], least_s=4.0), "the first only if it is twice as long"
+    assert (epoch_times.counting(epochs), epoch_times.counting([first])) == (others, [first])
 
 
 def a_round(before: float, ours: float | None, after: float, **changes: Any) -> list[Figure]:

@@ -131,7 +131,7 @@ class SampleLog:
         return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)
 
 
-def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
     """Samples as this process loads them, without those that raise; after ``limit_s`` none but the first is begun.
 
     Of an iterable dataset as many samples of a new iterator as there are keys.

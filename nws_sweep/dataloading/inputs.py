@@ -34,17 +34,17 @@ class LoaderInput:
         name: The dataset's class.
         settings: What the DataLoader is given beside num_workers.
         made: A DataLoader without workers, or a function that makes one in a trial process.
-        open: Whether no settings were given, so that those of a DataLoader which the function may make stand.
-        identity: What tells it from others; empty where that cannot be told before it is made.
+        settings_unknown: Whether no settings were given, so that those of a DataLoader which the function may make stand.
+        fingerprint: What tells it from others; empty where that cannot be told before it is made.
     """
 
     name: str
     settings: LoaderSettings
     made: DataLoader[Any] | Callable[[], DataLoader[Any]]
-    open: bool = False
-    identity: str = ""
+    settings_unknown: bool = False
+    fingerprint: str = ""
 
-    def hand_over(self, folder: Path) -> dict[str, Any]:
+    def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes it where trial processes find it; the node of its file."""
         if isinstance(self.made, DataLoader):
             return pickling.write("the DataLoader", self.made, folder / "loader")
@@ -84,7 +84,7 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderI
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
     identity = fingerprint(*parts, type(template), processes.start_method(), loaders.samples_per_epoch(template))
-    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, identity=identity)
+    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, fingerprint=identity)
 
 
 def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any]) -> LoaderInput:
@@ -100,7 +100,7 @@ def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any])
         name=getattr(maker, "__name__", type(maker).__name__),
         settings=LoaderSettings(**plain, **tried, shuffle=bool(keywords["shuffle"])),
         made=functools.partial(_made, maker, dict(keywords)),
-        open=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
+        settings_unknown=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
     )
 
 

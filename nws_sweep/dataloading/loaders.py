@@ -43,7 +43,7 @@ def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
     )
 
 
-def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
+def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """Another loader like this one, a subclass too, but with these settings.
 
     It has the same dataset, sampler, generator, collate_fn and worker_init_fn, the very same objects; whatever a
@@ -61,7 +61,7 @@ def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """
     if held := _held(loader):
         name, inside = held
-        value, changed = vars(loader)[name], retuned(inside, settings)
+        value, changed = vars(loader)[name], with_settings(inside, settings)
         wrapper = object.__new__(type(loader))  # copy.copy would ask some for what is inside, before it is there
         vars(wrapper).update(vars(loader))
         is_list = isinstance(value, list)
@@ -108,7 +108,7 @@ def _held(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
 
 
 def without_workers(loader: Loader) -> Loader:
-    """Another loader like this one that is only meant to be retuned: without workers, and nothing in it has begun.
+    """Another loader like this one that is only meant to be with_settings: without workers, and nothing in it has begun.
 
     To begin an iterator would draw from the caller's random numbers.
     """
@@ -210,7 +210,7 @@ class Source:
 
         ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
         """
-        loader = self._plain(settings) if self._template is None else retuned(self._template, settings)
+        loader = self._plain(settings) if self._template is None else with_settings(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:

@@ -77,7 +77,7 @@ def make(path: str, is_script: bool) -> Any:
     return load(path, is_script)()
 
 
-def is_handed_over(node: Mapping[str, Any]) -> bool:
+def is_pickled(node: Mapping[str, Any]) -> bool:
     """Whether what a configuration holds was an object of a program, which cannot be made again from here."""
     return node.get("_target_") in (_LOAD, _MAKE)
 

@@ -52,7 +52,7 @@ def full(**changed: Any) -> DataLoader[Any]:
 
 
 def retuned(loader: Any, **changed: Any) -> Any:
-    return loaders.retuned(loader, replace(loaders.settings_of(loader), **changed).canonical())
+    return loaders.with_settings(loader, replace(loaders.settings_of(loader), **changed).canonical())
 
 
 def test_all_but_the_settings_is_the_same_object_and_the_loader_itself_stays_as_it_was() -> None:
@@ -83,7 +83,7 @@ def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with
     without = retuned(loader, num_workers=0)
     assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
     assert without.multiprocessing_context is None
-    assert loaders.settings_of(loaders.retuned(without, settings)) == settings
+    assert loaders.settings_of(loaders.with_settings(without, settings)) == settings
 
 
 def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_at_all() -> None:
@@ -94,7 +94,7 @@ def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_
     without_workers = loaders.without_workers(loader)
     assert torch.equal(torch.get_rng_state(), before)
     assert (without_workers.num_workers, type(without_workers.iterator).__name__) == (0, "KeptIterator")
-    for other in (retuned(loader, num_workers=1), loaders.retuned(without_workers, loaders.settings_of(loader))):
+    for other in (retuned(loader, num_workers=1), loaders.with_settings(without_workers, loaders.settings_of(loader))):
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
@@ -108,9 +108,9 @@ def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: di
     loader: DataLoader[Any] = DataLoader(DATA, **keywords)
     settings = loaders.settings_of(loader)
     assert settings.batch_size is None
-    assert len(loaders.retuned(loader, replace(settings, num_workers=1))) == len(loader)
+    assert len(loaders.with_settings(loader, replace(settings, num_workers=1))) == len(loader)
     with pytest.raises(ConfigurationError, match=r"batch_size=8: .* decides the batches"):
-        loaders.retuned(loader, replace(settings, batch_size=8))
+        loaders.with_settings(loader, replace(settings, batch_size=8))
 
 
 class Wrapping:
@@ -133,7 +133,7 @@ class Pipeline:
 @pytest.mark.parametrize("wrap", [Wrapping, lambda loader: Pipeline(loader, len)])
 def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any) -> None:
     wrapper = wrap(full())
-    other = loaders.retuned(wrapper, replace(loaders.settings_of(full()), num_workers=1))
+    other = loaders.with_settings(wrapper, replace(loaders.settings_of(full()), num_workers=1))
     assert (type(other), loaders.is_loader(other)) == (type(wrapper), True)
     assert (loaders.unwrapped(other).num_workers, loaders.unwrapped(wrapper).num_workers) == (1, 2)
     assert vars(wrapper).keys() == vars(other).keys()

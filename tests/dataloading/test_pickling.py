@@ -52,7 +52,7 @@ def test_a_loader_in_use_goes_along_without_its_workers_and_with_the_state_of_it
     other = handed(loader, tmp_path)
     assert torch.equal(torch.rand(4, generator=other.generator), torch.rand(4, generator=loader.generator))
     assert not isinstance(other._iterator, torch.utils.data.dataloader._BaseDataLoaderIter)
-    assert len(list(loaders.retuned(other, loaders.settings_of(other)))) == 3
+    assert len(list(loaders.with_settings(other, loaders.settings_of(other)))) == 3
 
 
 @pytest.mark.parametrize(("mode", "rest"), [("r", "second\n"), ("rb", b"second\n")])

@@ -15,7 +15,7 @@ from benchmarks.peers import PEERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Score:
     """One method on one workload, over all repeats.
 
     Attributes:
@@ -83,14 +83,14 @@ def _share_of(regrets: Sequence[float | None], share: float) -> float | None:
     return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
 
 
-def standings_of(
+def scores_of(
     outcomes: Sequence[Outcome],
     truths: Mapping[str, Truth],
     workloads: Sequence[Workload],
     methods: Sequence[str],
     cpus: int,
-) -> list[Standing]:
-    """A standing per workload and method that has one, in their orders.
+) -> list[Score]:
+    """A score per workload and method that has one, in their orders.
 
     Args:
         outcomes: What was played.
@@ -99,20 +99,20 @@ def standings_of(
         methods: Those to show.
         cpus: CPUs that a method that is projected believes in.
     """
-    standings = []
+    scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
         for method in sorted(methods, key=METHODS.index):
             group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
             if group:
-                standings.append(_played(group, truth))
+                scores.append(_played(group, truth))
             elif truth and is_projected(method, workload):
-                standings.append(_projected(method, workload, truth, cpus))
-    return standings
+                scores.append(_projected(method, workload, truth, cpus))
+    return scores
 
 
-def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
-    return Standing(
+def _played(group: Sequence[Outcome], truth: Truth | None) -> Score:
+    return Score(
         workload=group[0].workload,
         method=group[0].method,
         picks=tuple(outcome.pick for outcome in group),
@@ -130,10 +130,10 @@ def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
     )
 
 
-def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Standing:
+def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Score:
     timer = Projection(truth.epoch_s, workload.batches)
     pick = PEERS[method](timer, task_of(workload, cpus))
-    return Standing(
+    return Score(
         workload=workload.name,
         method=method,
         picks=(pick,),

@@ -1,6 +1,6 @@
 """What the stopwatch of a bare loop says. Pure.
 
-A position is a number of batches consumed; position k was reached at ``moments[k - 1]``. The queue, the batches that
+A position is a number of batches consumed; position k was reached at ``timestamps[k - 1]``. The queue, the batches that
 lie ready or are in the making, holds ``PREFETCH_FACTOR`` batches of each worker.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 PREFETCH_FACTOR = 2
 
 # When each batch of an epoch was in hand and consumed, s since just before iter(loader); at least one.
-Moments = Sequence[float]
-# Called after each batch with the moments so far: whether to break the epoch off.
-Until = Callable[[Moments], bool]
+Timestamps = Sequence[float]
+# Called after each batch with the timestamps so far: whether to break the epoch off.
+Until = Callable[[Timestamps], bool]
 
 
-def whole(moments: Moments) -> bool:
+def whole(timestamps: Timestamps) -> bool:
     """Never: the epoch is run to its end."""
     return False
 
@@ -36,38 +36,38 @@ def steady_span(batches: int, workers: int) -> tuple[int, int] | None:
     return (first, last) if last > first else None
 
 
-def may_stop(moments: Moments, workers: int, limit_s: float) -> bool:
+def may_stop(timestamps: Timestamps, workers: int, limit_s: float) -> bool:
     """Whether an epoch may be broken off here: it has lasted the limit, and goes on in whole multiples of the workers of batches."""
     worker_multiple = max(1, workers)
-    steady = len(moments) - first_steady(workers)
-    return moments[-1] >= limit_s and steady >= 2 * worker_multiple and steady % worker_multiple == 0
+    steady = len(timestamps) - first_steady(workers)
+    return timestamps[-1] >= limit_s and steady >= 2 * worker_multiple and steady % worker_multiple == 0
 
 
-def projected_epoch_s(moments: Moments, batches: int, workers: int) -> float:
+def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> float:
     """Length of an epoch that may have been broken off, as ``may_stop`` allows, s: the rest at the steady pace."""
-    seen, first = len(moments), first_steady(workers)
+    seen, first = len(timestamps), first_steady(workers)
     if seen == batches:
-        return moments[-1]
-    return moments[-1] + (moments[-1] - moments[first - 1]) / (seen - first) * (batches - seen)
+        return timestamps[-1]
+    return timestamps[-1] + (timestamps[-1] - timestamps[first - 1]) / (seen - first) * (batches - seen)
 
 
-def enough(epochs: Sequence[Moments], least_s: float) -> bool:
+def enough(epochs: Sequence[Timestamps], least_s: float) -> bool:
     """Whether the epochs that count have lasted long enough together; the first only if it is twice as long."""
     if not epochs:
         return False
-    return epochs[0][-1] >= 2 * least_s or sum(moments[-1] for moments in epochs[1:]) >= least_s
+    return epochs[0][-1] >= 2 * least_s or sum(timestamps[-1] for timestamps in epochs[1:]) >= least_s
 
 
-def counting(epochs: Sequence[Moments]) -> Sequence[Moments]:
+def counting(epochs: Sequence[Timestamps]) -> Sequence[Timestamps]:
     """All but the first, if there are others: a process does many things in its first epoch only."""
     return epochs[1:] or epochs
 
 
-def steady_batch_s(epochs: Sequence[Moments], workers: int) -> float | None:
+def steady_batch_s(epochs: Sequence[Timestamps], workers: int) -> float | None:
     """Steady seconds per batch, all epochs together; None if they are too short to have any."""
     elapsed_s, batches = 0.0, 0
-    for moments in epochs:
-        if span := steady_span(len(moments), workers):
-            elapsed_s += moments[span[1] - 1] - moments[span[0] - 1]
+    for timestamps in epochs:
+        if span := steady_span(len(timestamps), workers):
+            elapsed_s += timestamps[span[1] - 1] - timestamps[span[0] - 1]
             batches += span[1] - span[0]
     return elapsed_s / batches if batches else None

@@ -1,4 +1,4 @@
-"""The comparison of search methods: all methods in turn, then the oracle, workload after workload, again and again."""
+"""The comparison of search methods: all methods in method_run, then the oracle, workload after workload, again and again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import bare, child, oracle, stage
+from benchmarks import bare, child, oracle, support
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from benchmarks.journal import Journal, Outcome, Run
-from benchmarks.methods import Machine, Turn, is_projected, played
+from benchmarks.methods import Machine, MethodRun, is_projected, run_method
+from benchmarks.scores import Score, scores_of
 from benchmarks.search_page import page
-from benchmarks.stage import print_line
-from benchmarks.standings import Standing, standings_of
+from benchmarks.support import print_line
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.cores import usable_cpus
@@ -62,13 +62,13 @@ def run(options: Options) -> None:
         ValueError: If the journal to go on with was made with other settings.
         RuntimeError: If nothing can be loaded.
     """
-    stage.start_fork_server()
-    contest = _Contest(options)
+    support.start_fork_server()
+    benchmark = _SearchBenchmark(options)
     for repeat in range(1, options.repeats + 1):
         for workload in options.workloads:
-            contest.measure(workload, repeat)
-        contest.write()
-    for line in contest.told():
+            benchmark.measure(workload, repeat)
+        benchmark.write()
+    for line in benchmark.told():
         print_line(line)
     print_line(f"written to {options.output}")
 
@@ -80,7 +80,7 @@ def count_gpus(_: None) -> int:
     return torch.cuda.device_count()
 
 
-class _Contest:
+class _SearchBenchmark:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
@@ -94,7 +94,7 @@ class _Contest:
 
     def measure(self, workload: Workload, repeat: int) -> None:
         """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
-        with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
+        with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
             played_before = {
                 o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)
             }
@@ -109,13 +109,13 @@ class _Contest:
     def _stretch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
         limit_s = self._options.limit_s  # ten times that, and some: then a run is taken to hang
         recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s, limit_s=limit_s)
-        return child.call(bare.stretch, recipe, 60.0 + 10 * limit_s)
+        return child.call(bare.measure_epoch, recipe, 60.0 + 10 * limit_s)
 
     def _play(self, method: str, workload: Workload, repeat: int) -> None:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
-        turn = Turn(method=method, workload=workload, repeat=repeat, log_path=log_path)
-        outcome = played(turn, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
+        method_run = MethodRun(method=method, workload=workload, repeat=repeat, log_path=log_path)
+        outcome = run_method(method_run, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
         self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
         print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
@@ -124,7 +124,11 @@ class _Contest:
         """One run of each number of workers that is worth it and has none in this pass."""
         runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
-        values = [n for n in oracle.wanted({*self._options.candidates, *self._picks(workload)}, runs) if n not in done]
+        values = [
+            n
+            for n in oracle.worth_measuring({*self._options.candidates, *self._picks(workload)}, runs)
+            if n not in done
+        ]
         random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
         found = [self._run(workload, workers, repeat, number) for workers in values]
         if found:
@@ -153,14 +157,14 @@ class _Contest:
     def write(self) -> None:
         """Writes the page."""
         self._options.output.parent.mkdir(parents=True, exist_ok=True)
-        origin = stage.origin(self._options.command, self._options.repeats, "repeat")
-        text = page(self._standings, self._truths, self._options.workloads, origin)
+        origin = support.origin(self._options.command, self._options.repeats, "repeat")
+        text = page(self._scores, self._truths, self._options.workloads, origin)
         self._options.output.write_text(text, "utf-8")
 
     def told(self) -> list[str]:
         """The verdicts, and where others are better."""
-        better = [f"better than adaptive: {line}" for line in advantages(self._standings, self._truths)]
-        return [*verdicts(self._standings, self._truths), *better]
+        better = [f"better than adaptive: {line}" for line in advantages(self._scores, self._truths)]
+        return [*verdicts(self._scores, self._truths), *better]
 
     @property
     def _truths(self) -> dict[str, oracle.Truth]:
@@ -173,7 +177,7 @@ class _Contest:
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property
-    def _standings(self) -> list[Standing]:
+    def _scores(self) -> list[Score]:
         outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
         options = self._options
-        return standings_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)
+        return scores_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.catalogue import Workload
-from benchmarks.pace import PREFETCH_FACTOR
+from benchmarks.epoch_times import PREFETCH_FACTOR
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
@@ -41,17 +41,17 @@ def find(configuration: Configuration, log_path: Path, print_line: Callable[[str
     log, folder = str(log_path.absolute()), str(Path.cwd())
     with DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))
-        return search(start, Environment(start_process=start_process), Teller(print_line))
+        return search(start, Environment(start_process=start_process), TrialPrinter(print_line))
 
 
-class Teller:
+class TrialPrinter:
     """Tells of finished trials only, a line each."""
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
-        self._say = print_line
+        self._print_line = print_line
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
+        self._print_line(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
     def _pass_over(self, *_: object) -> None:
         """Not told."""

@@ -16,7 +16,7 @@ from nws_sweep.system import host, processes
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # conf/paths has the same
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest", "nws_sweep.executor.preloaded",
+    "benchmarks.workloads", "benchmarks.bias", "benchmarks.search", "nws_sweep.executor.preloaded",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # killed processes take a moment to die
@@ -44,7 +44,7 @@ def origin(command: str, count: int, unit: str) -> str:
     )
 
 
-def family() -> set[psutil.Process]:
+def descendants() -> set[psutil.Process]:
     """All living descendants of this process, and orphans of them."""
     found = set(psutil.Process().children(recursive=True))
     for process in psutil.process_iter():
@@ -54,7 +54,7 @@ def family() -> set[psutil.Process]:
     return {process for process in found if processes.is_alive(process)}
 
 
-def ended(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, ...]:
+def kill_leftovers(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, ...]:
     """Ends processes that were not there before: they would disturb what is measured next.
 
     Args:
@@ -65,7 +65,7 @@ def ended(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, 
         A line for each.
     """
     deadline = time.monotonic() + grace_s
-    while (left := family() - before) and time.monotonic() < deadline:
+    while (left := descendants() - before) and time.monotonic() < deadline:
         time.sleep(0.02)
     lines = []
     for process in sorted(left, key=lambda process: process.pid):
