@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nws_sweep.dataloading.consumers import SHAPES, Sleep
-from nws_sweep.dataloading.training import Train, inputs_and_targets, mlp, moved
+from nws_sweep.dataloading.training import Train, inputs_and_targets, mlp, to_device
 from nws_sweep.errors import ConfigurationError
 
 
@@ -76,7 +76,7 @@ def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
 
 def test_tensors_are_moved_in_whatever_nest_they_come() -> None:
     nest = {"a": torch.zeros(2), "b": [torch.ones(1), "name", 3]}
-    found = moved(nest, torch.device("meta"))
+    found = to_device(nest, torch.device("meta"))
     assert found["a"].device.type == "meta"
     assert [part.device.type if isinstance(part, Tensor) else part for part in found["b"]] == ["meta", "name", 3]
 

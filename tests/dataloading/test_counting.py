@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 from nws_sweep.dataloading import counting
-from nws_sweep.dataloading.counting import Counter, WorkerStart, count_in
+from nws_sweep.dataloading.counting import Counter, WorkerStart, count_samples
 from nws_sweep.dataloading.digests import SampleLog, parts_of
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
@@ -66,7 +66,7 @@ def fetch(dataset: Any, indices: list[int]) -> list[Any]:
 def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attributes() -> None:
     dataset: Any = Plain(12)
     dataset.extra = [1, 2]
-    count_in(dataset, [0], 0)
+    count_samples(dataset, [0], 0)
     assert (len(dataset), dataset[3]) == (12, 3)
     names = ("__name__", "__qualname__", "__module__", "__doc__")
     assert all(getattr(type(dataset), name) == getattr(Plain, name) for name in names)
@@ -75,7 +75,7 @@ def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attrib
     assert copy.deepcopy(dataset)[3] == 3
     assert not hasattr(Plain, "__getitems__")  # nor do others of the class count
     stream = SizedStream(5)
-    count_in(stream, [0], 0)
+    count_samples(stream, [0], 0)
     assert (len(stream), list(stream), isinstance(stream, SizedStream)) == (5, [0, 1, 2, 3, 4], True)
 
 
@@ -92,7 +92,7 @@ def test_dear_samples_are_counted_one_by_one_and_cheap_ones_by_batches(
 ) -> None:
     slots = [0]
     dataset = Watching(clock, slots)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     for dataset.sample_s, seen in zip(times_s, batches, strict=True):
         assert fetch(dataset, [7, 8, 9]) == seen
     assert slots == [3 * len(batches)]
@@ -101,7 +101,7 @@ def test_dear_samples_are_counted_one_by_one_and_cheap_ones_by_batches(
 def test_samples_are_counted_in_the_workers_own_slot_those_before_an_exception_too() -> None:
     slots = [5, 7]
     dataset = Raises()
-    count_in(dataset, slots, 1)
+    count_samples(dataset, slots, 1)
     assert fetch(dataset, []) == []
     with pytest.raises(ValueError, match=r"^bad sample 40$"):
         fetch(dataset, [38, 39, 40, 41])
@@ -117,7 +117,7 @@ def test_streams_give_every_sample_once_and_cheap_ones_become_uncounted(
 ) -> None:
     slots = [0]
     dataset = WatchingStream(clock, slots, sample_s, length)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     for _ in dataset:
         clock.advance(1.0)  # the time that a stream waits to be asked does not make it dear
     assert dataset.seen == [number if number < 64 or count > 0 else UNCOUNTED for number in range(length)]
@@ -140,7 +140,7 @@ class Slotted(abc.ABC):  # noqa: B024 - the class of such classes is another
 @pytest.mark.parametrize("dataset", [Slotted(), Subset(Plain(10), [9, 8, 7])], ids=type)
 def test_classes_with_slots_and_those_that_make_whole_batches_are_counted(dataset: Any) -> None:
     slots, kind = [0], type(dataset)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     assert fetch(dataset, [1, 2]) == [8, 7]
     assert slots == [2]
     assert isinstance(dataset, kind)
@@ -167,11 +167,11 @@ class Changed(metaclass=Meta):
 )
 def test_what_cannot_count_is_marked_and_left_as_it_is(dataset: Any) -> None:
     kind, slots = type(dataset), [0, 0]
-    count_in(dataset, slots, 1)
+    count_samples(dataset, slots, 1)
     assert slots == [0, UNCOUNTED]
     assert type(dataset) is kind
     plain = Plain()  # in a worker of the same number that starts afresh
-    count_in(plain, slots, 1)
+    count_samples(plain, slots, 1)
     assert type(plain) is Plain
 
 
@@ -241,7 +241,7 @@ def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> No
     dataset: Any = Watching(clock, slots, CHEAP_S)
     counted = False
     alone = calls(many) - calls(few)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     counted = True
     fetch(dataset, few)  # proves that they are cheap
     assert calls(many) - calls(few) == alone
@@ -251,7 +251,7 @@ def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> No
 def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:
     log, slots = SampleLog(str(tmp_path)), [0, 0]
     dataset = Plain(100)
-    count_in(dataset, slots, 1, log)
+    count_samples(dataset, slots, 1, log)
     for first in range(0, 100, 10):
         fetch(dataset, list(range(first, first + 10)))
     logged = log.read()
@@ -259,11 +259,11 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     assert {sample.worker for sample in logged} == {1}
     assert logged[1].parts == parts_of(torch.tensor(9))
     again = Plain(100)
-    count_in(again, slots, 1, log)
+    count_samples(again, slots, 1, log)
     fetch(again, [3])
     assert log.read() == logged
     stream = Stream(200)
-    count_in(stream, slots, 0, log)
+    count_samples(stream, slots, 0, log)
     assert len(list(stream)) == 200
     assert [sample.key for sample in log.read() if sample.worker == 0] == list(range(64))
 
