@@ -24,14 +24,13 @@ class Nothing:
 class Sleep:
     """Sleeps for each batch, as a training step on an accelerator uses no CPU time.
 
+    ConfigurationError if an argument is out of range.
+
     Args:
         seconds_per_batch: Mean time per batch, s, at least 0.
         spread: Standard deviation of the time / its mean, at least 0; 0 for equal times.
         shape: Distribution of the times, a key of ``SHAPES``; ``uniform`` allows a spread of at most 0.57.
         seed: Seed of the times; every candidate gets the same times in the same order.
-
-    Raises:
-        ConfigurationError: If an argument is out of range.
     """
 
     def __init__(self, seconds_per_batch: float, spread: float = 0.0, shape: str = "lognormal", seed: int = 0) -> None:

@@ -47,11 +47,8 @@ class Counter:
 class WorkerStart:
     """A ``worker_init_fn`` that ends the worker with its parent and makes its dataset count samples.
 
-    Args:
-        counter: Counts the samples.
-        user_function: The user's own ``worker_init_fn``, called first.
-        threads: Threads of torch's operations; None for the one thread that DataLoader sets.
-        log: Receives some samples of the worker's first epoch.
+    The user's own function is called first. ``threads`` is the number of threads of torch's operations, None for the
+    one that DataLoader sets; ``log`` receives some samples of the worker's first epoch.
     """
 
     def __init__(

@@ -32,40 +32,26 @@ _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderInput:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        name: Class of the dataset, or name of the function.
-        settings: Settings of the DataLoader.
-        made: A DataLoader without workers, or a function that makes one in a trial process.
-        settings_unknown: Whether no keywords were given with a function, so that the DataLoader that it may make
-            decides the settings.
-        fingerprint: Hash of the dataset and the functions of the DataLoader; empty for a function.
-    """
-
-    name: str
+    name: str  # class of the dataset, or name of the function
     settings: LoaderSettings
-    made: DataLoader[Any] | Callable[[], DataLoader[Any]]
-    settings_unknown: bool = False
-    fingerprint: str = ""
+    made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
+    settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
+    fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
-        if isinstance(self.made, DataLoader):
-            return pickling.write("the DataLoader", self.made, folder / "loader")
-        return pickling.write_maker("the function that makes the dataset", self.made, folder / "maker")
+        is_maker = not isinstance(self.made, DataLoader)
+        what = "the function that makes the dataset" if is_maker else "the DataLoader"
+        return pickling.write(what, self.made, folder / "loader", is_maker)
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     """What is measured, given a dataset, a function that makes it, or a DataLoader.
 
-    Args:
-        dataset: The dataset, function or DataLoader.
-        keywords: A value for each key of ``DATALOADER_DEFAULTS``.
-
-    Raises:
-        ConfigurationError: If a keyword is out of range or does not fit the dataset.
-        ValueError: DataLoader's own, if its keywords contradict each other.
+    ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError if one is out of range or does
+    not fit the dataset; DataLoader's own ValueError if they contradict each other.
     """
     if isinstance(dataset, DataLoader):
         _refuse_keywords(keywords)

@@ -65,11 +65,7 @@ class Train:
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """The first two elements of a sequence, or the first two values of a mapping.
-
-    Raises:
-        TypeError: If the batch has fewer, or is neither a sequence nor a mapping.
-    """
+    """The first two elements of a sequence, or the first two values of a mapping; TypeError for other batches."""
     parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
@@ -91,11 +87,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:
-    """Fully connected layers with ReLU between them.
-
-    Args:
-        layers: Sizes of the flattened inputs, of each hidden layer, and of the outputs; at least two (else ValueError).
-    """
+    """Fully connected layers with ReLU between them; sizes of the flattened inputs, hidden layers and outputs."""
     if len(layers) < 2:
         raise ValueError(f"layers={list(layers)}: at least two sizes are needed, of the inputs and of the outputs")
     parts: list[nn.Module] = [nn.Flatten()]

@@ -109,7 +109,7 @@ def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: di
     settings = loaders.settings_of(loader)
     assert settings.batch_size is None
     assert len(loaders.with_settings(loader, replace(settings, num_workers=1))) == len(loader)
-    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* decides the batches"):
+    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* makes the batches"):
         loaders.with_settings(loader, replace(settings, batch_size=8))
 
 
@@ -146,7 +146,7 @@ def test_a_loader_that_only_keeps_another_wraps_none_and_several_inside_are_refu
     assert loaders.unwrapped(loader) is loader
     with pytest.raises(ConfigurationError, match=r"Pipeline has 2 DataLoaders \(pipeline\): tune each of them"):
         loaders.unwrapped(Pipeline(full(), full()))
-    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or what wraps one"):
+    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or an object that wraps one"):
         loaders.unwrapped(3)
 
 

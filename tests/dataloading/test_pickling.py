@@ -80,7 +80,9 @@ def test_what_cannot_go_along_is_told_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "theirs").touch()  # someone else's, put there beforehand
     with pytest.raises(ConfigurationError, match="FileExists"):
         pickling.write("it", 2, tmp_path / "theirs")
-    message = r"the dataset of type socket cannot be handed .*cannot pickle.*search\(lambda: MyDataset"
+    message = (
+        r"the dataset of type socket cannot be pickled for the trial process .*cannot pickle.*search\(lambda: MyDataset"
+    )
     with socket.socket() as held, pytest.raises(ConfigurationError, match=message):
         pickling.write("the dataset", held, tmp_path / "file")
 

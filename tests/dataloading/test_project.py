@@ -102,15 +102,19 @@ class Module:
     ],
 )
 def test_what_is_loaded_for_training_is_found(config: dict[str, Any], key: str) -> None:
-    assert project.found_node(OmegaConf.create(config)) == key
+    assert project.find_node(OmegaConf.create(config)) == key
 
 
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        ({"first": DATASET, "second": DATASET}, None, "key=null: the project has several: first, second; name one"),
+        (
+            {"first": DATASET, "second": DATASET},
+            None,
+            "key=null: several nodes of the project's config fit: first, second; name one",
+        ),
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
-        ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* at its top it has loader, other"),
+        ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
         (None, None, "config=.*: no such file"),
     ],
 )
@@ -204,11 +208,11 @@ class Nested(Module):
 
 def test_a_node_that_cannot_be_made_with_the_nodes_in_it_is_made_without_them() -> None:
     node = OmegaConf.create({"_target_": "tests.dataloading.test_project.Nested", "dataset": DATASET})
-    assert len(project.made_by(node, "data", "train_dataloader")) == 2
+    assert len(project.make_loader(node, "data", "train_dataloader")) == 2
     node.dataset = {"_target_": "tests.dataloading.test_project.no_such_thing"}
     node.unexpected = 1
     with pytest.raises(Exception, match="no_such_thing"):  # and not that of the second attempt
-        project.made_by(node, "data", "train_dataloader")
+        project.make_loader(node, "data", "train_dataloader")
 
 
 @pytest.mark.parametrize(

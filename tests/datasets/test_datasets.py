@@ -67,7 +67,7 @@ def test_an_interrupted_making_is_not_mistaken_for_a_finished_one(tmp_path: Path
     [
         *((lambda given=given: Photos("x", **given), rf"{'='.join(map(str, *given.items()))}: allowed is ")
             for given in ({"count": 0}, {"width": 0}, {"height": 10_001}, {"quality": 96})),
-        (lambda: Photos(__file__, count=1), "root=.*photos cannot be made there"),
+        (lambda: Photos(__file__, count=1), "root=.*cannot make photos there"),
         (lambda: Sleep(length=0, seconds_per_sample=1), "length=0: allowed is at least 1$"),
         (lambda: Sleep(length=1, seconds_per_sample=-1), "seconds_per_sample=-1: allowed is at least 0$"),
         (lambda: Sleep(length=1, seconds_per_sample=1, spread=-2), "spread=-2: allowed is at least 0$"),

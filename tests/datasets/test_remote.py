@@ -157,7 +157,7 @@ def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any
     ("arguments", "line"),
     [
         ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
-        ({"url": "nonsense://x"}, "dataset.url=nonsense://x: it cannot be read ("),
+        ({"url": "nonsense://x"}, "dataset.url=nonsense://x: cannot be read ("),
         ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: allowed are array, list"),
         ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: allowed is an integer of at least 0"),
         ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: allowed is a number above 0"),
