@@ -1,7 +1,6 @@
-"""The other side of the comparison: a plain loop with a stopwatch, as a user would write it, in a fresh process.
+"""A plain timed loop over a DataLoader, as a user would write it, independent of how nws_sweep measures.
 
-Nothing of what nws_sweep measures with is used here: no counting of samples, no ``worker_init_fn``, no generator, no
-pauses. Call ``loop``, ``stretch`` and ``play`` by ``child.call``, each in a process of its own.
+``run_epochs``, ``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -23,19 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a bare run loads, and for how long.
-
-    Attributes:
-        workload: The dataset, its batches and its consumer.
-        num_workers: Worker processes.
-        least_s: Epochs are repeated until those that count have taken so long together, s.
-        limit_s: An epoch that takes the oracle longer is broken off, s.
-    """
+    """What a bare run loads, and for how long."""
 
     workload: Workload
     num_workers: int = 0
-    least_s: float = 0.0
-    limit_s: float = math.inf
+    least_s: float = 0.0  # epochs are repeated until the counted ones last so long together
+    limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 
 def run_epochs(recipe: Recipe) -> list[Timestamps]:
@@ -49,10 +41,7 @@ def run_epochs(recipe: Recipe) -> list[Timestamps]:
 
 
 def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
-    """What an epoch really takes, s, and whether none was broken off and projected.
-
-    What a process does only once is done before: its first batch counts for nothing.
-    """
+    """Mean length of an epoch after a first batch, s, and whether no epoch was stopped and projected."""
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
     consume(next(iter(loader)))
@@ -71,7 +60,7 @@ Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last
 
 
 def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
-    """The pick of a peer, with a fresh DataLoader for each candidate, and what it measured."""
+    """The pick of another method, with a fresh DataLoader for each candidate, and its measurements."""
     peer, recipe, task = script
     dataset, consume = made(recipe)
     probes: list[Probe] = []
@@ -95,7 +84,7 @@ def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
-    """A DataLoader that shuffles."""
+    """A DataLoader that shuffles, as the recipe says."""
     from torch.utils.data import DataLoader
 
     return DataLoader(
@@ -108,7 +97,7 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
 
 
 def run_epoch(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Timestamps:
-    """The timestamps of an epoch up to its end, or to where it is broken off."""
+    """The timestamps of an epoch, which ``until`` may stop early."""
     timestamps: list[float] = []
     began = time.perf_counter()
     for batch in loader:

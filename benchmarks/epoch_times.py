@@ -1,7 +1,7 @@
-"""What the stopwatch of a bare loop says. Pure.
+"""Times per batch and per epoch from the timestamps of a plain loop. Pure.
 
-A position is a number of batches consumed; position k was reached at ``timestamps[k - 1]``. The queue, the batches that
-lie ready or are in the making, holds ``PREFETCH_FACTOR`` batches of each worker.
+Position k is reached when k batches have been consumed, at ``timestamps[k - 1]``. The queue holds ``PREFETCH_FACTOR``
+batches of each worker.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Sequence
 
 PREFETCH_FACTOR = 2
 
-# When each batch of an epoch was in hand and consumed, s since just before iter(loader); at least one.
+# When each batch of an epoch had been consumed, s since just before iter(loader); at least one.
 Timestamps = Sequence[float]
-# Called after each batch with the timestamps so far: whether to break the epoch off.
+# Called after each batch with the timestamps so far; True stops the epoch.
 Until = Callable[[Timestamps], bool]
 
 
 def whole(timestamps: Timestamps) -> bool:
-    """Never: the epoch is run to its end."""
+    """Never stops the epoch."""
     return False
 
 
 def first_steady(workers: int) -> int:
-    """The position from which on the queue has been consumed once; without workers the first batch is the start."""
+    """The position at which the queue has been consumed once; 1 without workers."""
     return max(1, PREFETCH_FACTOR * workers)
 
 
 def steady_span(batches: int, workers: int) -> tuple[int, int] | None:
-    """The positions between which the workers neither fill the queue nor run out of work; None if there are none.
+    """First and last position between filling the queue and running out of batches to load; None if there are none.
 
-    Both are multiples of the number of workers apart, since n workers deliver in multiples of n.
+    Their distance is a multiple of the number of workers.
     """
     worker_multiple, first = max(1, workers), first_steady(workers)
     last = first + (batches - PREFETCH_FACTOR * workers - first) // worker_multiple * worker_multiple
@@ -37,14 +37,14 @@ def steady_span(batches: int, workers: int) -> tuple[int, int] | None:
 
 
 def may_stop(timestamps: Timestamps, workers: int, limit_s: float) -> bool:
-    """Whether an epoch may be broken off here: it has lasted the limit, and goes on in whole multiples of the workers of batches."""
+    """Whether an epoch may be stopped: it has lasted ``limit_s`` and at least two whole multiples of the workers."""
     worker_multiple = max(1, workers)
     steady = len(timestamps) - first_steady(workers)
     return timestamps[-1] >= limit_s and steady >= 2 * worker_multiple and steady % worker_multiple == 0
 
 
 def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> float:
-    """Length of an epoch that may have been broken off, as ``may_stop`` allows, s: the rest at the steady pace."""
+    """Length of an epoch, s; batches after a stop that ``may_stop`` allowed are projected at the steady pace."""
     seen, first = len(timestamps), first_steady(workers)
     if seen == batches:
         return timestamps[-1]
@@ -52,19 +52,19 @@ def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> flo
 
 
 def enough(epochs: Sequence[Timestamps], least_s: float) -> bool:
-    """Whether the epochs that count have lasted long enough together; the first only if it is twice as long."""
+    """Whether all epochs but the first last ``least_s`` together, or the first one twice as long."""
     if not epochs:
         return False
     return epochs[0][-1] >= 2 * least_s or sum(timestamps[-1] for timestamps in epochs[1:]) >= least_s
 
 
 def counting(epochs: Sequence[Timestamps]) -> Sequence[Timestamps]:
-    """All but the first, if there are others: a process does many things in its first epoch only."""
+    """All epochs but the first, which includes one-time work of the process; the first if it is the only one."""
     return epochs[1:] or epochs
 
 
 def steady_batch_s(epochs: Sequence[Timestamps], workers: int) -> float | None:
-    """Steady seconds per batch, all epochs together; None if they are too short to have any."""
+    """Steady seconds per batch over all epochs; None if they are too short."""
     elapsed_s, batches = 0.0, 0
     for timestamps in epochs:
         if span := steady_span(len(timestamps), workers):

@@ -1,4 +1,4 @@
-"""What the adaptive search is meant to reach, whether it does, and where others do better. Pure."""
+"""Targets of the adaptive search, whether it meets them, and where other methods are better. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_OF_EXHAUSTIVE = 0.25
 
 
 def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
-    """One sentence per target: met, or what missed it."""
+    """One sentence per target: met, or missed by which workloads."""
     own = _of(scores, ADAPTIVE)
     regrets = [(_with_floor(s, truths), s.regret) for s in own.values()]
     fastest = [(_with_floor(s, truths), s.fastest_regret) for s in own.values() if s.fastest_regrets]
@@ -25,14 +25,14 @@ def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
                  regrets, MOST_REGRET, percent),
         _verdict(f"regret, 95th percentile, at most {percent(MOST_HIGH_REGRET)} on each workload",
                  high_regrets, MOST_HIGH_REGRET, percent),
-        _verdict("regret of the fastest that it found (the recommended one may be slower by the tolerance), median, at "
-                 f"most {percent(MOST_REGRET)} on each workload",
+        _verdict("regret of the candidate measured as fastest (the recommended one may be slower by the tolerance), "
+                 f"median, at most {percent(MOST_REGRET)} on each workload",
                  fastest, MOST_REGRET, percent),
         _verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epoch",
                  _epochs(own), MOST_EPOCHS, "{:.2f}".format),
         _verdict(f"cost with 1.28 million samples / with 50 thousand at most {MOST_GROWTH:g}",
                  _growth(own), MOST_GROWTH, "{:.2f}".format),
-        _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of exhaustive's on each workload",
+        _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of that of exhaustive on each workload",
                  _shares(own, _of(scores, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
         _verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, "{:.0f}".format),
         _verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()],
@@ -75,7 +75,7 @@ def _ratio(one: Score, other: Score) -> float | None:
 
 
 def _came_to_something(score: Score) -> bool:
-    """Whether every repeat ended with a pick: to fail is quick, and no low cost."""
+    """Whether every repeat has a pick: the short time of a failure is not a low cost."""
     return None not in score.picks
 
 
@@ -99,7 +99,7 @@ def _ambiguous(own: Mapping[str, Score]) -> str:
 
 
 def advantages(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
-    """A line for each method that does better than adaptive on a workload, in regret or in cost."""
+    """A line for each method and workload with a smaller regret or a lower cost than adaptive."""
     own = _of(scores, ADAPTIVE)
     others = [s for s in scores if s.method != ADAPTIVE and s.workload in own]
     lines = [_less_regret(other, own[other.workload], truths.get(other.workload)) for other in others]
@@ -112,7 +112,7 @@ def _less_regret(other: Score, own: Score, truth: Truth | None) -> str:
         return ""
     floor = truth.noise_floor if truth else None
     within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
-    remark = ", less apart than the noise floor" if within else ""
+    remark = " (a difference below the noise floor)" if within else ""
     return (
         f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, adaptive "
         f"{_shown(own.regret, percent)}{remark}"
@@ -134,5 +134,5 @@ def _shown(value: float | None, shown: Callable[[float], str]) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """A share in percent."""
     return f"{100 * share:.1f} %"

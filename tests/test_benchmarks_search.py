@@ -1,4 +1,4 @@
-"""The comparison of search methods: decisions and sums with figures made up."""
+"""The comparison of search methods, with simulated figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.targets import advantages, verdicts
 from nws_sweep.results import TrialState, Verdict
 from tests import factories
 
-# What others decide.
+# Decisions of other methods.
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests import factories
     [
         # No improvement four times.
         (peers.seed, 16, {0: 10, 1: 9, 2: 5, 3: 6, 4: 5, 5: 6, 6: 6, 7: 1}, 2, [0, 1, 2, 3, 4, 5, 6], 47),
-        # What is slower than the best is broken off. Slow at 0: not 1; slow at 2: none below 3.
+        # Epochs slower than the best are stopped. Slow at 0: not 1; slow at 2: none below 3.
         (peers.nws, 8, {4: 20, 0: 100, 3: 12, 2: 30, 5: 8}, 5, [4, 0, 3, 2, 5], 20 + 21 + 12 + 12.3 + 8),
         (peers.nws, 4, {1: 20, 0: 10, 2: 12}, 0, [2, 0], 22),  # it gains less than 5 s
         (peers.nws, 3, {1: 10, 0: 30, 2: 12, 3: 1}, 1, [1, 0, 2], 10 + 10.2 + 10.08),  # more workers are slower
@@ -42,7 +42,7 @@ from tests import factories
         (peers.binary, 1, {}, 1, [], 0),
     ],
 )
-def test_what_peers_pick(
+def test_picks_of_other_methods(
     peer: Any, cpus: int, epochs_s: Mapping[int, float], pick: int, tried: list[int], spent_s: float | None
 ) -> None:
     timer = Projection(epochs_s.__getitem__, 100)
@@ -65,20 +65,20 @@ def test_binary_and_paddle_take_a_part_of_an_epoch() -> None:
     assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
 
 
-def test_an_epoch_is_broken_off_after_whole_clumps_and_projected() -> None:
+def test_an_epoch_is_stopped_after_whole_multiples_of_the_workers_and_projected() -> None:
     timestamps = [4.0] * 12
     assert [n for n in range(1, 13) if epoch_times.may_stop(timestamps[:n], workers=2, limit_s=3.5)] == [8, 10, 12]
     assert not epoch_times.may_stop(timestamps[:8], workers=2, limit_s=4.5)
     assert epoch_times.may_stop(timestamps[:3], workers=0, limit_s=3.5)
-    seen = (4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0)  # two workers of a second a batch, three seconds for their start
+    seen = (4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0)  # two workers, 1 s per batch, 3 s of start-up
     assert [epoch_times.projected_epoch_s(seen, batches, workers=2) for batches in (8, 20)] == [7.0, 13.0]
 
 
-# What the oracle says.
+# The oracle.
 
 
 def runs_of(*passes: Mapping[int, float | None]) -> list[Run]:
-    """One pass a repeat."""
+    """One pass per repeat."""
     return [
         Run(workload="w", workers=workers, repeat=repeat, number=1, epoch_s=epoch_s)
         for repeat, epochs_s in enumerate(passes, start=1)
@@ -93,13 +93,13 @@ def truth(*passes: Mapping[int, float | None], floor: float | None = None) -> Tr
 
 
 def test_the_truth_is_the_least_median() -> None:
-    steady = {2: 2.0, 8: 5.0}  # most numbers say that the machine was as fast in each pass
+    steady = {2: 2.0, 8: 5.0}  # most numbers were equally fast in all passes
     found = truth({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady})
     assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
     assert [found.regret(pick) for pick in (2, 4, 0, 3, None)] == [0.0, 0.5, 1.0, None, None]
     assert truth({8: 1.0, 4: 1.0}).best == 4  # the fewest workers of equals
     few = truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0})
-    assert (few.best, few.regret(3)) == (2, 0.0)  # measured in one pass, by luck
+    assert (few.best, few.regret(3)) == (2, 0.0)  # measured in one pass only
     assert truth_of([]) is None
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
@@ -108,13 +108,13 @@ def test_the_truth_is_the_least_median() -> None:
     assert [found.epoch_s(workers) for workers in (0, 1, 4, 6, 8, 9)] == [8.0, 7.0, 4.0, 4.5, 5.0, 5.0]
 
 
-def test_the_noise_floor_is_what_the_other_half_thinks_of_the_winner() -> None:
+def test_the_noise_floor_is_the_regret_of_one_half_for_the_best_of_the_other() -> None:
     passes: list[Mapping[int, float | None]] = [{0: 9.0, 2: 1.0, 4: 1.5}, {2: 1.25, 4: 1.0}, {2: 1.0, 4: 1.5}]
     assert noise_floor(runs_of(*passes)) == 0.25
     assert noise_floor(runs_of(passes[0])) is noise_floor(runs_of({0: 1.0}, {1: 1.0})) is None
 
 
-def test_no_more_runs_for_obvious_losers_and_what_broke() -> None:
+def test_slow_and_failed_candidates_get_no_further_runs() -> None:
     first: dict[int, float | None] = {0: 2.1, 1: 1.9, 2: 1.0, 4: 1.1, 32: None}
     values = (0, 1, 2, 4, 8, 32)
     assert worth_measuring(values, []) == [0, 1, 2, 4, 8, 32]
@@ -122,14 +122,14 @@ def test_no_more_runs_for_obvious_losers_and_what_broke() -> None:
     assert worth_measuring(values, runs_of(first, {1: 1.9, 2: 1.0})) == [2, 4, 8]
 
 
-# What our own search says.
+# Searches by nws_sweep.
 
 
 def outcome(method: str = ADAPTIVE, pick: int | None = 2, **changes: Any) -> Outcome:
     return Outcome(**{"workload": "cifar", "method": method, "repeat": 1, "pick": pick, "cost_s": 3.0, **changes})
 
 
-def test_the_verdict_decides_where_there_is_one_and_else_the_trials() -> None:
+def test_the_pick_is_that_of_the_verdict_or_else_of_the_trials() -> None:
     one, two, four = (factories.loader_settings(n) for n in (1, 2, 4))
     verdict = Verdict(recommended=four, fastest=two, tied=(two, one))
     trials = (factories.trial(2, 1.0), factories.trial(4, 2.0), factories.failed_trial(8))
@@ -143,7 +143,7 @@ def test_the_verdict_decides_where_there_is_one_and_else_the_trials() -> None:
     assert answer["detail"]["not_ok"] == ["num_workers=16: skipped: too large"]
 
 
-def test_what_breaks_a_method_is_its_outcome_and_rules_of_thumb_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceptions_are_part_of_the_outcome_and_rules_of_thumb_have_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise RuntimeError("no such strategy")
 
@@ -157,12 +157,12 @@ def test_what_breaks_a_method_is_its_outcome_and_rules_of_thumb_cost_nothing(mon
     assert outcome_of("cpus_less_one") == outcome("cpus_less_one", 7, workload="latency", cost_s=0.0)
 
 
-def test_processes_left_behind_are_counted_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_left_behind_are_counted_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nws_sweep.system.processes.start_fork_server", lambda: None)
     monkeypatch.setenv("NWS_SWEEP_BENCHMARK", "")
     support.start_fork_server()
     before = support.descendants()
-    # Its parent is gone. A program that it starts would have no environment for a moment.
+    # An orphan. It forks, since a program has no environment for a moment after it is started.
     subprocess.run([sys.executable, "-c", "import os, time\nif not os.fork(): time.sleep(60)"], check=True)
     (orphan,) = support.descendants() - before
     (line,) = support.kill_leftovers(before, grace_s=0.0)
@@ -227,7 +227,7 @@ MISSED = [
 
 
 @pytest.mark.parametrize(
-    ("scores", "told"),
+    ("scores", "lines"),
     [
         (AT_THE_LIMITS, [*8 * ["met"], "0 of 3, 0 %"]),
         (
@@ -246,17 +246,19 @@ MISSED = [
         ),
     ],
 )
-def test_targets_are_met_at_their_limits_and_what_misses_one_is_named(scores: Sequence[Score], told: list[str]) -> None:
+def test_targets_are_met_at_their_limits_and_what_misses_one_is_named(
+    scores: Sequence[Score], lines: list[str]
+) -> None:
     found = verdicts(scores, {"cifar": truth({0: 1.0}, floor=0.03)})
-    assert [line.partition(": ")[2] for line in found] == told
+    assert [line.partition(": ")[2] for line in found] == lines
 
 
-def test_to_fail_is_no_low_cost() -> None:
-    told = verdicts([score(cost_s=0.1, picks=(None,)), score(EXHAUSTIVE, cost_s=10.0)], {})
-    assert [told[n].partition(": ")[2] for n in (3, 5)] == 2 * ["missed by cifar (no value)"]
+def test_a_failure_has_no_low_cost() -> None:
+    lines = verdicts([score(cost_s=0.1, picks=(None,)), score(EXHAUSTIVE, cost_s=10.0)], {})
+    assert [lines[n].partition(": ")[2] for n in (3, 5)] == 2 * ["missed by cifar (no value)"]
 
 
-def test_it_is_said_where_others_are_better() -> None:
+def test_advantages_of_other_methods_are_listed() -> None:
     found = [
         score(regret=0.02, cost_s=4.0),
         score("seed", 0.0, 30.0),
@@ -266,24 +268,24 @@ def test_it_is_said_where_others_are_better() -> None:
     ]
     assert advantages(found, {"cifar": truth({2: 1.0}, floor=0.01)}) == [
         "regret on cifar: seed 0.0 %, adaptive 2.0 %",
-        "regret on cifar: cpus 1.5 %, adaptive 2.0 %, less apart than the noise floor",
+        "regret on cifar: cpus 1.5 %, adaptive 2.0 % (a difference below the noise floor)",
         "cost on cifar: paddle 1.0 s with a regret of 50.0 %, adaptive 4.0 s with 2.0 %",
     ]
 
 
-# In which order it is measured, with methods and a machine that are made up.
+# The order of measuring, with simulated methods and machine.
 
 EPOCHS_S = {0: 3.0, 1: 1.9, 2: 1.0, 4: 1.2}
 
 
 def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tuple[list[str], str]:
-    """What a command line does, and its page."""
+    """The runs of a command line, and its page."""
     done: list[str] = []
 
     def call(function: object, argument: Any, timeout_s: float = 0.0) -> Any:
         if function is search.count_gpus:
             return 0
-        if argument.least_s:  # else it warms up
+        if argument.least_s:  # else a warm-up
             done.append(f"run {argument.num_workers}")
         if argument.num_workers > 8:
             raise RuntimeError("too large")
