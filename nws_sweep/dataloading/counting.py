@@ -98,11 +98,6 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
     clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
     cheap, batches = False, 0
 
-    def one_by_one(self: Any, indices: Sequence[int]) -> Iterator[Any]:
-        for index in indices:
-            yield get_item(self, index)
-            slots[slot] += 1
-
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
         nonlocal cheap, batches
         began = clock()
@@ -110,7 +105,10 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
             samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
             slots[slot] += len(indices)
         else:
-            samples = list(one_by_one(self, indices))
+            samples = []
+            for index in indices:
+                samples.append(get_item(self, index))
+                slots[slot] += 1
         cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
         if log is not None:
             log.note_batch(slot, batches, indices, samples)

@@ -149,10 +149,7 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
 def load_one_by_one(
     dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
 ) -> tuple[SampleMade, ...]:
-    """Loads samples again, each in a worker of the same number as before, one sample at a time.
-
-    ``start`` is the ``worker_init_fn``.
-    """
+    """Loads samples again in workers of the same numbers, one at a time; ``start`` is the ``worker_init_fn``."""
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:
         of_worker.setdefault(sample.worker, []).append(sample.key)

@@ -83,7 +83,7 @@ def _walk(
     elif elements is not None:
         parts = ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
     else:
-        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items())
+        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in getattr(value, "__dict__", {}).items())
     if not _is_large(value):
         for name, inner in parts:
             yield from _walk(inner, name, depth - 1, seen)
@@ -118,7 +118,7 @@ def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> b
     sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
     if depth and not isinstance(value, _ATOMS) and not _is_array(value):
         elements = _elements(value)
-        inside = _attributes(value).values() if elements is None else elements
+        inside = getattr(value, "__dict__", {}).values() if elements is None else elements
         for inner in islice(chain.from_iterable(value.items()) if isinstance(value, dict) else inside, _SAMPLED):
             _add_sizes(inner, sizes, depth - 1)
     return True
@@ -141,10 +141,6 @@ def _is_large(value: Any) -> bool:
 def _is_array(value: Any) -> bool:
     """Whether the values are not Python objects: arrays of NumPy and pyarrow, tensors, columns of pandas."""
     return hasattr(type(value), "nbytes") and _elements(value) is None
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    return getattr(value, "__dict__", None) or {}
 
 
 def open_files() -> dict[int, str]:

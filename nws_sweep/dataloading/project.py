@@ -114,9 +114,8 @@ def find_node(composed: DictConfig) -> str:
             keys = [key for key, found in kinds if found == kind]
             keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
             if len(keys) > 1:
-                names = ", ".join(keys)
                 raise ConfigurationError(
-                    f"dataset.key=null: several nodes of the project's config fit: {names}; name one"
+                    f"dataset.key=null: several nodes of the project fit: {', '.join(keys)}; name one"
                 )
             if keys:
                 return keys[0]

@@ -23,6 +23,7 @@ from nws_sweep.results.atomic import expanded
 logger = logging.getLogger(__name__)
 
 _RECIPE = 1  # in the folder's name; to be raised with each change of the files' content
+_FILE = "{:06d}.jpg"
 _PROGRESS_EVERY = 256
 
 
@@ -35,8 +36,7 @@ class Photos(Dataset[tuple[Any, int]]):
     Args:
         root: Parent of the folder; ``~`` is expanded.
         count: Number of files, at least 1.
-        width: Pixels, 1 to 10,000.
-        height: Pixels, 1 to 10,000.
+        width, height: Pixels, 1 to 10,000.
         quality: JPEG quality, 1 to 95.
         transform: Called with each ``PIL.Image`` in mode RGB.
         classes: Number of labels; file i has label i modulo ``classes``.
@@ -73,13 +73,9 @@ class Photos(Dataset[tuple[Any, int]]):
     def __getitem__(self, index: int) -> tuple[Any, int]:
         if not 0 <= index < self._count:
             raise IndexError(index)
-        with Image.open(_path(self.folder, index)) as file:
+        with Image.open(self.folder / _FILE.format(index)) as file:
             image = file.convert("RGB")
         return (self.transform(image) if self.transform else image), index % self._classes
-
-
-def _path(folder: Path, index: int) -> Path:
-    return folder / f"{index:06d}.jpg"
 
 
 def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
@@ -104,7 +100,7 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
         source = file.convert("RGB")
 
     def make_one(index: int) -> None:
-        _variation(source, random.Random(index), size).save(_path(folder, index), quality=quality)
+        _variation(source, random.Random(index), size).save(folder / _FILE.format(index), quality=quality)
 
     # Pillow releases the GIL while it resizes and encodes, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:

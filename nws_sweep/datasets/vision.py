@@ -46,10 +46,7 @@ def mnist(
 
 
 def mnist_tensors(root: str, train: bool = True, download: bool = True) -> TensorDataset:
-    """MNIST as two tensors: normalised images, float32, shape (n, 784), and labels, int64, shape (n,).
-
-    Errors are those of ``mnist``.
-    """
+    """MNIST as two tensors: normalised images, float32, shape (n, 784), and labels, int64, shape (n,)."""
     images = mnist(root, train, download)
     return TensorDataset(((images.data / 255 - _MNIST_MEAN) / _MNIST_STD).flatten(1), images.targets)
 
@@ -59,10 +56,8 @@ def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> da
     try:
         return datasets.ImageFolder(str(expanded(root)), transform=transform)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DatasetError(
-            f"dataset.root={root}: expected a folder of one sub-folder per class with images in it "
-            f"({one_line(error, 160)})"
-        ) from error
+        reason = one_line(error, 160)
+        raise DatasetError(f"dataset.root={root}: expected one sub-folder per class with images ({reason})") from error
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str
         (
             {"first": DATASET, "second": DATASET},
             None,
-            "key=null: several nodes of the project's config fit: first, second; name one",
+            "key=null: several nodes of the project fit: first, second; name one",
         ),
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
         ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
