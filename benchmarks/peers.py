@@ -8,6 +8,14 @@ from dataclasses import dataclass
 
 from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, whole
 
+_SEED_PATIENCE = 3
+_NWS_THRESHOLD_S = 5.0
+_PADDLE_BATCHES = 500
+_PADDLE_REFINEMENTS = 5
+_BINARY_BATCHES = 30
+_BINARY_LOOK = 10
+_BINARY_PRUNE = 1.3
+
 # Runs an epoch of a fresh DataLoader with a number of workers until ``Until`` stops it.
 Timer = Callable[[int, Until], Timestamps]
 
@@ -19,9 +27,6 @@ class Task:
     cpus: int  # usable by this process
     batches: int  # per epoch
     batch_size: int
-
-
-_SEED_PATIENCE = 3
 
 
 def seed(time_epoch: Timer, task: Task) -> int:
@@ -39,9 +44,6 @@ def seed(time_epoch: Timer, task: Task) -> int:
         if without_improvement > _SEED_PATIENCE:
             break
     return best
-
-
-_NWS_THRESHOLD_S = 5.0
 
 
 def nws(time_epoch: Timer, task: Task) -> int:
@@ -70,10 +72,6 @@ def nws(time_epoch: Timer, task: Task) -> int:
 
 def _later_than(best_s: float) -> Until:
     return lambda timestamps: timestamps[-1] > best_s
-
-
-_PADDLE_BATCHES = 500
-_PADDLE_REFINEMENTS = 5
 
 
 def paddle(time_epoch: Timer, task: Task) -> int:
@@ -110,11 +108,6 @@ def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) ->
 def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
     """Mean time per batch without the first two, s."""
     return mean_batch_s(time_epoch(candidate, lambda timestamps: len(timestamps) >= _PADDLE_BATCHES), after=2)
-
-
-_BINARY_BATCHES = 30
-_BINARY_LOOK = 10
-_BINARY_PRUNE = 1.3
 
 
 def binary(time_epoch: Timer, task: Task) -> int:

@@ -6,24 +6,26 @@ import math
 import os
 import random
 import time
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
-from torchvision.transforms import (
-    Compose,
-    Normalize,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    ToTensor,
-)
+from torchvision.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
 from nws_sweep.datasets.photos import Photos
 
 
-class Latency(Dataset[torch.Tensor]):
+class _Sized(Dataset[Any]):
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return self._samples
+
+
+class Latency(_Sized):
     """Sleeps for each sample, as a read over a network does.
 
     Times are log-normal with mean ``mean_s``, s, and ``spread``, the standard deviation of their logarithm. A sample is
@@ -31,30 +33,24 @@ class Latency(Dataset[torch.Tensor]):
     """
 
     def __init__(self, samples: int, mean_s: float, spread: float = 0.0, values: int = 256) -> None:
-        self._samples = samples
+        super().__init__(samples)
         self._median_s = mean_s / math.exp(spread**2 / 2)
         self._spread = spread
         self._values = values
-
-    def __len__(self) -> int:
-        return self._samples
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(self._median_s * math.exp(random.Random(index).gauss(0.0, self._spread)))
         return torch.full((self._values,), float(index))
 
 
-class Arithmetic(Dataset[torch.Tensor]):
+class Arithmetic(_Sized):
     """About ``share`` x 1 ms of CPU time for each sample, most of it in the interpreter, the rest in NumPy."""
 
     def __init__(self, samples: int, share: float = 1.0) -> None:
-        self._samples = samples
+        super().__init__(samples)
         self._steps = round(10_000 * share)
         self._sines = round(10 * share)
         self._start = np.linspace(0.0, 1.0, 4096)
-
-    def __len__(self) -> int:
-        return self._samples
 
     def __getitem__(self, index: int) -> torch.Tensor:
         digest = index
@@ -106,52 +102,38 @@ class InMemory(TensorDataset):
         super().__init__(torch.randn(samples, values), torch.randint(10, (samples,)))
 
 
-class Jpeg(Dataset[tuple[torch.Tensor, int]]):
+class Jpeg(_Sized):
     """Random crops of 2048 JPEG files of 500 x 375 pixels in ``root``, resized to 224 x 224; files are repeated."""
 
     def __init__(self, samples: int, root: str) -> None:
-        self._samples = samples
+        super().__init__(samples)
         self._photos = Photos(root, transform=Compose([RandomResizedCrop(224), ToTensor()]))
-
-    def __len__(self) -> int:
-        return self._samples
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         image, label = self._photos[index % len(self._photos)]
         return image, label
 
 
-class Cifar(Dataset[tuple[torch.Tensor, int]]):
+class Cifar(_Sized):
     """Random images of CIFAR-10's shape in one array in memory, with the usual transforms for training."""
 
     def __init__(self, samples: int) -> None:
+        super().__init__(samples)
         self._images = np.random.default_rng(0).integers(256, size=(samples, 32, 32, 3), dtype=np.uint8)
-        self._transform = Compose(
-            [
-                RandomCrop(32, padding=4),
-                RandomHorizontalFlip(),
-                ToTensor(),
-                Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-            ]
-        )
-
-    def __len__(self) -> int:
-        return len(self._images)
+        normalize = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+        self._transform = Compose([RandomCrop(32, padding=4), RandomHorizontalFlip(), ToTensor(), normalize])
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         return self._transform(Image.fromarray(self._images[index])), index % 10
 
 
-class Heavy(Dataset[torch.Tensor]):
+class Heavy(_Sized):
     """Large float32 samples, shape (values,): parts of one tensor, after 0.5 ms of sleep."""
 
     def __init__(self, samples: int, values: int = 196_608) -> None:
-        self._samples = samples
+        super().__init__(samples)
         self._values = values
         self._source = torch.randn(2 * values)
-
-    def __len__(self) -> int:
-        return self._samples
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.0005)
