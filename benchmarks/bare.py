@@ -84,7 +84,7 @@ def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
-    """A DataLoader that shuffles, as the recipe says."""
+    """A DataLoader that shuffles."""
     from torch.utils.data import DataLoader
 
     return DataLoader(

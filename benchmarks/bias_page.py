@@ -49,7 +49,7 @@ class Row:
     workers: int
     bare_batch_s: float | None  # median of the bare loop
     batch_s: Ratios | None  # nws_sweep / mean of the bare loops before and after
-    epoch_s: Ratios | None  # likewise
+    epoch_s: Ratios | None  # nws_sweep / mean of the bare loops before and after
     half_width: float | None  # median half width of nws_sweep's intervals, as a share
     drift: Ratios | None  # bare batch_s after / before the search: noise of the machine
     faults: tuple[str, ...] = ()  # distinct reasons why nws_sweep has no value

@@ -24,7 +24,7 @@ class Case:
     loader: Mapping[str, Any] = field(default_factory=dict)
     measure: Mapping[str, Any] = field(default_factory=dict)  # other than the defaults
     most: int = 32  # the largest candidate
-    disturbed: bool = False  # whether two other programs use the CPUs meanwhile
+    disturbed: bool = False  # whether two other programs use the CPUs during the search
 
 
 def _sleeping(seconds: float) -> dict[str, Any]:

@@ -91,7 +91,6 @@ def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[st
 
 
 def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
-    """Some attributes of the outcome."""
     if method_run.method in HEURISTICS:
         return {"pick": HEURISTICS[method_run.method][1](machine.cpus, machine.gpus)}
     if method_run.method in PEERS:

@@ -141,7 +141,6 @@ class Projection:
         self.tried: list[int] = []  # numbers of workers
 
     def __call__(self, num_workers: int, until: Until) -> Timestamps:
-        """The timestamps of an epoch."""
         batch_s = self._epoch_s(num_workers) / self._batches
         timestamps: list[float] = []
         for position in range(1, self._batches + 1):

@@ -58,7 +58,6 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
 
 
 def _pair(workload: Workload, number: int) -> Pair:
-    """A search that compares samples and one that does not, in random order."""
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
     found = {check: _search(workload, number, check) for check in order}

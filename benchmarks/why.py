@@ -98,8 +98,8 @@ def _page(findings: Sequence[Finding], origin: str) -> str:
         "| case | workload | right | best num_workers | diagnosis |\n|---|---|---|---|---|",
     ]
     for f in findings:
-        said = _sentence(f).replace("|", "\\|")
-        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {said} |")
+        diagnosis = _sentence(f).replace("|", "\\|")
+        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {diagnosis} |")
     return "\n".join(lines) + "\n"
 
 

@@ -48,9 +48,9 @@ def test_the_steady_pace_is_taken_over_all_counted_epochs() -> None:
     assert (epoch_times.counting(epochs), epoch_times.counting([first])) == (others, [first])
 
 
-def a_round(before: float, ours: float | None, after: float, **changes: Any) -> list[Figure]:
+def a_round(before: float, own: float | None, after: float, **changes: Any) -> list[Figure]:
     defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, **changes}
-    sides = zip(KINDS, (before, ours, after), strict=True)
+    sides = zip(KINDS, (before, own, after), strict=True)
     return [Figure(kind=kind, batch_s=value, epoch_s=value and 100 * value, **defaults) for kind, value in sides]
 
 
@@ -112,16 +112,16 @@ def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("bias --rounds 0", "'0': allowed is a whole number from 1"),
         ("bias --workers 1,x", "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
     ],
 )
-def test_a_wrong_command_line_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line_is_refused(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments.split())
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:

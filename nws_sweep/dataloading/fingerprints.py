@@ -54,7 +54,6 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _parts(value: Any) -> list[Any]:
-    """The parts of an object that its hash covers."""
     if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
         found = _of_array(value)
     elif isinstance(value, (Mapping, Set, *_SEQUENCES)):

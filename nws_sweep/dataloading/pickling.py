@@ -115,7 +115,6 @@ def _open_again(name: str, how: tuple[Any, ...], position: int) -> Any:
 
 
 def _reduce_memmap(array: Any) -> Any:
-    """By the name of its file."""
     root = array
     while isinstance(root.base, np.memmap):
         root = root.base

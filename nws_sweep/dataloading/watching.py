@@ -52,8 +52,8 @@ class LoaderWatch(MetaPathFinder):
         """Restores DataLoader and returns a timeline per loader."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
-        for owner, name, original, ours in self._wrapped:
-            if getattr(owner, name) is ours:  # else the program has wrapped it too
+        for owner, name, original, wrapper in self._wrapped:
+            if getattr(owner, name) is wrapper:  # else the program has wrapped it too
                 setattr(owner, name, original)
         self._wrapped.clear()
         return [_with_batch_size(timeline) for timeline in self._timelines]
@@ -80,9 +80,9 @@ class LoaderWatch(MetaPathFinder):
 
     def _replace(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
-        ours = functools.wraps(original)(wrap(original))
-        setattr(owner, name, ours)
-        self._wrapped.append((owner, name, original, ours))
+        wrapper = functools.wraps(original)(wrap(original))
+        setattr(owner, name, wrapper)
+        self._wrapped.append((owner, name, original, wrapper))
 
     def _watched_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def watched(loader: Any) -> Any:

@@ -105,17 +105,17 @@ def test_errors_reach_the_program_and_loaders_can_be_collected_and_unhashable_lo
 
 
 def test_a_program_that_wraps_the_loader_too_keeps_working(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, ours = [], DataLoader.__iter__
+    calls, wrapped = [], DataLoader.__iter__
 
-    def theirs(loader: DataLoader[Any]) -> Any:
+    def wrapper(loader: DataLoader[Any]) -> Any:
         calls.append(loader)
-        return ours(loader)
+        return wrapped(loader)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DataLoader, "__iter__", theirs)
+        patch.setattr(DataLoader, "__iter__", wrapper)
         assert len(list(DataLoader(Plain(6)))) == 6
         (line,) = watch.stop()
-        assert DataLoader.__iter__ is theirs
+        assert DataLoader.__iter__ is wrapper
         assert len(list(DataLoader(Plain(6)))) == 6  # the remaining wrapper records nothing
     assert (len(calls), line.epochs[0].batches) == (2, 6)
     setattr(DataLoader, "__iter__", ORIGINAL[0])  # noqa: B010

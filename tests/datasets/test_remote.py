@@ -37,14 +37,14 @@ class Unreliable(BaseHTTPRequestHandler):
     """Serves three objects of ten bytes; the first answers for each are ``faults``."""
 
     faults: tuple[str, ...] = ()
-    asked: Counter[str]
+    requests: Counter[str]
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/objects":
             self._answer(200, b"".join(b'<a href="%d.bin">%d.bin</a>' % (n, n) for n in range(3)), "text/html")
             return
-        self.asked[self.path] += 1
-        fault = self.faults[self.asked[self.path] - 1] if self.asked[self.path] <= len(self.faults) else ""
+        self.requests[self.path] += 1
+        fault = self.faults[self.requests[self.path] - 1] if self.requests[self.path] <= len(self.faults) else ""
         if fault == "dropped":
             self.close_connection = True
         elif fault == "busy":
@@ -67,39 +67,39 @@ class Unreliable(BaseHTTPRequestHandler):
 @contextmanager
 def unreliable(*faults: str) -> Iterator[tuple[str, Counter[str]]]:
     """URL of a server with these faults, and the number of requests by path."""
-    asked: Counter[str] = Counter()
-    handler = type("Handler", (Unreliable,), {"faults": faults, "asked": asked})
+    requests: Counter[str] = Counter()
+    handler = type("Handler", (Unreliable,), {"faults": faults, "requests": requests})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/objects", asked
+            yield f"http://127.0.0.1:{server.server_port}/objects", requests
         finally:
             server.shutdown()
             thread.join()
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "asks"),
+    ("fault", "name", "counts"),
     [
         ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may retry itself
         ("busy", "ClientResponseError", (2,)),
         ("slow", "FSTimeoutError", (0, 1, 2)),  # a queued request may time out unseen
     ],
 )
-def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, asks: tuple[int, ...]) -> None:
-    with unreliable(*9 * [fault]) as (url, asked):
+def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, counts: tuple[int, ...]) -> None:
+    with unreliable(*9 * [fault]) as (url, requests):
         dataset = Remote(url, "*.bin", retries=1, timeout_s=60.0)
         if fault == "slow":  # after the listing
             dataset._timeout_s = 0.2
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol raises its own
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol raises its by_process
             dataset[1]
         assert type(caught.value).__name__ == name
-    assert asked["/objects/1.bin"] in asks
+    assert requests["/objects/1.bin"] in counts
     if fault != "slow":
-        with unreliable(fault, fault) as (url, asked):
+        with unreliable(fault, fault) as (url, requests):
             assert bytes(Remote(url, "*.bin", retries=2)[1].tolist()) == b"1.bin1.bin"
-        assert asked["/objects/1.bin"] == 3
+        assert requests["/objects/1.bin"] == 3
 
 
 def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
@@ -109,15 +109,15 @@ def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_conte
     ) as url:
         dataset = Remote(url, "*.bin", transform=first_bytes)
         began = time.monotonic()
-        own = torch.cat(list(DataLoader(dataset, batch_size=4)))
+        by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))
         assert time.monotonic() - began > 8 * (0.04 + 0.1)  # the least time of these names, and 100 kB at 1 MB/s
-        theirs = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
+        by_workers = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
         line = rf"did not start on port {port} .*services.store.port"
         with pytest.raises(ConfigurationError, match=line) as caught, object_server.running(port):
             pass
         assert "\n" not in str(caught.value)
-    assert own.shape == (8, 1024)
-    assert torch.equal(own, theirs)
+    assert by_process.shape == (8, 1024)
+    assert torch.equal(by_process, by_workers)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
