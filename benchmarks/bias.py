@@ -35,12 +35,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures the missing rounds and writes the page.
-
-    Raises:
-        ValueError: If a journal to be resumed was made with other settings.
-        RuntimeError: If a bare loop returned no result.
-    """
+    """Measures the missing rounds and writes the page; errors are those of ``Journal`` and ``child.call``."""
     made_with = {
         "workers": list(options.workers), "least_s": options.least_s, "quick": options.quick,
         "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),

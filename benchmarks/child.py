@@ -15,11 +15,7 @@ _EXIT_WITHIN_S = 10.0
 
 
 def call(function: Callable[[Argument], Result], argument: Argument, timeout_s: float = 900.0) -> Result:
-    """Calls a function of a module in a child and returns its result.
-
-    Raises:
-        RuntimeError: If the child returned no result within ``timeout_s``; its output is on standard error.
-    """
+    """The result of a function of a module, called in a child; RuntimeError if there is none within ``timeout_s``."""
     context = multiprocessing.get_context("forkserver")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(sender, function, argument), name=function.__module__)

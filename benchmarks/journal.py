@@ -64,22 +64,14 @@ _TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run
 class Journal:
     """A file of records, whose first line holds the settings and the machine that they were made with.
 
-    Args:
-        path: The file; its folder is made.
-        made_with: Settings and machine, of types that JSON preserves.
-        resume: Whether to append to an existing file; otherwise the file is renamed.
-
-    Attributes:
-        records: The complete records.
-
-    Raises:
-        ValueError: If a file to be resumed was made with other settings or on another machine.
+    Without ``resume`` an existing file is renamed; with it, ValueError if ``made_with`` (of types that JSON preserves)
+    differs from its first line.
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, Any], *, resume: bool) -> None:
         self._path = path
         self._made_with = dict(made_with)
-        self.records: list[Record] = []
+        self.records: list[Record] = []  # without one that was interrupted while it was written
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and resume:
             self.records = self._read()

@@ -32,13 +32,9 @@ class Pair:
 
 
 def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches each workload with and without comparing samples, and writes the table between the page's marks.
+    """Searches with and without comparing samples, and writes the table between ``BEGIN`` and ``END`` of the page.
 
-    Args:
-        rounds: Pairs of each workload.
-        only: Names of workloads; empty for all in ``NAMES``.
-        output: The page, with the marks ``BEGIN`` and ``END``.
-        command: The command line, quoted below the table.
+    ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads, empty for ``NAMES``.
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}

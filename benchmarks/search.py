@@ -42,12 +42,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures missing figures, and writes the page after each repeat.
-
-    Raises:
-        ValueError: If a journal to be resumed was made with other settings.
-        RuntimeError: If a workload cannot be loaded.
-    """
+    """Measures missing figures and writes the page after each repeat; errors are those of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _SearchBenchmark(options)
     for repeat in range(1, options.repeats + 1):

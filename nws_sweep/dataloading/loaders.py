@@ -178,17 +178,13 @@ class Source:
         made: A dataset; a DataLoader, which is copied and not iterated itself; or a project with either.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
         rank: The rank that gets its share of the samples; None for a single process.
-
-    Attributes:
-        settings: Settings of the DataLoader that was given; None if a dataset was given.
-        project: Node in the project's config; None without a project.
     """
 
     def __init__(self, made: Any, seed: int, rank: Rank | None = None) -> None:
-        self.project = made.facts if isinstance(made, Project) else None
+        self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
         made = made.made if isinstance(made, Project) else made
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
-        self.settings = settings_of(made) if isinstance(made, DataLoader) else None
+        self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
         self._rank = rank
