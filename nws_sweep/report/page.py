@@ -85,7 +85,7 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.of_each
     return Answer(
         label=configuration.label,
-        setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() + of_each if best else "",
+        setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         why=configuration.explanation,

@@ -219,7 +219,7 @@ def best_header(summary: Summary) -> list[str]:
     references = {configuration.configuration.search.reference for configuration in summary.configurations}
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    also = ["also"] if summary.searched_besides else []
+    also = ["also"] if summary.searched_others else []
     each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
     return [*summary.varying, f"num_workers{each}", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
@@ -230,8 +230,8 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.best
     if best is None or best.measurement is None:
-        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_besides else 5)]
-    also = [configuration.found_besides] if summary.searched_besides else []
+        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
+    also = [configuration.changed_settings] if summary.searched_others else []
     figures = formatted.of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     found = [*also, figures.rate, figures.batch, figures.epoch, *gains]

@@ -173,7 +173,7 @@ def test_a_setting_that_helps_is_told_with_its_interval() -> None:
     ("precision", "text"),
     [
         (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
-        (None, "1.0 % more time, without an interval: too few windows or pairs to tell"),
+        (None, "1.0 % more time (no interval: too few windows or pairs)"),
     ],
 )
 def test_a_setting_that_makes_no_difference_is_told_as_such(precision: float | None, text: str) -> None:
@@ -300,18 +300,18 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
     [
         (
             found(1.0), search_result(precise(2, 1.0), precise(4, 0.5)), Change.FASTER,
-            ("the best num_workers differs; in B that of A takes 2.00 (2.00 to 2.00) times as long as the best",),
+            ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",),
         ),
         (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),
-        (found(1.0), BROKEN, None, ("nothing could be measured in B",)),
-        (BROKEN, found(1.0), None, ("nothing could be measured in A",)),
+        (found(1.0), BROKEN, None, ("no candidate could be measured in B",)),
+        (BROKEN, found(1.0), None, ("no candidate could be measured in A",)),
         (
             *WHOLE, Change.UNCLEAR,
-            ("without an interval in both nothing can be told: too few windows or epochs were measured",),
+            ("inconclusive without intervals in A and B: too few windows or epochs were measured",),
         ),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
-         ("its search in B did not finish",)),
-        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("there is no time that both have",)),
+         ("the search in B did not finish",)),
+        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no time in common",)),
     ],
 )  # fmt: skip
 def test_what_a_reader_should_know_is_noted(

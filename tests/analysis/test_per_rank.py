@@ -56,26 +56,28 @@ def test_the_slowest_has_an_interval_above_all_others(ranks: tuple[RankMeasureme
 
 
 SLOWEST = "rank 1 is the slowest, 97 % slower than the others: "
-WAITS = "each waits for the last one of a step, what that is, "
+BARRIER = "the others wait at the barrier"
+WAITS = "a rank waits at the barrier"
 
 
 @pytest.mark.parametrize(
     ("found", "alone", "said"),
     [
-        (trial(), None, f"{SLOWEST}it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"),
-        # with workers who is slow shows without them
+        (trial(), None, f"{SLOWEST}its step takes 60.0 ms instead of 30.5 ms, and {BARRIER} 49 % of the time"),
+        # the slowest rank is identified without workers
         (
             trial(AHEAD, 1), trial(),
-            f"{SLOWEST}without workers it takes 60.0 ms a step and they 30.5 ms, and they wait for it 67 % of the time",
+            f"{SLOWEST}without workers its step takes 60.0 ms instead of 30.5 ms, and {BARRIER} "
+            "67 % of the time",
         ),
-        # no process is called slow for batches that others have in store
-        (trial(AHEAD, 1), trial(ALIKE), f"none is slower than the others beyond noise; {WAITS}44 % of the time"),
-        (trial(AHEAD, 1), None, f"{WAITS}44 % of the time"),
+        # batches in the queue do not make a rank slow
+        (trial(AHEAD, 1), trial(ALIKE), f"no rank is slower than the others beyond noise; {WAITS} 44 % of the time on average"),
+        (trial(AHEAD, 1), None, f"{WAITS} 44 % of the time on average"),
     ],
 )  # fmt: skip
 def test_who_is_slow_is_told_in_a_sentence(found: Trial, alone: Trial | None, said: str) -> None:
     workers = "1 worker" if found.num_workers else "no workers"
-    sentence = f"3 ranks with {workers} each, 192 samples/s in sum and 64.0 each: {said}"
+    sentence = f"3 ranks with {workers} each, 192 samples/s in total (64.0 per rank): {said}"
     assert per_rank.sentence(found, alone) == sentence
     assert per_rank.sentence(factories.trial(1, 64.0)) == ""  # of one loader alone
 

@@ -55,7 +55,7 @@ def test_runs_become_the_trials_of_one_search() -> None:
 def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more() -> None:
     assert record(run(0), run(2)).stop_reason == ""
     assert record(run(0), run(2), finished=True).stop_reason == (
-        "the program ran with 2 candidates; num_workers=4 left nothing behind"
+        "the program ran with 2 candidates; no results for num_workers=4"
     )
     assert record(run(0, candidates=()), run(2, candidates=())).stop_reason == ""
     assert record(run(0, candidates=()), finished=True).stop_reason == "the program ran with 1 candidate"
@@ -134,7 +134,7 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
     assert found.recommended.num_workers == recommended
     assert tuple(settings.num_workers for settings in found.tied) == tied
     told = " ".join(caveats.on(whole, None))
-    assert ("may be as good as" in told) == bool(tied)
+    assert ("statistically tied with" in told) == bool(tied)
     assert ("used 2.1 CPUs while num_workers=0 was measured" in told) == (runs[0].noise == Noise(other_cpus=2.1))
 
 
@@ -160,13 +160,13 @@ def test_too_few_batches_are_told_with_their_number() -> None:
     short = (window(WindowKind.WARM_UP, 3, startup_s=1.0),)
     found = record(run(0), run(2), run(4, windows=short)).trials[2]
     assert (found.state, found.measurement, found.windows) == (TrialState.FAILED, None, short)
-    assert found.reason.startswith("3 batches are too few: as many as lie in the queue, up to 8, do not count")
+    assert found.reason.startswith("3 batches are too few: those of a full queue (up to 8) are excluded")
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(120.0, False), (121.0, True)])
 def test_runs_at_the_same_time_are_told(seconds: float, warned: bool) -> None:
     found = record(run(0, elapsed_s=seconds), run(2), run(4))
-    line = "runs were at work at the same time and disturbed each other: launch them one after the other"
+    line = "runs overlapped in time and disturbed each other: launch them one after another"
     assert (found.trials[0].warnings == (line,)) is warned
 
 

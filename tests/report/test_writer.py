@@ -199,7 +199,7 @@ def test_what_makes_an_answer_unsure_comes_first() -> None:
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
     assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
     tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
-    assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
+    assert tied.startswith("Not sure: num_workers=0 is statistically tied with 2")
     assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
 
 
@@ -281,7 +281,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     text = writer.markdown(summary_of_run(search_result(trial(4, 8.0), slow)), [])
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     first, *further = why.splitlines()
-    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
+    assert first.startswith("- start-up-bound: start-up takes 3.94 s of a 8.00 s epoch; ")
     assert len(further) == 2
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
@@ -361,7 +361,7 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failure
         "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
     ]
     edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
-    assert edge.startswith("- dataset=photos batch_size=64: the best stands at the edge")
+    assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
     assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
 
 
