@@ -71,7 +71,10 @@ WAITS = "a rank waits at the barrier"
             "67 % of the time",
         ),
         # batches in the queue do not make a rank slow
-        (trial(AHEAD, 1), trial(ALIKE), f"no rank is slower than the others beyond noise; {WAITS} 44 % of the time on average"),
+        (
+            trial(AHEAD, 1), trial(ALIKE),
+            f"no rank is slower than the others beyond noise; {WAITS} 44 % of the time on average",
+        ),
         (trial(AHEAD, 1), None, f"{WAITS} 44 % of the time on average"),
     ],
 )  # fmt: skip

@@ -93,13 +93,13 @@ def test_each_says_what_it_shows_with_its_main_figures() -> None:
         "Samples per second against num_workers: 160 with 0, 769 with the recommended 4. "
         "Seconds per epoch against memory: the recommended candidate holds 4.03 GB."
     )
-    assert of_run["time_vs_num_workers"].endswith(" With the recommended 4 it is 6.91.")
+    assert of_run["time_vs_num_workers"].endswith(" 6.91 with the recommended 4.")
     of_four = {each.name: each.alt for each in of_grid("4")}
     assert of_four["throughput_vs_num_workers"].endswith(" 3460 samples per second with num_workers=4 (256 · true).")
     assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
     assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
     assert of_four["waiting_vs_num_workers"].endswith("At the best settings 18 %.")
-    assert of_four["time_vs_memory"].endswith("the quickest holds 4.03 GB and takes 289 ms.")
+    assert of_four["time_vs_memory"].endswith("the fastest holds 4.03 GB and takes 289 ms.")
     assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
     assert of_four["search_cost"].startswith("4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, ")
 

@@ -94,7 +94,7 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     chart = throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = (Point(0, 256.0, 256 / 1.5, 256 / 0.75), Point(4, 1024.0, 1024 / 1.5, 1024 / 0.75))
     curve = Curve(label="", points=found, best=4)
-    assert chart == Chart(quantity="samples per second", key="", panels={"": [curve]}, comparable=True)
+    assert chart == Chart(quantity="samples per second", legend_title="", panels={"": [curve]}, comparable=True)
     assert chart.recommended == [("", curve, found[1])]
     (axes,) = line_charts.draw(chart, "Throughput").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
@@ -184,7 +184,7 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
     )
     assert heat_map.heat_map(found) == HeatMap(
         across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
-        sheets={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
+        panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
 
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
@@ -200,7 +200,7 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
     ]
     chart = heat_map.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
     assert chart is not None
-    assert list(chart.sheets) == ["dataset=a", "dataset=b"]
+    assert list(chart.panels) == ["dataset=a", "dataset=b"]
     assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
     figure = heat_map.draw_heat_map(chart, "Best")
     clims = [axes.images[0].get_clim() for axes in figure.axes]
@@ -216,7 +216,7 @@ def test_cells_say_as_much_as_fits_on_any_colour(columns: int, told: list[str], 
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
     chart = HeatMap(
         across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
-        sheets={"": [row, (None,) * columns]}, over=(), left_out=0,
+        panels={"": [row, (None,) * columns]}, over=(), left_out=0,
     )  # fmt: skip
     (axes,) = heat_map.draw_heat_map(chart, "Best").axes
     assert [text.get_text() for text in axes.texts] == told
@@ -306,10 +306,10 @@ def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_
     fastest = found.measured[-1]
     assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
     assert found.best == 4
-    first, *_, last = found.scaling
+    first, *_, last = found.fit
     assert (first.num_workers, last.num_workers) == (1, 4)
     assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
-    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.scaling)
+    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.fit)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def rates(*numbers: float) -> tuple[Point, ...]:
     return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
 
 
-SCALING = Scaling(measured=rates(0, 1, 2, 4), scaling=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
+SCALING = Scaling(measured=rates(0, 1, 2, 4), fit=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
 PRICES = Prices(
     candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
     unit="epoch",
@@ -359,13 +359,13 @@ def test_what_is_shown_says_what_it_is() -> None:
     left, right = figure.axes
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {
         "measured, 95 %",
-        "law of scaling, 95 %",
-        "the CPUs allow no more",
+        "scaling fit, 95 %",
+        "upper bound (CPUs)",
     }
     assert left.get_ylim() == (0, 1.06 * 550)
     assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
     assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, style.COLOURS[0]]
-    (alone,) = memory_charts.draw_scaling(replace(SCALING, scaling=(), ceiling=5000.0), None, "photos").axes
+    (alone,) = memory_charts.draw_scaling(replace(SCALING, fit=(), ceiling=5000.0), None, "photos").axes
     assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
 
 
@@ -379,7 +379,7 @@ def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
         for epoch_s, memory in held
     )
     assert memory_charts.fields(summary_of_grid(*results, unknown)) == (
-        Field(title="", key="seed", front=(lean, quick), others=(slow, large)),
+        Field(title="", legend_title="seed", front=(lean, quick), others=(slow, large)),
     )
 
 
@@ -391,7 +391,7 @@ def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> N
 
 def test_what_nothing_beats_is_numbered_and_named() -> None:
     front = tuple(Spot(label=name, num_workers=2, memory_bytes=10**8, seconds=1.0) for name in ("$a$", ""))
-    field = Field(title="photos", key="seed", front=front, others=())
+    field = Field(title="photos", legend_title="seed", front=front, others=())
     figure = memory_charts.draw_fields([field] * 9, "Memory")
     assert figure.get_supxlabel().endswith("(the first 6 of 9 datasets)")
     axes, *others = figure.axes

@@ -159,9 +159,8 @@ def test_a_provisional_answer_is_told_to_be_one_in_a_comment() -> None:
 def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(snippets.unknown_to_transformers(settings)) == [
-        "taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
-        "dataloader_in_order=False",
-        "TrainingArguments cannot be told: sampler=None",
+        "requires transformers 5.15 or later: dataloader_multiprocessing_context='spawn', dataloader_in_order=False",
+        "not available in TrainingArguments: sampler=None",
     ]
     assert snippets.transformers(settings) == "dataloader_num_workers=2"
     assert (
@@ -249,6 +248,6 @@ def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
     cost = SearchCost(profile_s=0.5, startup_s=1.5, warm_up_s=0.01, measuring_s=5.0, other_s=1.0, waiting_s=30.0)
     assert snippets.cost_line(search_result(trial(2, 4.0), cost_s=8.0, cost=cost)) == (
         "search took 8.00 s, 2.00 epochs at the best setting (profile 500 ms, start-up 1.50 s, measuring 5.00 s, "
-        "other 1.00 s, before that waiting 30.0 s)"
+        "other 1.00 s, after waiting 30.0 s)"
     )
     assert snippets.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"

@@ -137,11 +137,11 @@ def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
     assert len(found.answers) == page.MOST_ANSWERS
     assert found.answers[0].label.endswith("batch_size=1")
     assert len(found.best.rows) == found.configurations == 60
-    assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
+    assert "Details of the 40 with the most samples per second" in html.report(found, ())
 
 
 def test_names_from_outside_are_text_only() -> None:
-    picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
+    picture = html.InlineFigure(title=EVIL, alt=EVIL, svg="<svg></svg>")
     text = html.report(grid_page(), [picture])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
@@ -182,11 +182,17 @@ def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Tri
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
-        ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
+        (
+            [precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)],
+            "Sure: the closest alternative, num_workers=4, takes 25 %",
+        ),
+        (
+            [precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)],
+            "Probably (the intervals overlap): the closest alternative, num",
+        ),
         ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
-        ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
+        ([precise(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
 )
 def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
@@ -197,7 +203,7 @@ def test_what_makes_an_answer_unsure_comes_first() -> None:
     trials = (precise(0, 4.0), precise(2, 2.0))
     verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
-    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the time budget ended")
     tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
     assert tied.startswith("Not sure: num_workers=0 is statistically tied with 2")
     assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
