@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from nws_sweep import units
 from nws_sweep.analysis import advice, per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
@@ -123,7 +124,7 @@ _METHOD = (
 def _host_facts(host: Host) -> Iterator[str]:
     yield (
         f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
-        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}"
+        f"{units.memory(host.memory_bytes)} memory, {host.platform}"
     )
     yield f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
 

@@ -302,7 +302,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
 def test_the_report_says_where_and_with_which_versions_it_was_measured_and_has_no_empty_sections() -> None:
     text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
     body = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
 
