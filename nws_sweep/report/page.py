@@ -151,7 +151,7 @@ def _how_sure(best: Trial, other: Trial) -> str:
     times = time_ratios.times_of(best, other)
     if times is None or times.ratio.half_width is None:
         return "Probably (without an interval: too few windows)"
-    return "Sure" if times.ratio.is_certain else "Probably (the intervals overlap)"
+    return "Sure" if times.ratio.is_certain else "Probably (the interval of the ratio includes 1)"
 
 
 def _trials(summary: Summary) -> Table:
@@ -190,4 +190,4 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
             f"the hypervisor took up to {steal} of the CPU time, and the CPU quota throttled up to {throttled} of it",
         )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
-    yield "cost", f"searching took {units.seconds(cost_s)} in all"
+    yield "cost", f"all searches took {units.seconds(cost_s)}"

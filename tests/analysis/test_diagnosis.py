@@ -1,4 +1,4 @@
-"""Workloads of known cause: what limits each, and what is said about it."""
+"""Diagnoses of workloads with known bottlenecks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.factories import search_result as result_of
 
 
 def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None, **known: Any) -> Trial:
-    """A run of another program, if no more is known: neither CPU time nor loading alone."""
+    """A trial of another program: by default without CPU time and time of loading alone."""
     known = {"startup_s": 0.046, **known}
     measured = Measurement(
         batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
@@ -32,9 +32,9 @@ def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a batch takes, s: to load in one process, of that CPU time, CPU time to move it, in the consumer.
+    """Times of a batch, s: loading in one process, its CPU time, CPU time of moving, the consumer.
 
-    ``receive_s`` is what the main process takes to get it from a worker.
+    ``receive_s`` is the time of the main process to receive a batch.
     """
 
     loading_s: float
@@ -97,7 +97,7 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
             LATENCY, [Bottleneck.LATENCY],
             "latency-bound: 99 % of the 32.0 ms of loading is I/O wait, so more workers than CPUs help (16 used)",
         ),
-        # without a look at loading without workers waiting shows in the fewest
+        # without a candidate of 0 workers the fewest workers are used
         (replace(LATENCY, tried=(4, 8)), [Bottleneck.LATENCY], "latency-bound: 99 % of loading is I/O wait, "),
         (
             replace(LATENCY, tried=(0,)), [Bottleneck.LATENCY],
@@ -144,7 +144,7 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
-def test_the_cause_is_found_and_said_with_figures_and_the_remedy(
+def test_the_bottleneck_is_reported_with_figures_and_the_remedy(
     workload: Workload, bottlenecks: list[Bottleneck], words: str
 ) -> None:
     found = workload.diagnosis
@@ -154,8 +154,8 @@ def test_the_cause_is_found_and_said_with_figures_and_the_remedy(
         assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
 
 
-def test_noise_that_only_another_candidate_met_counts_too() -> None:
-    """With many workers of our own, other programs get a smaller share: the best would seem undisturbed."""
+def test_noise_beside_another_candidate_counts_too() -> None:
+    """With many workers of its own, the best candidate may seem undisturbed."""
     met = replace(CPU.trial(0), noise=Noise(other_cpus=1.5))
     found = diagnose(replace(CPU.result, trials=(met, CPU.trial(2))), CPU.trial(2))
     assert found is not None
@@ -165,7 +165,7 @@ def test_noise_that_only_another_candidate_met_counts_too() -> None:
     )
 
 
-def test_what_a_loader_that_takes_no_time_would_give_and_more_workers_by_the_curve() -> None:
+def test_the_upper_bound_and_the_prediction_for_more_workers() -> None:
     """16 ms of loading by at most two workers, for a consumer of 5 ms: 8 ms a batch where 5 ms are possible."""
     half = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2))
     assert list(predictions(half.diagnosis)) == [
@@ -181,7 +181,7 @@ def test_what_a_loader_that_takes_no_time_would_give_and_more_workers_by_the_cur
     assert list(predictions(CPU.diagnosis)) == []  # more were measured
 
 
-def test_the_rule_stands_beside_the_measurement() -> None:
+def test_the_scaling_fit_is_reported_beside_the_measured_best() -> None:
     line = scaling_sentence(WAITING_FOR_A_CONSUMER.diagnosis)
     assert line == (
         "scaling fit t = max(m + n/x, y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms: x = n / (y - m) = 3.20 workers "
@@ -190,15 +190,15 @@ def test_the_rule_stands_beside_the_measurement() -> None:
     assert scaling_sentence(replace(WAITING_FOR_A_CONSUMER, tried=(0, 2)).diagnosis) == ""
 
 
-def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
-    """Four workers, the most that were tried, keep a consumer of 5 ms busy."""
+def test_more_workers_are_not_suggested_if_the_consumer_is_busy() -> None:
+    """Four workers, the largest candidate, keep a consumer of 5 ms busy."""
     busy = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2, 4))
     assert busy.diagnosis.bottlenecks[0] is Bottleneck.CONSUMER
     assert "would add" not in " ".join(predictions(busy.diagnosis))
     assert not [line for line in caveats.on(busy.result, busy.diagnosis.evidence.best) if "largest one" in line]
 
 
-def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
+def test_the_time_to_receive_a_batch_excludes_the_consumer() -> None:
     found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
     candidates = found.evidence.candidates
     assert found.bottlenecks[0] is Bottleneck.TRANSFER
@@ -230,14 +230,12 @@ def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
         ),
     ],
 )
-def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: str) -> None:
+def test_diagnoses_of_programs_without_cpu_times(trials: list[Trial], words: str) -> None:
     program = replace(LATENCY, batches=100, tried=()).result
     assert sentence(diagnosed(replace(program, trials=tuple(trials)))).startswith(words)
 
 
-def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_and_the_start_all_before_the_first() -> (
-    None
-):
+def test_without_a_steady_state_a_batch_is_its_share_of_the_epoch() -> None:
     whole = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.002, batches=10, tried=(0, 2))
     trials = [
         replace(t, measurement=replace(t.measurement, batch_s=None)) for t in whole.result.trials if t.measurement
@@ -250,7 +248,7 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     assert unknown.starting_s(unknown.measured) is None
 
 
-def test_of_workers_that_are_spawned_fork_is_told_to_be_faster() -> None:
+def test_fork_is_suggested_for_spawned_workers() -> None:
     found = SHORT.diagnosis
     for method, is_told in (("spawn", True), ("fork", False)):
         best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))

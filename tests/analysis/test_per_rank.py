@@ -46,7 +46,7 @@ def result() -> SearchRecord:
     "ranks",
     [
         (RANKS[0], rank(1, 0.06, width=0.6)),
-        (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # not worth a name
+        (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # less than 2 % slower
         (RANKS[0], replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))),
     ],
 )
@@ -78,14 +78,14 @@ WAITS = "a rank waits at the barrier"
         (trial(AHEAD, 1), None, f"{WAITS} 44 % of the time on average"),
     ],
 )  # fmt: skip
-def test_who_is_slow_is_told_in_a_sentence(found: Trial, alone: Trial | None, said: str) -> None:
+def test_the_slowest_rank_is_named(found: Trial, alone: Trial | None, said: str) -> None:
     workers = "1 worker" if found.num_workers else "no workers"
     sentence = f"3 ranks with {workers} each, 192 samples/s in total (64.0 per rank): {said}"
     assert per_rank.sentence(found, alone) == sentence
-    assert per_rank.sentence(factories.trial(1, 64.0)) == ""  # of one loader alone
+    assert per_rank.sentence(factories.trial(1, 64.0)) == ""  # a single loader
 
 
-def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Path) -> None:
+def test_measurements_of_ranks_are_stored_with_a_row_each(tmp_path: Path) -> None:
     folder = factories.store_run(tmp_path, result())
     stored = storage.find(folder).runs[0].result
     assert stored.configuration.ranks == 3
@@ -97,12 +97,12 @@ def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Pat
         ("1", "0", "0.01"), ("1", "1", "0.03"), ("1", "2", "0.01"),
     ]  # fmt: skip
     assert tuple(rows[0]) == storage.RANK_COLUMNS
-    alone = factories.search_result(factories.trial(1, 64.0))  # is stored as before
+    alone = factories.search_result(factories.trial(1, 64.0))  # without ranks
     assert "ranks" not in codec.to_text(alone)
     assert not (factories.store_run(tmp_path, alone, "alone") / storage.RANKS).exists()
 
 
-def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
+def test_the_reports_have_ranks_and_workers_per_rank() -> None:
     summary = factories.summary_of_run(result())
     text, drawn = writer.markdown(summary, []), html.report(page.page(summary), [])
     told = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
@@ -113,7 +113,7 @@ def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
     assert rendered.text.startswith("batch_size=64, num_workers=1")
 
 
-def test_ranks_share_the_samples_of_an_epoch_and_decide_about_the_fingerprint() -> None:
+def test_ranks_share_the_samples_of_an_epoch_and_change_the_fingerprint() -> None:
     settings, facts = LoaderSettings(batch_size=10), replace(factories.FACTS, samples=82)
     alone = factories.configuration()
     four = replace(alone, ranks=4)

@@ -1,4 +1,4 @@
-"""What is found, and what puts it into question or helps to a better answer."""
+"""Recommendations and warnings."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
     assert summary.gain_over_zero.value == 16.0 / 6.0
 
 
-def test_what_follows_from_all_configurations_is_found_once() -> None:
-    """It is asked for by each row of the tables: ten thousand times ten thousand hosts took minutes."""
+def test_properties_of_all_configurations_are_computed_once() -> None:
+    """Each row of a table uses them: computing them for each of 10,000 rows took minutes."""
     summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
     assert summary.hosts is summary.hosts == (HOST,)
     assert summary.distinguishing is summary.distinguishing == ("batch_size",)
@@ -221,7 +221,7 @@ def pinned(accelerator: str | None) -> SearchRecord:
         ((search_result(trial(0, 1.0), forced="other versions"),) * 2, ("other versions",)),
     ],
 )  # fmt: skip
-def test_what_concerns_all_configurations_is_told_once(
+def test_warnings_of_all_configurations_are_reported_once(
     results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
 ) -> None:
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
@@ -238,13 +238,13 @@ def holding(num_workers: int, epoch_s: float, memory_bytes: int | None) -> Trial
     ("memory_bytes", "others", "number"),
     [
         (4 * GB, [(0, 3.0, GB), (2, 1.06, GB), (4, 1.05, 2 * GB), (6, 1.01, 3 * GB)], 4),
-        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # a little less is not worth a word
+        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # less than 10 % saved
         (4 * GB, [(16, 1.0, GB)], None),  # more workers are not lower memory
         (4 * GB, [(4, 1.0, None)], None),
         (None, [(4, 1.0, GB)], None),
     ],
 )
-def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
+def test_the_candidate_with_lower_memory_is_nearly_as_fast(
     memory_bytes: int | None, others: list[tuple[int, float, int | None]], number: int | None
 ) -> None:
     best = holding(8, 1.0, memory_bytes)
@@ -252,7 +252,7 @@ def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
     assert (found.num_workers if found else None) == number
 
 
-def test_a_leaner_candidate_is_named_with_what_it_saves_and_loses() -> None:
+def test_the_candidate_with_lower_memory_is_named_with_its_saving_and_its_speed() -> None:
     best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
     lean = replace(holding(4, 1.05, GB), settings=loader_settings(4, prefetch_factor=2))
     assert about_lower_memory(best, lean) == (
