@@ -203,8 +203,8 @@ def test_the_time_to_receive_a_batch_excludes_the_consumer() -> None:
     candidates = found.evidence.candidates
     assert found.bottlenecks[0] is Bottleneck.TRANSFER
     looked_at = {**candidates, 1: replace(candidates[1], loading_s=0.0085)}
-    told = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
-    assert told.startswith(
+    text = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
+    assert text.startswith(
         "transfer-bound: a batch takes 1.00 ms without workers and 8.50 ms with 1 worker; load without"
     )
 
@@ -250,7 +250,7 @@ def test_without_a_steady_state_a_batch_is_its_share_of_the_epoch() -> None:
 
 def test_fork_is_suggested_for_spawned_workers() -> None:
     found = SHORT.diagnosis
-    for method, is_told in (("spawn", True), ("fork", False)):
+    for method, is_suggested in (("spawn", True), ("fork", False)):
         best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
-        told = sentence(replace(found, evidence=replace(found.evidence, best=best)))
-        assert ("fork starts faster than spawn" in told) == is_told
+        text = sentence(replace(found, evidence=replace(found.evidence, best=best)))
+        assert ("fork starts faster than spawn" in text) == is_suggested

@@ -105,8 +105,8 @@ def test_measurements_of_ranks_are_stored_with_a_row_each(tmp_path: Path) -> Non
 def test_the_reports_have_ranks_and_workers_per_rank() -> None:
     summary = factories.summary_of_run(result())
     text, drawn = writer.markdown(summary, []), html.report(page.page(summary), [])
-    told = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
-    assert [line for line in told if line not in text] == []
+    expected = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
+    assert [line for line in expected if line not in text] == []
     assert [line for line in ("num_workers=1 (each of 3 ranks)", "Each rank, by step") if line not in drawn] == []
     rendered = snippets.render(summary, "kwargs")
     assert rendered.comments == ("for each of 3 ranks",)

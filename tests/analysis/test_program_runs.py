@@ -133,9 +133,9 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
     assert found is not None
     assert found.recommended.num_workers == recommended
     assert tuple(settings.num_workers for settings in found.tied) == tied
-    told = " ".join(caveats.on(whole, None))
-    assert ("statistically tied with" in told) == bool(tied)
-    assert ("used 2.1 CPUs while num_workers=0 was measured" in told) == (runs[0].noise == Noise(other_cpus=2.1))
+    text = " ".join(caveats.on(whole, None))
+    assert ("statistically tied with" in text) == bool(tied)
+    assert ("used 2.1 CPUs while num_workers=0 was measured" in text) == (runs[0].noise == Noise(other_cpus=2.1))
 
 
 @pytest.mark.parametrize(

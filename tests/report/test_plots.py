@@ -209,18 +209,18 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told", "ticks"),
+    ("columns", "texts", "ticks"),
     [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)],
 )
-def test_cells_have_the_longest_text_that_fits(columns: int, told: list[str], ticks: int) -> None:
+def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
     chart = HeatMap(
         across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
         panels={"": [row, (None,) * columns]}, over=(), left_out=0,
     )  # fmt: skip
     (axes,) = heat_map.draw_heat_map(chart, "Best").axes
-    assert [text.get_text() for text in axes.texts] == told
-    assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(told)]
+    assert [text.get_text() for text in axes.texts] == texts
+    assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(texts)]
     assert len(axes.get_xticks()) == ticks
 
 
