@@ -186,7 +186,7 @@ def check(arguments: Sequence[str]) -> int:
     print_line, lock_file = printer_for(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
     summary = _summary(options.dir, ())
     checks = recheck.checks(
-        summary, options.within / 100, lambda chosen: recheck.measured(chosen, print_line, lock_file)
+        summary, options.within / 100, lambda chosen: recheck.measure_again(chosen, print_line, lock_file)
     )
     found = list(checks)
     print(snippets.markdown_table(*recheck.table(found)), end="")

@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 def main(config):
     print(OmegaConf.to_yaml(config, resolve=True))
     if "nws_sweep" in config:
-        from nws_sweep.config.embedding import refuse_unserved
+        from nws_sweep.config.embedding import require_composed
 
-        refuse_unserved(config.nws_sweep)
+        require_composed(config.nws_sweep)
 
 
 main()

@@ -36,7 +36,7 @@ def only_folder(parent: Path) -> Path:
     [
         (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
-        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
+        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),

@@ -21,7 +21,7 @@ _USUAL = LoaderSettings(batch_size=1)
 _PROVISIONAL = "provisional"
 
 
-def stand_in() -> None:
+def register_defaults() -> None:
     """Makes the DataLoader's own values stand for the answers, in a config that is composed to be measured."""
 
     def usual(name: str, *given: Any) -> Any:

@@ -100,7 +100,7 @@ def register_resolvers() -> None:
     register("nws_best", best_setting, replace=True)
 
 
-def refuse_unserved(node: object) -> None:
+def require_composed(node: object) -> None:
     """Refuses what Hydra makes of ``+nws_sweep=base`` where it has not found the plugin: the string ``base``.
 
     Raises:

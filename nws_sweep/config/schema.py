@@ -19,7 +19,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import refuse_unserved, register_resolvers
+from nws_sweep.config.embedding import register_resolvers, require_composed
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
@@ -217,7 +217,7 @@ def configuration(
     )
 
 
-def leaves_open(config: DictConfig) -> bool:
+def has_open_settings(config: DictConfig) -> bool:
     """Whether settings are null that a DataLoader has itself, if the dataset comes in one."""
     own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null in others has another meaning
     return None in [config.batch_size, config.pin_memory, *(config.loader[name] for name in own)]
@@ -237,7 +237,7 @@ class Embedded:
 
 def embedded(node: Any) -> Embedded:
     """Reads what a program composed with ``+nws_sweep=base``, as it is or as a plain mapping."""
-    refuse_unserved(node)
+    require_composed(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
         checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))

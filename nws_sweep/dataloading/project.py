@@ -57,7 +57,7 @@ def load(
     if not path.is_file():
         raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
     _behave_like_the_program(path, imports)
-    best_resolver.stand_in()
+    best_resolver.register_defaults()
     try:
         composed = _composed(path, overrides)
         chosen = key or found_node(composed)

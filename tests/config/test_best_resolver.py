@@ -37,7 +37,7 @@ def config(**data: Any) -> DictConfig:
 
 def result(**changed: Any) -> SearchRecord:
     found = search_result(trial(0, 4.0), trial(4, 2.0, settings=BEST))
-    best_resolver.stand_in()
+    best_resolver.register_defaults()
     keys = {"batch_size": "data.batch_size", "num_workers": "data.num_workers"}
     project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"), target="mine.Data")
     embedding.register_resolvers()
@@ -135,6 +135,6 @@ def test_a_default_and_a_provisional_result_answer_who_asks_for_them(store: Resu
     for asked, line in (("num_workers,7,yes", "after the default provisional is allowed, not yes"),
                         ("workers", "nws_best:workers: allowed are batch_size, num_workers")):  # fmt: skip
         assert line in refused(config(num_workers=f"${{nws_best:{asked}}}"))
-    best_resolver.stand_in()  # while it is measured
+    best_resolver.register_defaults()  # while it is measured
     assert config().data.num_workers == 0
     assert config(num_workers="${nws_best:num_workers,3}").data.num_workers == 3

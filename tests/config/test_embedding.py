@@ -144,6 +144,6 @@ def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkey
 
 
 def test_a_string_in_place_of_the_node_is_refused_with_the_remedy() -> None:
-    embedding.refuse_unserved(OmegaConf.create({"batch_size": 64}))
+    embedding.require_composed(OmegaConf.create({"batch_size": 64}))
     with pytest.raises(ConfigurationError, match=r"^nws_sweep=base: a plain value, .*pip install -e \."):
-        embedding.refuse_unserved("base")
+        embedding.require_composed("base")

@@ -163,11 +163,11 @@ def test_a_null_setting_is_that_of_the_dataloader_that_the_dataset_comes_in() ->
         timeout=7.0, in_order=False,
     )  # fmt: skip
     composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "loader.drop_last=false"])
-    assert schema.leaves_open(composed)
+    assert schema.has_open_settings(composed)
     found = schema.configuration(composed, "project", (), own)
     assert found.loader == replace(own, num_workers=0, drop_last=False)
     assert (found.columns["batch_size"], found.columns["pin_memory"]) == (24, True)
-    assert not schema.leaves_open(compose("config"))
+    assert not schema.has_open_settings(compose("config"))
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:

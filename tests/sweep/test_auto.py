@@ -182,7 +182,7 @@ def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_wit
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
     first = started(multirun())
     where = "^nws_sweep: .*sweep/nws_sweep_results: "
-    with pytest.raises(SystemExit, match=f"{where}another program measures into this folder"):
+    with pytest.raises(SystemExit, match=f"{where}another program is measuring into this folder"):
         started(multirun())
     del first
     store_run(Path(multirun().hydra.sweep.dir) / storage.HOSTED, search_result(trial(0, 8.0)))

@@ -95,7 +95,7 @@ def test_a_preset_without_a_grid_is_pointed_out() -> None:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         single = compose("config", overrides=["axis/batch_size=wide"], return_hydra_config=True)
     OmegaConf.update(single, "hydra.runtime.choices.dataset", "photos", force_add=True)
-    plan, _ = grid.check_single(single)
+    plan, _ = grid.check_single(grid.without_hydra(single), single.hydra)
     assert plan.configurations == 1
     assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
 

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.sweep import app
-from nws_sweep.sweep.invocation import Invocation
+from nws_sweep.sweep.session import Session
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -25,7 +25,7 @@ def test_what_a_batch_system_sends_ends_a_job_of_submitit(
 ) -> None:
     """And becomes a lost job; other handlers stay as they are."""
     found: list[object] = []
-    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(signal.getsignal(number)))
+    monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(signal.getsignal(number)))
     before = signal.getsignal(number)
     try:
         for handler in (handler_of_submitit, signal.SIG_IGN):
@@ -37,10 +37,10 @@ def test_what_a_batch_system_sends_ends_a_job_of_submitit(
 
 
 def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Invocation] = []
-    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(current))
-    token = app.invocation.set(current := Invocation())
+    found: list[Session] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(session))
+    app.enter(session := Session())
     app.task(OmegaConf.create())
-    app.invocation.reset(token)
+    app.enter(None)
     app.task(OmegaConf.create())
-    assert [one is current for one in found] == [True, False]
+    assert [one is session for one in found] == [True, False]

@@ -54,7 +54,7 @@ def test_epochs_are_compared_without_steady_batches_and_what_has_no_common_time_
     assert recheck.compare("it", fast, slow, 0.1).change is Change.SLOWER
     for then, now, reason in (
         (fast, failed_trial(2), "it broke"),
-        (endless_trial(2, 2.0), fast, "there is no time that both have"),
+        (endless_trial(2, 2.0), fast, "the two trials have no time in common"),
     ):
         found = recheck.compare("it", then, now, 0.1)
         assert (found.change, found.holds) == (None, False)
@@ -64,7 +64,7 @@ def test_epochs_are_compared_without_steady_batches_and_what_has_no_common_time_
 def test_only_the_best_is_measured_and_precisely_enough() -> None:
     before = configuration(measure=MeasureRules(precision=0.05, max_seconds=10))
     best = trial(4, 2.0)
-    again = recheck.once_more(before, best, 0.03)
+    again = recheck.recheck_configuration(before, best, 0.03)
     assert again.search.candidates == (4,)
     assert again.loader == best.settings
     assert again.measure.precision == pytest.approx(0.01)
@@ -80,7 +80,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
     )
     first, second, third = recheck.checks(summary, 0.1, lambda chosen: trial(2, 2.0))
     assert "object of a program" in first.reason
-    assert "nothing could be measured" in second.reason
+    assert "no candidate could be measured" in second.reason
     assert [one.holds for one in (first, second, third)] == [False, False, True]
 
 

@@ -33,15 +33,15 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
-    return resuming.begun(folder, chosen.configuration, host, force=force)
+def state(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
+    return resuming.resume_state(folder, chosen.configuration, host, force=force)
 
 
 def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    assert begun(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
+    assert state(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
-    assert begun(folder, complete) == ResumeState(folder=folder, record=complete)
+    assert state(folder, complete) == ResumeState(folder=folder, record=complete)
     assert names_in(folder) == {"result.json", "timings.csv", "batches.csv"}
     assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
@@ -49,9 +49,9 @@ def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
 def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1, 2))
     batches = (folder / "batches.csv").read_text()
-    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
+    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
-    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))  # killed before it wrote
+    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))  # killed before it wrote
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
@@ -60,9 +60,9 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """The same overrides under another conf/local, say."""
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
     changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
-    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2")
+    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
-    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
+    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
     assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
         folder=tmp_path / "run-2", result=changed
     )
@@ -73,9 +73,9 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_result_that_cannot_be_read_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
     folder = store_run(tmp_path, half(0, 1))
     (folder / "result.json").write_bytes(content)
-    found = begun(folder, half(0, 1))
+    found = state(folder, half(0, 1))
     assert (found.folder, found.record) == (folder, None)
-    (line,) = found.told
+    (line,) = found.messages
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
     assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     assert names_in(folder) == {f"{name}.unreadable-1" for name in ("result.json", "timings.csv", "batches.csv")}
@@ -87,24 +87,24 @@ def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> N
     folder = store_run(tmp_path, complete)
     (folder / "batches.csv").write_text("garbled")
     assert resuming.finished(folder, complete.configuration, HOST) is None
-    found = begun(folder, complete)
+    found = state(folder, complete)
     assert found.record is not None
     assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
-    (line,) = found.told
+    (line,) = found.messages
     assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
     assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
-    assert begun(folder, complete).told == ()
+    assert state(folder, complete).messages == ()
 
 
 def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
-    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
-    found = begun(folder, half(0, 1), ELSEWHERE)
+    assert state(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
+    found = state(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
-    assert "measured with hostname" in found.told[0]
+    assert "measured with hostname" in found.messages[0]
     assert "result.json.other_host-1" in names_in(folder)
     complete = search_result(trial(0, 8.0))  # of a cluster's other node
-    assert begun(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
+    assert state(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
 
 
 def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration
     host = replace(HOST, usable_cpus=96, hostname="node")
     folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large, host=host))
     assert resuming.finished(folder, here, HOST) is not None
-    assert resuming.begun(folder, here, HOST).record is not None
+    assert resuming.resume_state(folder, here, HOST).record is not None
     for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8))):  # of one's own choice
         assert resuming.finished(folder, configuration(search=other), HOST) is None
     measured_here = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large), "here")
@@ -125,11 +125,11 @@ def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) ->
     """A lost job's record has the host that it was launched from."""
     lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
     folder = store_run(tmp_path / "grid", lost)
-    assert begun(folder, lost) == ResumeState(folder=folder)
+    assert state(folder, lost) == ResumeState(folder=folder)
     assert check(tmp_path / "grid") == ""
     unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
     folder = store_run(tmp_path, unfinished, "other")
-    assert begun(folder, unfinished) == ResumeState(folder=folder)
+    assert state(folder, unfinished) == ResumeState(folder=folder)
     assert "batches.csv.interrupted-1" in names_in(folder)
 
 
@@ -198,7 +198,7 @@ def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "now"
     folder_lock = resuming.folder_lock(folder)
     assert folder_lock is not None
-    with pytest.raises(ConfigurationError, match=r"another program measures into this folder now.*hydra\.run\.dir"):
+    with pytest.raises(ConfigurationError, match=r"another program is measuring into this folder.*hydra\.run\.dir"):
         resuming.folder_lock(folder)
     folder_lock.release(force=True)
     assert resuming.folder_lock(folder) is not None

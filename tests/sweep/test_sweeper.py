@@ -25,7 +25,7 @@ class GridState(sweeper.GridState):
 
     def finished(self, point: Sequence[str]) -> None: ...
 
-    def skips(self, point: Sequence[str]) -> bool:
+    def skip_if_finished(self, point: Sequence[str]) -> bool:
         return point in self.there
 
     def record_lost_job(self, point: Sequence[str], error: BaseException) -> None:
@@ -113,7 +113,7 @@ def test_points_are_taken_one_by_one() -> None:
 
 def launch(launcher: Launcher, *finished: str) -> list[str]:
     points = [["a"], ["b"], ["c"]]
-    errors = sweeper.launch_surviving(launcher, points, 10, lambda point: point[0] in finished)
+    errors = sweeper.launch(launcher, points, 10, lambda point: point[0] in finished)
     return ["" if error is None else str(error) for error in errors]
 
 
@@ -128,19 +128,19 @@ def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_it
     [
         (failing("a"), "a died"),  # a single point has had its chance
         (failed, "it failed"),
-        (lambda name: JobReturn(), "the job came to no end: None"),
+        (lambda name: JobReturn(), "the job returned no result: None"),
     ],
 )
 def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
     launcher = FakeLauncher(answer)
-    (found,) = sweeper.launch_surviving(launcher, [["a"]], 0, lambda point: False)
+    (found,) = sweeper.launch(launcher, [["a"]], 0, lambda point: False)
     assert str(found) == error
     assert len(launcher.got) == 1
 
 
 def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sweeper._ANSWERING, "tests.sweep", contextlib.nullcontext)
-    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
+    monkeypatch.setitem(sweeper._PATCHES, "tests.sweep", contextlib.nullcontext)
+    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: no job could be launched: a died$"):
         launch(FakeLauncher(failing("a")))
 
 
@@ -155,7 +155,7 @@ def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
     ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
     core = SimpleNamespace(ray=ray)
     monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
-    with sweeper._ray_answers():
+    with sweeper._patched_ray():
         assert core.ray.get("alive") == "alive"
         lost = core.ray.get("dead")
     assert core.ray is ray
@@ -165,7 +165,7 @@ def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_queue_says_what_has_become_of_a_job() -> None:
     queue = "\n7_0 COMPLETED big\n7_1 RUNNING big\n7_2 PENDING\n8 NODE_FAIL small\n9 SUSPENDED small\n"
-    assert sweeper.states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
+    assert sweeper.job_states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
         "7_0": "COMPLETED on big", "7_1": "RUNNING", "7_2": "RUNNING", "8": "NODE_FAIL on small", "9": "RUNNING",
         "5": "not in the queue",
     }  # fmt: skip
@@ -181,4 +181,4 @@ def test_the_queue_says_what_has_become_of_a_job() -> None:
     ],
 )
 def test_the_line_of_a_log_that_says_most_is_told(log: str, told: str) -> None:
-    assert sweeper.death("7", "FAILED", log) == f"job 7 was lost (FAILED){told}"
+    assert sweeper.loss_reason("7", "FAILED", log) == f"job 7 was lost (FAILED){told}"
