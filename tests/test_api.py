@@ -83,13 +83,13 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was(
         ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
-        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer where the length is known, "
+        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer if the length is known, "
             "else 2 candidates of at most 1.00 s each"),
     ],
 )  # fmt: skip
 def test_what_a_search_may_cost_is_said_beforehand(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
     what = configuration(search=search_rules((0, 1), **rules), measure=measure)
-    assert api._beforehand("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
+    assert api._announcement("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
 
 
 def test_a_loader_that_is_made_there_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:

@@ -85,8 +85,8 @@ def refused(asking: DictConfig) -> str:
 
 def test_without_a_result_it_is_an_error_that_tells_how_to_make_one(store: ResultStore) -> None:
     assert refused(config()).endswith(
-        "nws_best:num_workers: no result for this config (there is none on this machine); make one with python -m "
-        "nws_sweep dataset=project dataset.config=FILE, or give a default, as by ${nws_best:num_workers,0}"
+        "nws_best:num_workers: no result for this config (there is none on this machine); measure with python -m "
+        "nws_sweep dataset=project dataset.config=FILE, or set a default: ${nws_best:num_workers,0}"
     )
 
 
@@ -102,7 +102,7 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
         OmegaConf.clear_resolver("own")
     config_file = f"dataset.config={tmp_path}/my config.yaml"
     given = shlex.join([config_file, "dataset.imports=[train]", "dataset.overrides=[data.root=/a b]"])
-    assert f"make one with python -m nws_sweep dataset=project {given}" in told
+    assert f"measure with python -m nws_sweep dataset=project {given}" in told
 
 
 @pytest.mark.parametrize(

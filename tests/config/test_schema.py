@@ -102,11 +102,11 @@ _OUT_OF_RANGE = {
         ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
         (
             "dataset.size=3",
-            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",
+            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
         ),
-        ("dataset=image_folder", "dataset.root is missing: give it as dataset.root=VALUE"),
+        ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
         ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
-        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m before them"),
+        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )

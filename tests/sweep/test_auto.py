@@ -24,7 +24,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import TrialState, storage
 from nws_sweep.sweep import auto, resuming
-from nws_sweep.sweep.auto import HostedSweep, checked, default_candidates, key_of, project_of
+from nws_sweep.sweep.auto import HostedSweep, default_candidates, num_workers_key, project_facts, validated
 from nws_sweep.system import cores, host_lock
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
@@ -38,7 +38,7 @@ def test_the_candidates_double_up_to_twice_the_cpus_and_those_that_make_no_sense
     bad: list[list[Any]] = [[], [0, 0], [-1], [1.5], ["2"], [True]]
     for candidates in bad:
         with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is"):
-            checked(candidates)
+            validated(candidates)
 
 
 MAPPING = {"data.num_workers": {"train": 4, "val": 2}, "data.num_workers.train": 4, "data.num_workers.val": 2}
@@ -63,15 +63,15 @@ NAME = "hydra.callbacks.nws_sweep"
 def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
     config: dict[str, Any], swept: list[str], wanted: str | None, key: str
 ) -> None:
-    assert key_of(config, swept, wanted) == key
+    assert num_workers_key(config, swept, wanted) == key
 
 
 @pytest.mark.parametrize(
     ("config", "swept", "wanted", "line"),
     [
-        ({"lr": 0.5}, [], None, f"the configuration has no key called .*: {NAME}.key=NAME"),
-        (TWO, [], None, f"several keys that may be meant: a.num_workers, b.num_workers; .*: {NAME}.key=a.num_workers"),
-        ({"a.num_workers": 4}, [], "x.y", f"^{NAME}.key=x.y: .* no such key; of that name it has a.num_workers"),
+        ({"lr": 0.5}, [], None, f"the configuration has no key named .*: {NAME}.key=NAME"),
+        (TWO, [], None, f"several keys of num_workers: a.num_workers, b.num_workers; .*: {NAME}.key=a.num_workers"),
+        ({"a.num_workers": 4}, [], "x.y", f"^{NAME}.key=x.y: .* no such key; keys of num_workers: a.num_workers"),
         ({"num_workers": {"fit": 4, "val": 2}}, [], None, "^num_workers: holds a mapping of .*key=num_workers.fit"),
         (MAPPING, ["data.num_workers"], None, f"^data.num_workers: holds .*: {NAME}.key=data.num_workers.train"),
         ({"num_workers": [4, 2]}, [], None, f"^num_workers: holds a list, .*: {NAME}.key=num_workers.NAME"),
@@ -81,7 +81,7 @@ def test_a_key_that_is_not_clear_is_told_in_one_line(
     config: dict[str, Any], swept: list[str], wanted: str | None, line: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"{line}$"):
-        key_of(config, swept, wanted)
+        num_workers_key(config, swept, wanted)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_key_that_is_not_clear_is_told_in_one_line(
 def test_settings_are_found_beside_the_key_or_on_an_axis(
     key: str, config: dict[str, Any], swept: list[str], keys: dict[str, str]
 ) -> None:
-    assert project_of(key, config, swept).keys == {**keys, "num_workers": key}
+    assert project_facts(key, config, swept).keys == {**keys, "num_workers": key}
 
 
 Composed = Callable[..., DictConfig]
@@ -114,7 +114,7 @@ def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compos
         given = [f"hydra.sweep.dir={tmp_path}/sweep", "+nws_sweep=auto"]
         yield lambda *overrides: compose("config", overrides=[*given, *overrides], return_hydra_config=True)
     GlobalHydra.instance().clear()
-    atexit.unregister(auto._report_after_all)
+    atexit.unregister(auto._report_at_exit)
 
 
 def changeable(config: DictConfig) -> DictConfig:
@@ -228,7 +228,7 @@ def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp
     assert [(trial.num_workers, trial.reason) for trial in result.trials] == [
         (0, ""),
         (1, "the program took no batch of any DataLoader"),
-        (2, "asked for loader.num_workers=2, ran with num_workers=0: the value does not reach the DataLoader"),
+        (2, "set loader.num_workers=2, ran with num_workers=0: the value does not reach the DataLoader"),
         (3, "RuntimeError: out of luck"),
     ]
     assert result.complete
@@ -271,7 +271,7 @@ def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun
         job(multirun, callback, 2)
     assert str(stopped.value) == (
         "nws_sweep: num_workers=0 and num_workers=1 failed for the same reason (RuntimeError: no luck); the other runs "
-        f"are left out; {NAME}.keep_going=true includes them"
+        f"are skipped; {NAME}.keep_going=true includes them"
     )
     callback._keep_going = True
     job(multirun, callback, 2)

@@ -79,7 +79,7 @@ def test_the_plan_has_a_limit(
     ("overrides", "line"),
     [
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
-        (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
+        (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
     ],
 )
 def test_one_bad_value_refuses_the_whole_grid(
