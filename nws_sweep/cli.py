@@ -139,7 +139,7 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--fail-if", choices=ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
-        "configuration that was measured in A but failed in B; unclear configurations count as neither",
+        "configuration that was measured in A but failed in B; \"can't tell\" is neither",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write the comparison as a page")
     options = parser.parse_args(arguments)
