@@ -190,7 +190,6 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
 
 
 def _plan(given: Mapping[str, Any]) -> Embedded:
-    """How to search, by the arguments of ``search`` or by its argument ``config``."""
     plan = Embedded(
         search=_rules(given),
         measure=given["measure"] or MeasureRules(),
@@ -234,7 +233,6 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
 
 
 def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
-    """The stored result, or that of a new search in this process."""
     configuration = _configuration(loader_input, plan)
     store, print_line = ResultStore(default_folder()), printer_for(given["progress"])
     announce = announcer(given["progress"], print_line)
@@ -287,7 +285,6 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
 
 
 def _announcement(name: str, configuration: Configuration) -> str:
-    """A line with the candidates and the time limit."""
     rules, measure = configuration.search, configuration.measure
     if rules.time_budget_s is not None:
         limit = f"at most {units.seconds(rules.time_budget_s)}"

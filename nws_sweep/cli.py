@@ -22,8 +22,6 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
 
-_WHERE_HELP = "only configurations with this value, such as batch_size=64; may be repeated"
-
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
@@ -79,10 +77,13 @@ def _find_modules_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _parser(command: Callable[..., int], *folders: str) -> argparse.ArgumentParser:
+def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     for name in folders:
         parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    if selects:
+        help_ = "only configurations with this value, such as batch_size=64; may be repeated"
+        parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
     return parser
 
 
@@ -101,7 +102,7 @@ def best(arguments: Sequence[str]) -> int:
     """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
     from nws_sweep.report.snippets import FORMATS
 
-    parser = _parser(best, "DIR")
+    parser = _parser(best, "DIR", selects=True)
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
         help="table (the default), overrides (of Hydra, ++num_workers=4), kwargs (of DataLoader), lightning (arguments "
@@ -114,7 +115,6 @@ def best(arguments: Sequence[str]) -> int:
         "++data.num_workers=4, LightningCLI's arguments --data.num_workers=4 (the default), and Hydra composes the "
         "YAML under data",
     )
-    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
     from nws_sweep.report.snippets import render
 
@@ -130,12 +130,11 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids by the times of each configuration's best settings, B / A."""
     from nws_sweep.analysis.comparing import ALARMS
 
-    parser = _parser(compare, "A", "B")
+    parser = _parser(compare, "A", "B", selects=True)
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=5.0,
         help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
-    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     parser.add_argument(
         "--fail-if", choices=ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "

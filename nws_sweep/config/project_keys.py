@@ -49,7 +49,6 @@ def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
 
 
 def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
-    """Depth, name and dotted key of each setting."""
     for name in SETTINGS:
         if name in node:
             yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))

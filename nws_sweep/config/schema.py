@@ -42,23 +42,19 @@ class Allowed:
     test: Callable[[Any], bool] = lambda value: True
 
 
-def or_null(permitted: Allowed) -> Allowed:
-    """A range with null."""
+def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-def at_least(least: int, unit: str = "an integer") -> Allowed:
-    """A smallest value."""
+def _at_least(least: int, unit: str = "an integer") -> Allowed:
     return Allowed(f"{unit} of at least {least}", lambda value: least <= value < math.inf)
 
 
-def above_zero(unit: str = "seconds, a number") -> Allowed:
-    """A positive value."""
+def _above_zero(unit: str = "seconds, a number") -> Allowed:
     return Allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
 
 
-def one_of(*options: str | None) -> Allowed:
-    """A fixed set of values; None stands for null."""
+def _one_of(*options: str | None) -> Allowed:
     return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
@@ -73,48 +69,48 @@ _ALSO = Allowed(
 )
 # Every dotted key with its type and range.
 _KEYS: dict[str, tuple[Any, Allowed]] = {
-    "batch_size": (int | None, or_null(at_least(1))),
+    "batch_size": (int | None, _or_null(_at_least(1))),
     "pin_memory": (bool | None, _YES_OR_NO),
-    "prefetch_factor": (int | None, or_null(at_least(1))),
-    "patience": (int, at_least(0)),
-    "ranks": (int, at_least(1)),
+    "prefetch_factor": (int | None, _or_null(_at_least(1))),
+    "patience": (int, _at_least(0)),
+    "ranks": (int, _at_least(1)),
     # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
     "loader.shuffle": (bool | None, _YES_OR_NO),
     "loader.drop_last": (bool | None, _YES_OR_NO),
     "loader.persistent_workers": (bool | None, _YES_OR_NO),
-    "loader.multiprocessing_context": (str | None, one_of("fork", "spawn", "forkserver", None)),
-    "loader.timeout": (float | None, or_null(at_least(0, "seconds, a number"))),
+    "loader.multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
+    "loader.timeout": (float | None, _or_null(_at_least(0, "seconds, a number"))),
     "loader.in_order": (bool | None, _YES_OR_NO),
-    "loader.threads_per_worker": (int | None, or_null(at_least(1))),
+    "loader.threads_per_worker": (int | None, _or_null(_at_least(1))),
     "loader.collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
-    "search.strategy": (str, one_of(*STRATEGIES)),
-    "search.maximum_patience": (int, at_least(0)),
-    "search.candidates": (list[int] | None, or_null(_CANDIDATES)),
-    "search.max_workers": (int, at_least(0)),
-    "search.reference": (int | None, or_null(at_least(0))),
+    "search.strategy": (str, _one_of(*STRATEGIES)),
+    "search.maximum_patience": (int, _at_least(0)),
+    "search.candidates": (list[int] | None, _or_null(_CANDIDATES)),
+    "search.max_workers": (int, _at_least(0)),
+    "search.reference": (int | None, _or_null(_at_least(0))),
     "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "search.also": (list[str], _ALSO),
-    "search.time_budget_s": (float | None, or_null(above_zero())),
-    "measure.mode": (str, one_of("steady", "epoch")),
+    "search.time_budget_s": (float | None, _or_null(_above_zero())),
+    "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
-    "measure.window_s": (float, above_zero()),
-    "measure.windows": (int, at_least(1)),
-    "measure.max_seconds": (float, above_zero()),
-    "measure.max_batches": (int | None, or_null(at_least(1))),
-    "measure.epochs": (int, at_least(1)),
-    "measure.timeout_s": (float | None, or_null(above_zero())),
-    "measure.interleave": (int, at_least(1)),
-    "measure.cache": (str, one_of("warm", "cold", "as_is")),
-    "measure.cache_files": (list[str] | None, or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, or_null(above_zero("an integer"))),
+    "measure.window_s": (float, _above_zero()),
+    "measure.windows": (int, _at_least(1)),
+    "measure.max_seconds": (float, _above_zero()),
+    "measure.max_batches": (int | None, _or_null(_at_least(1))),
+    "measure.epochs": (int, _at_least(1)),
+    "measure.timeout_s": (float | None, _or_null(_above_zero())),
+    "measure.interleave": (int, _at_least(1)),
+    "measure.cache": (str, _one_of("warm", "cold", "as_is")),
+    "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
+    "measure.memory_budget_bytes": (int | None, _or_null(_above_zero("an integer"))),
     "paths.cache_dir": (str, Allowed("a folder")),
     "paths.data_dir": (str, Allowed("a folder")),
     "paths.output_dir": (str, Allowed("a folder")),
     "paths.lock_file": (str | None, Allowed("a file, or null")),
     "seed": (int, Allowed("an integer")),
     "check_samples": (bool | None, _YES_OR_NO),
-    "reuse": (str, one_of(*REUSES)),
-    "order": (str, one_of("grid", "interleaved")),
+    "reuse": (str, _one_of(*REUSES)),
+    "order": (str, _one_of("grid", "interleaved")),
     "resume.force": (bool, Allowed("true or false")),
 }
 
@@ -135,7 +131,7 @@ def _schema() -> type:
 
 
 def _named(name: str, keys: list[Any]) -> type:
-    """A class of this module: launchers pickle configurations, and so the schema by its name."""
+    # Of this module: launchers pickle configurations, and so the schema by its name.
     return make_dataclass(name, keys, namespace={"__module__": __name__})
 
 
@@ -183,11 +179,7 @@ def configuration(
 ) -> Configuration:
     """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
-    Args:
-        config: The composed configuration.
-        dataset_name: The value of the column ``dataset``.
-        overrides: Each becomes a column unless its key has one.
-        own: Settings of the DataLoader that the dataset comes in, which replace null.
+    Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
 
     Raises:
         ConfigurationError: If a value is out of range or a key unknown.
@@ -266,7 +258,6 @@ def no_such_key(key: str) -> str:
 
 
 def _checked(config: Any) -> dict[str, Any]:
-    """The plain values after a check of their ranges."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     for key, permitted in ranges().items():
         node, _, name = key.rpartition(".")
@@ -322,7 +313,9 @@ def column_value(config: DictConfig, key: str, override: str) -> Any:
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
     """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
-    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or _shortened(error))
+    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+    short = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
+    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or short or repr(error))
 
 
 def _about_override(error: Exception) -> str | None:
@@ -349,8 +342,3 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
     return f"{given}: allowed is {ranges()[key].text}" if given and key in ranges() else None
-
-
-def _shortened(error: Exception) -> str:
-    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-    return one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text)) or repr(error)

@@ -151,12 +151,13 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session
     if not is_grid and not schema.has_open_settings(values):
         resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
-    if not is_new:  # another program that measures into it is reported before any dataset is made
+    if not is_new:  # before datasets are made, since another program may hold the lock
         _lock(folder, session)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    configuration = None if is_grid else _completed(samples[0], values, composed.hydra, session)
-    if configuration is not None:
+    configuration = None
+    if not is_grid:
+        configuration = _completed(samples[0], values, composed.hydra, session)
         resuming.refuse_another(folder, configuration)
     if is_new:
         _lock(folder, session)

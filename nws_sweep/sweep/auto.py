@@ -92,7 +92,9 @@ class HostedSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            self._candidates = default_candidates() if self._candidates is None else validated(self._candidates)
+            self._candidates = (
+                default_candidates(cores.usable_cpus()) if self._candidates is None else validated(self._candidates)
+            )
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
                 overrides.append(f"{key}={','.join(map(str, self._candidates))}")
@@ -139,7 +141,6 @@ class HostedSweep(Callback):
             program_runs.gather(folder)
 
     def _run(self, job: _Job, config: DictConfig, others: Mapping[str, str]) -> HostedRun:
-        """The run of a job; ``others`` are its overrides except num_workers, with their keys."""
         key = str(self._key)
         number = int(OmegaConf.select(config, key))
         timelines, job_slice = timeline.merged(job.watch.stop()), job.usage_so_far()
@@ -284,7 +285,6 @@ def _single_key(key: str, config: Mapping[str, Any], swept: Sequence[str]) -> st
 
 
 def _dotted(config: DictConfig) -> dict[str, Any]:
-    """All dotted keys of the program's configuration without Hydra's, with unresolved values."""
 
     def below(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         for key, value in node.items():
@@ -321,9 +321,8 @@ def validated(candidates: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def default_candidates(cpus: int | None = None) -> tuple[int, ...]:
-    """0, the powers of two up to twice the CPUs, the CPUs and twice the CPUs; None for the usable CPUs."""
-    cpus = cores.usable_cpus() if cpus is None else cpus
+def default_candidates(cpus: int) -> tuple[int, ...]:
+    """0, the powers of two up to twice the CPUs, the CPUs and twice the CPUs."""
     powers = [1 << exponent for exponent in range((2 * cpus).bit_length())]
     return tuple(sorted({0, *powers, cpus, 2 * cpus}))
 

@@ -82,7 +82,6 @@ class Composer:
             raise schema.explain(error, overrides) from error
 
     def _composed_by_hydra(self, *overrides: str) -> tuple[DictConfig, DictConfig]:
-        """The configuration of a job, still typed by the schema, and its ``hydra`` node."""
         composed = self.loader.load_sweep_config(self.whole, list(overrides))
         hydra = composed.hydra
         with open_dict(composed):  # a masked copy would lose the schema
@@ -164,11 +163,7 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """The plan of a grid, and configurations that have every value of every axis.
-
-    Raises:
-        ConfigurationError: If a value is wrong.
-    """
+    """The plan of a grid, and configurations with every value of every axis; ConfigurationError if one is wrong."""
     expanded = axes_of(composer.whole, composer.loader)
     checked = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))
@@ -176,7 +171,7 @@ def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
 
 
 def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
-    """The plan of a single run, and its only configuration; ConfigurationError if a value is wrong."""
+    """The plan of a single run, and its configuration; see ``check``."""
     configuration = configuration_of(task, hydra, list(hydra.overrides.task))
     notes = []
     if params := dict(hydra.sweeper.get("params") or {}):
@@ -202,7 +197,6 @@ def _plan(
 
 
 def _search_s(point: Configuration) -> float:
-    """Rough upper limit of the time of a search, s; infinite for whole epochs."""
     if point.search.time_budget_s is not None:
         return point.search.time_budget_s + _TRIAL_OVERHEAD_S
     if point.measure.mode == "epoch":

@@ -26,23 +26,14 @@ _TIME_FACTOR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The best setting of one configuration, in the earlier result and measured again.
-
-    Attributes:
-        label: The configuration.
-        then: The best trial of the earlier result; None if it has none.
-        now: The same settings measured again; None if that failed.
-        ratio: The new time / the earlier time.
-        change: The ratio compared with the allowed difference.
-        reason: Why there is no ratio.
-    """
+    """The best setting of one configuration, in the earlier result and measured again."""
 
     label: str
-    then: Trial | None
-    now: Trial | None = None
-    ratio: Ratio | None = None
+    then: Trial | None  # None if the earlier result has no best trial
+    now: Trial | None = None  # None if the new trial failed
+    ratio: Ratio | None = None  # new time / earlier time
     change: Change | None = None
-    reason: str = ""
+    reason: str = ""  # why there is no ratio
 
     @property
     def holds(self) -> bool:
@@ -106,17 +97,10 @@ def measure_again(configuration: Configuration, print_line: Print, lock_file: st
 
 def table(found: Iterable[Check]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table for the terminal."""
-    header = ["", "num_workers", "per batch before", "now", "now / before", ""]
-    return header, [_row(check) for check in found]
-
-
-def _row(check: Check) -> list[str]:
-    then, now, ratio = check.then, check.now, check.ratio
-    return [
-        check.label,
-        str(then.num_workers) if then else units.NOTHING,
-        units.interval(time_of(then, Quantity.BATCH) if then else None),
-        units.interval(time_of(now, Quantity.BATCH) if now else None),
-        str(ratio or units.NOTHING),
-        check.change.value if check.change else f"failed: {check.reason}",
-    ]
+    rows = []
+    for check in found:
+        workers = str(check.then.num_workers) if check.then else units.NOTHING
+        batch_s = (units.interval(time_of(one, Quantity.BATCH) if one else None) for one in (check.then, check.now))
+        result = check.change.value if check.change else f"failed: {check.reason}"
+        rows.append([check.label, workers, *batch_s, str(check.ratio or units.NOTHING), result])
+    return ["", "num_workers", "per batch before", "now", "now / before", ""], rows

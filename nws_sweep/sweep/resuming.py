@@ -63,20 +63,10 @@ class ResumeState:
 
 
 def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
-    """Checks that a folder holds no results of another kind, host or version.
-
-    Args:
-        folder: The folder of the run or the grid.
-        host: This host.
-        is_grid: False for a single run.
-        nodes_differ: True if jobs run on other hosts: then only the versions must be equal.
-        force: Accept other hosts and versions.
-
-    Returns:
-        What is mixed by force; empty if nothing.
+    """What ``force`` mixes in a folder: results of another host or, if nodes differ, of other versions; else empty.
 
     Raises:
-        ConfigurationError: If the folder cannot be used.
+        ConfigurationError: If the folder holds such results without ``force``, or those of the other kind of run.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()

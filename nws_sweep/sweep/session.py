@@ -1,4 +1,4 @@
-"""One call of the command line: what its jobs share, and what was checked before the first job."""
+"""One call of the command line: the values that were checked before the first job, and resources of all jobs."""
 
 from __future__ import annotations
 
@@ -31,24 +31,14 @@ _RESULTS_KEPT = 1000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Session:
-    """One call of the command line. A process that a launcher started has a session of its own, without a plan.
+    """One call of the command line. A process that a launcher started has a session of its own, without a plan."""
 
-    Attributes:
-        configuration: Of a single run, as it was checked; None in a grid, where each job has its own.
-        plan: What was announced; None where the callback did not run.
-        composer: Composes the points of a grid.
-        folder: The folder of the results.
-        forced: What a forced resumption mixes; empty if nothing.
-        results: Finished searches of this process, without windows, for later searches to learn from.
-        search_started: Set once any search of this process has started.
-        resources: Released when the session is closed.
-    """
-
-    configuration: Configuration | None = None
+    configuration: Configuration | None = None  # of a single run
     plan: Plan | None = None
-    composer: Composer | None = None
+    composer: Composer | None = None  # of a grid
     folder: Path | None = None
-    forced: str = ""
+    forced: str = ""  # what a forced resumption mixes
+    # Searches of this process, without windows, from which later searches learn.
     results: deque[SearchRecord] = field(default_factory=lambda: deque(maxlen=_RESULTS_KEPT))
     search_started: threading.Event = field(default_factory=threading.Event)
     interrupts: Interrupts = field(default_factory=Interrupts)

@@ -52,9 +52,12 @@ class View:
         count, tried = plan.configurations, plan.tried
         among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
+        numbers, first, last = ", ".join(map(str, plan.candidates)), plan.candidates[0], plan.candidates[-1]
+        if len(plan.candidates) > 3 and plan.candidates == tuple(range(first, last + 1)):
+            numbers = f"{first} to {last}"
         self._print(
             f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
-            f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
+            f"(num_workers {numbers}), {lengths}"
         )
         for note in plan.notes:
             self.note(note)
@@ -147,12 +150,6 @@ class _Console(Console):
         """Silences the output."""
         self.quiet = True
         streams.silence_output()
-
-
-def _enumerated(candidates: Sequence[int]) -> str:
-    if len(candidates) > 3 and list(candidates) == list(range(candidates[0], candidates[-1] + 1)):
-        return f"{candidates[0]} to {candidates[-1]}"
-    return ", ".join(map(str, candidates))
 
 
 def _best_table(summary: Summary) -> Table:

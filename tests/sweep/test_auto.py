@@ -33,7 +33,7 @@ from tests.hosts import write_training_host
 KEY = "loader.num_workers"
 
 
-def test_the_candidates_double_up_to_twice_the_cpus_and_those_that_make_no_sense_are_refused() -> None:
+def test_default_candidates_double_up_to_twice_the_cpus_and_invalid_candidates_are_rejected() -> None:
     assert (default_candidates(1), default_candidates(6)) == ((0, 1, 2), (0, 1, 2, 4, 6, 8, 12))
     bad: list[list[Any]] = [[], [0, 0], [-1], [1.5], ["2"], [True]]
     for candidates in bad:
@@ -60,7 +60,7 @@ NAME = "hydra.callbacks.nws_sweep"
         (MAPPING, ["data.num_workers.train", "data.num_workers.val"], None, "data.num_workers.train"),
     ],
 )
-def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
+def test_the_key_of_num_workers_is_found_by_its_name_or_named_by_the_user(
     config: dict[str, Any], swept: list[str], wanted: str | None, key: str
 ) -> None:
     assert num_workers_key(config, swept, wanted) == key
@@ -77,7 +77,7 @@ def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
         ({"num_workers": [4, 2]}, [], None, f"^num_workers: holds a list, .*: {NAME}.key=num_workers.NAME"),
     ],
 )
-def test_a_key_that_is_not_clear_is_told_in_one_line(
+def test_an_ambiguous_key_is_rejected_in_one_line(
     config: dict[str, Any], swept: list[str], wanted: str | None, line: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"{line}$"):
@@ -106,7 +106,7 @@ Composed = Callable[..., DictConfig]
 
 @pytest.fixture
 def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Composed]:
-    """Composes what Hydra hands to ``on_multirun_start``."""
+    """Composes the argument of ``on_multirun_start``."""
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
@@ -149,10 +149,10 @@ def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
         (f"++{KEY}=range(0,3)", (0, 1, 2)),
         (f"{KEY}=4", (4,)),
         (f"{KEY}=interval(0,8)", ()),
-        (None, (0, 8)),  # an axis of the program's own files
+        (None, (0, 8)),  # an axis in the program's files
     ],
 )
-def test_an_axis_that_is_there_is_left_alone(
+def test_an_axis_of_the_command_line_is_kept(
     multirun: Composed, override: str | None, candidates: tuple[int, ...]
 ) -> None:
     config = changeable(multirun())
@@ -165,7 +165,7 @@ def test_an_axis_that_is_there_is_left_alone(
     assert task(config) == before
 
 
-def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_rank_writes_results(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     config = multirun()
     callback = started(config)
@@ -176,7 +176,7 @@ def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pyte
     callback.on_multirun_end(config)
 
 
-def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_with_one_line(
+def test_a_used_sweep_folder_and_a_wrong_command_line_end_the_program_with_one_line(
     multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
@@ -197,7 +197,7 @@ def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_wit
 def job(
     multirun: Composed, callback: HostedSweep, number: int, loader: DataLoader[Any] | None = None, **returned: Any
 ) -> None:
-    """What Hydra does with a job that iterates a loader once; launchers send the callback to other processes."""
+    """Runs a job that iterates a loader once, with a pickled callback as in a launcher's process."""
     override = f"{KEY}={number}"
     config = changeable(multirun("loader.batch_size=2", override))
     config.hydra.job.num = number
@@ -214,7 +214,7 @@ def sixteen() -> DataLoader[Any]:
     return DataLoader(list(range(16)), batch_size=2)  # type: ignore[arg-type]
 
 
-def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
+def test_each_job_writes_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
     callback = started(multirun("loader.batch_size=2", f"{NAME}.candidates=[0,1,2,3]"))
     job(multirun, callback, 0, sixteen())
     folder = tmp_path / "sweep" / storage.HOSTED / "loader.batch_size=2"
@@ -253,7 +253,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
     assert line.startswith(f"nws_sweep: waiting for process {os.getpid()}")
     with pytest.raises(filelock.Timeout):
         filelock.FileLock(lock, timeout=0).acquire()
-    assert os.environ["NWS_SWEEP_LOCK_FILE"] == ""  # a search of the program's own waits for nothing
+    assert os.environ["NWS_SWEEP_LOCK_FILE"] == ""  # a search inside the program does not wait
     with host_lock.held("", "a search of the program's own"):
         pass
     callback.on_job_end(config, job_return=JobReturn(overrides=[f"{KEY}=0"], status=JobStatus.COMPLETED))
@@ -263,7 +263,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
     assert run.noise is not None
 
 
-def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun: Composed) -> None:
+def test_after_two_equal_failures_the_other_runs_are_skipped_unless_keep_going_is_true(multirun: Composed) -> None:
     callback = started(multirun(f"{NAME}.candidates=[0,1,2]"))
     for number in (0, 1):
         job(multirun, callback, number, status=JobStatus.FAILED, _return_value=RuntimeError("no luck"))
@@ -278,9 +278,7 @@ def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun
 
 
 @pytest.mark.slow
-def test_a_program_is_swept_over_its_own_key_and_reported_though_it_fails_with_one_value(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_program_that_fails_with_one_value_is_swept_and_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     write_training_host(tmp_path)
     auto = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", f"{NAME}.candidates=[0,1,2]")
     done = subprocess.run(

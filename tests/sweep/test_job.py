@@ -1,4 +1,4 @@
-"""A job of a launcher in a process of its own."""
+"""Jobs in the process of the command and in processes of launchers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nws_sweep.sweep.session import Session
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
-    """As submitit has one: it lets the job go on, though its trial processes have died of the signal."""
+    """Like that of submitit: the job continues, although the signal has ended its trial processes."""
 
 
 handler_of_submitit.__module__ = "submitit.core.job_environment"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_what_a_batch_system_sends_ends_a_job_of_submitit(
+def test_signals_of_a_batch_system_end_a_job_of_submitit(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And becomes a lost job; other handlers stay as they are."""
+    """Other handlers are kept."""
     found: list[object] = []
     monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(signal.getsignal(number)))
     before = signal.getsignal(number)
@@ -36,7 +36,7 @@ def test_what_a_batch_system_sends_ends_a_job_of_submitit(
     assert found == [signal.SIG_DFL, signal.SIG_IGN]
 
 
-def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_in_the_process_of_the_command_uses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Session] = []
     monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(session))
     app.enter(session := Session())
