@@ -149,10 +149,9 @@ def tune(  # noqa: PLR0913
 ) -> Loader:
     """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
 
-    The copy keeps dataset, sampler or batch_sampler, generator, collate_fn, worker_init_fn, batch size, drop_last,
-    pin_memory, class and attributes, and so the order of the samples. It keeps ``timeout``, ``prefetch_factor``,
-    ``persistent_workers`` and ``multiprocessing_context`` unless the best number is 0, for which DataLoader rejects
-    them. Settings in ``also`` have their best values.
+    Only ``num_workers``, settings in ``also`` and, if the best number is 0, those that DataLoader then rejects differ:
+    ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
+    order of the samples stay the same.
 
     Args:
         loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
@@ -190,18 +189,13 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
 
 
 def _plan(given: Mapping[str, Any]) -> Embedded:
-    plan = Embedded(
-        search=_rules(given),
-        measure=given["measure"] or MeasureRules(),
-        consumer=_consumer_node(given["consumer"]),
-        check_samples=given["check_samples"],
-        reuse=given["reuse"],
-        ranks=given["ranks"],
-    )
+    consumer = _consumer_node(given["consumer"])
+    others = {name: given[name] for name in ("check_samples", "reuse", "ranks")}
+    plan = Embedded(search=_rules(given), measure=given["measure"] or MeasureRules(), consumer=consumer, **others)
     if given["config"] is None:
         return plan
     found = schema.embedded(given["config"])
-    return found if given["consumer"] is None else replace(found, consumer=plan.consumer)
+    return found if given["consumer"] is None else replace(found, consumer=consumer)
 
 
 def _rules(given: Mapping[str, Any]) -> SearchRules:

@@ -23,11 +23,7 @@ _PROJECT = "project"  # measures a project; the host is one
 
 
 def config_path() -> str:
-    """Where Hydra finds our own configuration: the installed package, or conf/ of a checkout.
-
-    Raises:
-        ConfigurationError: If there is neither.
-    """
+    """Hydra's path of our own configuration: the package, or conf/ of a checkout; ConfigurationError without both."""
     if importlib.util.find_spec(PACKAGE) is not None:
         return f"pkg://{PACKAGE}"
     if folder := conf_folder():
@@ -98,11 +94,7 @@ def register_resolvers() -> None:
 
 
 def require_composed(node: object) -> None:
-    """Checks the node ``cfg.nws_sweep`` of a host: without the plugin ``+nws_sweep=base`` is the string ``base``.
-
-    Raises:
-        ConfigurationError: If the node is a string.
-    """
+    """Raises ConfigurationError if ``cfg.nws_sweep`` of a host is the string ``base``, as without the plugin."""
     if isinstance(node, str):
         raise ConfigurationError(
             f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "

@@ -78,11 +78,7 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
 
 
 def fingerprint_of(composed: DictConfig, key: str) -> str:
-    """A short hash of all values of a node except the settings of the DataLoader.
-
-    Raises:
-        OmegaConfBaseException: If a value of the node cannot be resolved.
-    """
+    """A short hash of all values of a node except the DataLoader's settings; OmegaConf's error if one is unresolved."""
     with fingerprinting():
         text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

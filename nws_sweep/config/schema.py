@@ -180,10 +180,7 @@ def configuration(
     """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
     Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
-
-    Raises:
-        ConfigurationError: If a value is out of range or a key unknown.
-        OmegaConfBaseException: If a value is missing; see ``explain``.
+    ConfigurationError if a value is out of range or a key unknown, OmegaConf's error if a value is missing.
     """
     for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
         if key not in {each.name for each in fields(SweepSchema)}:

@@ -57,11 +57,7 @@ def enter(session: Session | None) -> None:
 
 
 def run() -> int:
-    """Runs the command line in ``sys.argv``; the exit status is 0 if every configuration was measured, 1 if not.
-
-    Raises:
-        NwsSweepError: If the command line or the configuration is wrong.
-    """
+    """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
     session = Session()
     enter(session)
     schema.register()

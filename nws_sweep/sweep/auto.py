@@ -92,9 +92,8 @@ class HostedSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            self._candidates = (
-                default_candidates(cores.usable_cpus()) if self._candidates is None else validated(self._candidates)
-            )
+            default = default_candidates(cores.usable_cpus())
+            self._candidates = default if self._candidates is None else validated(self._candidates)
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
                 overrides.append(f"{key}={','.join(map(str, self._candidates))}")
@@ -103,9 +102,7 @@ class HostedSweep(Callback):
             folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
             self._folder_lock = resuming.folder_lock(folder)
             if storage.holds_results(folder):  # Hydra would run all jobs of the sweep again
-                raise ConfigurationError(
-                    f"{folder}: holds the results of an earlier sweep; choose another hydra.sweep.dir"
-                )
+                raise ConfigurationError(f"{folder}: holds results of an earlier sweep; choose another hydra.sweep.dir")
             self._folder = folder
             atexit.register(_report_at_exit, folder, os.getpid())
 
@@ -119,9 +116,8 @@ class HostedSweep(Callback):
             raise SystemExit(f"nws_sweep: {error}") from error
         if not self._keep_going and (failure := program_runs.repeated_failure(self._folder)):
             self._job.lock.close()
-            raise SystemExit(
-                f"nws_sweep: {failure}; the other runs are skipped; {_CALLBACK}.keep_going=true includes them"
-            )
+            remedy = f"{_CALLBACK}.keep_going=true includes them"
+            raise SystemExit(f"nws_sweep: {failure}; the other runs are skipped; {remedy}")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes the run, and the result of its configuration so far."""
@@ -212,13 +208,9 @@ class _Job:
 
     def usage_so_far(self) -> TimeSlice:
         """The job up to now as one time slice without windows."""
-        return TimeSlice(
-            windows=(),
-            before=self._before,
-            after=usage.of_tree(os.getpid()),
-            elapsed_s=time.monotonic() - self._began,
-            machine=usage.of_machine().since(self._machine),
-        )
+        elapsed_s, machine = time.monotonic() - self._began, usage.of_machine().since(self._machine)
+        after = usage.of_tree(os.getpid())
+        return TimeSlice(windows=(), before=self._before, after=after, elapsed_s=elapsed_s, machine=machine)
 
 
 def _report_at_exit(folder: Path, process: int) -> None:
@@ -231,13 +223,8 @@ def _report_at_exit(folder: Path, process: int) -> None:
 def num_workers_key(config: Mapping[str, Any], swept: Sequence[str], requested: str | None) -> str:
     """The dotted key from which the DataLoader takes num_workers.
 
-    Args:
-        config: All dotted keys of the program's configuration with their unresolved values.
-        swept: Keys that the command line sweeps.
-        requested: The key that the user named, if any.
-
-    Raises:
-        ConfigurationError: If there is no such key, or several.
+    ``config`` has all dotted keys with their unresolved values, ``swept`` are the keys on the command line, and
+    ``requested`` is the key that the user named. ConfigurationError if there is no such key, or several.
     """
 
     def is_num_workers(axis: str) -> bool:  # or the training's entry of a mapping of that name

@@ -24,12 +24,9 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "
 
 
 def folder_lock(folder: Path) -> filelock.BaseFileLock | None:
-    """Creates the folder of a run or a grid, locks it, and removes temporary files of a killed program.
+    """Creates a folder, locks it, and removes temporary files of a killed program, whose lock the kernel has released.
 
-    The kernel releases the lock of a program that is killed. None on file systems without locks.
-
-    Raises:
-        ConfigurationError: If another program holds the lock.
+    None on file systems without locks; ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -65,8 +62,7 @@ class ResumeState:
 def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
     """What ``force`` mixes in a folder: results of another host or, if nodes differ, of other versions; else empty.
 
-    Raises:
-        ConfigurationError: If the folder holds such results without ``force``, or those of the other kind of run.
+    ConfigurationError if the folder holds such results without ``force``, or those of the other kind of run.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()

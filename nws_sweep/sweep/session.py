@@ -58,11 +58,7 @@ class Session:
         return self._view[0]
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
-        """The facts of a configuration's dataset, which is made at the first call.
-
-        Raises:
-            NwsSweepError: If the dataset cannot be made.
-        """
+        """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
         key = parts_of(configuration)
         if key not in self._facts:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)

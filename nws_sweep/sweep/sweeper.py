@@ -44,11 +44,7 @@ _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
 class GridState:
-    """The results of a grid's points in their folders, which must be named as in conf/config.yaml.
-
-    Raises:
-        ConfigurationError: If the callback was removed from the configuration: the grid was not checked.
-    """
+    """The results of a grid's points in their folders; ConfigurationError if the callback has not checked the grid."""
 
     def __init__(self, session: Session | None) -> None:
         if session is None or session.composer is None or session.folder is None:
@@ -71,11 +67,7 @@ class GridState:
         return run is not None
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
-        """Records a job that ended without a result as a failure.
-
-        Raises:
-            BaseException: The error, if no search has started: the error may concern all jobs.
-        """
+        """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
         if not isinstance(error, LostJob) and not self._session.search_started.is_set():
             raise error
         logger.debug("a job was lost", exc_info=error)
@@ -84,7 +76,7 @@ class GridState:
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid in batches; None for one job at a time in this process, else for one batch."""
+    """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
     grid_state = GridState(app.current_session())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,8 +102,7 @@ def launch(
 ) -> list[BaseException | None]:
     """Runs a batch of points; returns for each the error that ended its job, None if the job returned.
 
-    Raises:
-        ConfigurationError: If the launcher can launch no job.
+    ConfigurationError if the launcher can launch no job.
     """
     patch = _PATCHES.get(".".join(type(launcher).__module__.split(".")[:2]))
     try:

@@ -186,7 +186,7 @@ def test_a_used_sweep_folder_and_a_wrong_command_line_end_the_program_with_one_l
         started(multirun())
     del first
     store_run(Path(multirun().hydra.sweep.dir) / storage.HOSTED, search_result(trial(0, 8.0)))
-    with pytest.raises(SystemExit, match=f"{where}holds the results of an earlier sweep"):
+    with pytest.raises(SystemExit, match=f"{where}holds results of an earlier sweep"):
         started(multirun())
     with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.key=x: the configuration has no such key"):
         started(multirun(f"{NAME}.key=x"))
