@@ -8,12 +8,12 @@ import pytest
 
 from nws_sweep.analysis import caveats, program_runs
 from nws_sweep.analysis.summary import summarise
-from nws_sweep.results import HOSTED, HostedRun, Noise, SearchRecord, TrialState, WindowKind, storage
+from nws_sweep.results import PROGRAM_STRATEGY, Noise, ProgramRun, SearchRecord, TrialState, WindowKind, storage
 from tests.factories import FACTS, HOST, loader_settings, window
 
 
-def run(num_workers: int, **changes: Any) -> HostedRun:
-    """One whose epoch is its start and a window of as many seconds as it has workers less than eight."""
+def run(num_workers: int, **changes: Any) -> ProgramRun:
+    """A run with a start-up of 1 s and batches of (8 - workers) s."""
     pace_s = 8.0 - num_workers
     defaults: dict[str, Any] = {
         "num_workers": num_workers,
@@ -31,10 +31,10 @@ def run(num_workers: int, **changes: Any) -> HostedRun:
         "started_at": f"2024-05-01T12:{num_workers:02}:00+00:00",
         "elapsed_s": 40.0,
     }
-    return HostedRun(**{**defaults, **changes})
+    return ProgramRun(**{**defaults, **changes})
 
 
-def record(*runs: HostedRun, finished: bool = False) -> SearchRecord:
+def record(*runs: ProgramRun, finished: bool = False) -> SearchRecord:
     return program_runs.record(runs, finished=finished)
 
 
@@ -43,19 +43,19 @@ def test_runs_become_the_trials_of_one_search() -> None:
     assert [(trial.num_workers, trial.state) for trial in found.trials] == [(n, TrialState.OK) for n in (0, 2, 4)]
     assert [trial.objective_s for trial in found.trials] == [1.5 + 7 * 8.0, 1.5 + 7 * 6.0, 1.5 + 7 * 4.0]
     assert found.configuration.columns == {"dataset": "Photos", "lr": 0.5}
-    assert found.configuration.search.strategy == HOSTED
+    assert found.configuration.search.strategy == PROGRAM_STRATEGY
     assert found.configuration.consumer == {"_target_": "train"}
     assert (found.configuration.search.candidates, found.configuration.search.reference) == ((0, 2, 4), None)
     assert (found.stop_reason, found.cost_s) == ("the program ran with 3 candidates", 120.0)
     assert all(not found.configuration.differing(trial.settings) for trial in found.trials)
-    assert found.configuration.search.wider == "larger hydra.callbacks.nws_sweep.candidates"
+    assert found.configuration.search.more_workers_hint == "larger hydra.callbacks.nws_sweep.candidates"
     assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8, "the usual rule, if it is a candidate"
 
 
-def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more() -> None:
+def test_a_sweep_is_complete_with_all_candidates_or_when_it_is_finished() -> None:
     assert record(run(0), run(2)).stop_reason == ""
     assert record(run(0), run(2), finished=True).stop_reason == (
-        "the program ran with 2 candidates; num_workers=4 left nothing behind"
+        "the program ran with 2 candidates; no results for num_workers=4"
     )
     assert record(run(0, candidates=()), run(2, candidates=())).stop_reason == ""
     assert record(run(0, candidates=()), finished=True).stop_reason == "the program ran with 1 candidate"
@@ -69,7 +69,7 @@ def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
     assert found.trials[0].settings == loader_settings(2, prefetch_factor=2)
     assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "no")
     assert found.trials[0].measurement is None
-    assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps no process from it
+    assert found.trials[1].objective_s == 57.5  # a failed run does not affect the others
     assert found.facts == replace(FACTS, loader=loader_settings(4, prefetch_factor=2))
     found = record(run(0, **NOTHING), run(2, **NOTHING), run(4, **NOTHING))
     assert [trial.num_workers for trial in found.trials] == [0, 2, 4]
@@ -105,8 +105,8 @@ def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
     assert found.trials[0].windows == slow.windows
 
 
-def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> HostedRun:
-    """With three windows, whose times lie so far apart."""
+def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> ProgramRun:
+    """A run with three windows whose times differ by ``spread``."""
     start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
     paces = [batch_s * factor for factor in (1 - spread, 1.0, 1 + spread)]
     paced = [window(batches=4, wait_s=(pace_s,) * 4, consume_s=(0.0,) * 4) for pace_s in paces]
@@ -126,16 +126,16 @@ def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: fl
     ],
 )
 def test_candidates_that_the_intervals_leave_open_are_tied(
-    runs: list[HostedRun], recommended: int, tied: tuple[int, ...]
+    runs: list[ProgramRun], recommended: int, tied: tuple[int, ...]
 ) -> None:
     whole = record(*runs, finished=True)
     found = whole.verdict
     assert found is not None
     assert found.recommended.num_workers == recommended
     assert tuple(settings.num_workers for settings in found.tied) == tied
-    told = " ".join(caveats.on(whole, None))
-    assert ("may be as good as" in told) == bool(tied)
-    assert ("used 2.1 CPUs while num_workers=0 was measured" in told) == (runs[0].noise == Noise(other_cpus=2.1))
+    text = " ".join(caveats.on(whole, None))
+    assert ("statistically tied with" in text) == bool(tied)
+    assert ("used 2.1 CPUs while num_workers=0 was measured" in text) == (runs[0].noise == Noise(other_cpus=2.1))
 
 
 @pytest.mark.parametrize(
@@ -147,26 +147,28 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
         ([run(0), run(2), run(4, reason="killed"), run(8, reason="killed")], ""),
     ],
 )
-def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[HostedRun], failed: str) -> None:
+def test_two_candidates_that_fail_for_the_same_reason_are_reported(
+    tmp_path: Path, runs: list[ProgramRun], failed: str
+) -> None:
     for number, one in enumerate(runs):
         started_at = f"2024-05-01T12:{number:02}:00+00:00"
-        storage.save_hosted(tmp_path / "default", number, replace(one, started_at=started_at))
+        storage.save_program_run(tmp_path / "default", number, replace(one, started_at=started_at))
     found = program_runs.repeated_failure(tmp_path)
     assert found.startswith(failed)
     assert bool(found) is bool(failed)
 
 
-def test_too_few_batches_are_told_with_their_number() -> None:
+def test_too_few_batches_are_reported_with_their_number() -> None:
     short = (window(WindowKind.WARM_UP, 3, startup_s=1.0),)
     found = record(run(0), run(2), run(4, windows=short)).trials[2]
     assert (found.state, found.measurement, found.windows) == (TrialState.FAILED, None, short)
-    assert found.reason.startswith("3 batches are too few: as many as lie in the queue, up to 8, do not count")
+    assert found.reason.startswith("3 batches are too few: those of a full queue (up to 8) are excluded")
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(120.0, False), (121.0, True)])
-def test_runs_at_the_same_time_are_told(seconds: float, warned: bool) -> None:
+def test_runs_that_overlap_are_reported(seconds: float, warned: bool) -> None:
     found = record(run(0, elapsed_s=seconds), run(2), run(4))
-    line = "runs were at work at the same time and disturbed each other: launch them one after the other"
+    line = "runs overlapped in time and disturbed each other: launch them one after another"
     assert (found.trials[0].warnings == (line,)) is warned
 
 
@@ -176,7 +178,7 @@ def test_files_of_runs_become_a_grid_that_can_be_reported(tmp_path: Path) -> Non
     for rate in (0.5, 0.25):
         folder = tmp_path / f"lr={rate}"
         for number, workers in enumerate((0, 2, 4)):
-            storage.save_hosted(folder, number, run(workers, columns={"lr": rate}))
+            storage.save_program_run(folder, number, run(workers, columns={"lr": rate}))
         program_runs.gather(folder)
     summary = summarise(storage.find(tmp_path))
     assert [one.label for one in summary.configurations] == ["dataset=Photos lr=0.25", "dataset=Photos lr=0.5"]
@@ -192,7 +194,7 @@ def test_runs_are_read_as_they_were_written_and_a_broken_file_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number, written in enumerate((run(0), run(2, **NOTHING))):
-        storage.save_hosted(tmp_path, number, written)
-    (tmp_path / storage.HOSTED_RUNS / "2.json").write_text("{")
-    assert storage.read_hosted(tmp_path) == [run(0), run(2, **NOTHING)]
+        storage.save_program_run(tmp_path, number, written)
+    (tmp_path / storage.PROGRAM_RUNS / "2.json").write_text("{")
+    assert storage.read_program_runs(tmp_path) == [run(0), run(2, **NOTHING)]
     assert "cannot be read" in caplog.text
