@@ -1,0 +1,228 @@
+"""The queue between a DataLoader's workers and its consumer, replayed with known costs of batches.
+
+The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderIter`` (torch 2.6 and later):
+
+- After all workers have been started, ``prefetch_factor`` batches are assigned to each, in turn; then one more for each
+  batch that is returned. In order, the next worker in turn gets it; otherwise the next in turn that has fewer than
+  ``prefetch_factor``.
+- While the main process waits for a batch it receives those that are finished, and keeps the early ones.
+
+CPU time of workers and of the main process shares the CPUs: each process runs at the rate min(1, cpus / runnable)
+(processor sharing). Waiting for storage, a network or a timer takes no CPU.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+
+@dataclass(frozen=True)
+class BatchCost:
+    """What one batch costs the worker that makes it.
+
+    Attributes:
+        cpu_s: CPU seconds of all threads of the worker, those of copying the batch into shared memory included.
+        wait_s: Seconds in which the worker neither ran nor waited for a CPU.
+    """
+
+    cpu_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class LoopCosts:
+    """What the main process and the life of workers cost, in seconds.
+
+    Attributes:
+        receive_s: CPU time for receiving one batch from a worker.
+        consumer_s: Time of the consumer per batch, with all CPUs free.
+        consumer_cpu_s: CPU time of all threads in ``consumer_s``.
+        fork_s: CPU time of the main process for starting one worker.
+        start_s: CPU time of a worker before its first batch.
+        stop_s: CPU time for ending one worker.
+    """
+
+    receive_s: float = 0.0
+    consumer_s: float = 0.0
+    consumer_cpu_s: float = 0.0
+    fork_s: float = 0.0
+    start_s: float = 0.0
+    stop_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """The settings of a DataLoader that decide how its queue behaves, and the CPUs it may use."""
+
+    num_workers: int
+    cpus: float
+    prefetch_factor: int = 2
+    in_order: bool = True
+    persistent_workers: bool = False
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One epoch as replayed.
+
+    Attributes:
+        returned_s: When each batch was returned to the consumer, in seconds from ``iter(loader)``; ascending.
+        epoch_s: When the epoch ended: the last batch consumed and, unless they are persistent, the workers ended.
+    """
+
+    returned_s: tuple[float, ...]
+    epoch_s: float
+
+
+def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> Replayed:
+    """Replays one epoch.
+
+    Args:
+        batches: Costs in the order of the epoch; at least one.
+        loop: Costs of the main process and of the workers.
+        settings: At least 0 workers, more than 0 CPUs, a prefetch_factor of at least 1.
+    """
+    if settings.num_workers == 0:
+        return _without_workers(batches, loop, settings.cpus)
+    return _Epoch(batches, loop, settings).run()
+
+
+def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
+    now, returned = 0.0, []
+    consumer_s = max(loop.consumer_s, loop.consumer_cpu_s / cpus)
+    for batch in batches:
+        now += batch.cpu_s / min(1.0, cpus) + batch.wait_s
+        returned.append(now)
+        now += consumer_s
+    return Replayed(tuple(returned), now)
+
+
+class _Machine:
+    """Time, and CPUs that all runnable processes share equally."""
+
+    __slots__ = ("_cpus", "_demand", "_demands", "_running", "_waiting", "_work_s", "now")
+
+    def __init__(self, cpus: float, processes: int) -> None:
+        self.now = 0.0
+        self._cpus = cpus
+        self._work_s = 0.0  # CPU time that a process has had which was runnable from the start
+        self._running: list[tuple[float, int]] = []  # (value of _work_s at which it is done, process)
+        self._waiting: list[tuple[float, int]] = []  # (time at which it is done, process)
+        self._demands = [1.0] * processes
+        self._demand = 0.0
+
+    def compute(self, process: int, cpu_s: float, threads: float = 1.0) -> None:
+        self._demands[process] = threads
+        self._demand += threads
+        heappush(self._running, (self._work_s + cpu_s / threads, process))
+
+    def wait(self, process: int, wait_s: float) -> None:
+        heappush(self._waiting, (self.now + wait_s, process))
+
+    def advance(self) -> int:
+        """Goes to the next moment at which a process is done; returns that process."""
+        running, waiting = self._running, self._waiting
+        rate = 1.0 if self._demand <= self._cpus else self._cpus / self._demand
+        if not running or (waiting and (waiting[0][0] - self.now) * rate < running[0][0] - self._work_s):
+            now, process = heappop(waiting)
+            self._work_s += (now - self.now) * rate
+            self.now = now
+            return process
+        work_s, process = heappop(running)
+        self.now += (work_s - self._work_s) / rate
+        self._work_s = work_s
+        self._demand -= self._demands[process]
+        return process
+
+
+class _Epoch:
+    """One epoch: each process is a generator, which yields until the machine has done what the process asked for."""
+
+    def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
+        self._batches, self._loop, self._settings = batches, loop, settings
+        self._machine = _Machine(settings.cpus, settings.num_workers + 1)
+        self._workers = [self._worker(number) for number in range(settings.num_workers)]
+        self._main = self._main_process(settings.num_workers)
+        self._assigned: list[deque[int]] = [deque() for _ in self._workers]
+        self._outstanding = [0] * settings.num_workers  # batches that were assigned and not yet returned
+        self._is_idle = [False] * settings.num_workers
+        self._next_worker, self._sent = 0, 0
+        self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
+        self._main_is_idle, self._is_consumed = False, False
+        self._returned_s: list[float] = []
+
+    def run(self) -> Replayed:
+        processes = [*self._workers, self._main]
+        next(self._main)
+        while not self._is_consumed:
+            next(processes[self._machine.advance()])
+        if not self._settings.persistent_workers:
+            for number in range(len(self._workers)):
+                self._machine.compute(number, self._loop.stop_s)
+            for _ in self._workers:
+                self._machine.advance()
+        return Replayed(tuple(self._returned_s), self._machine.now)
+
+    def _worker(self, number: int) -> Iterator[None]:
+        machine, batches, assigned = self._machine, self._batches, self._assigned[number]
+        machine.compute(number, self._loop.start_s)
+        yield
+        while True:
+            while not assigned:
+                self._is_idle[number] = True
+                yield
+            batch = assigned.popleft()
+            machine.compute(number, batches[batch].cpu_s)
+            yield
+            machine.wait(number, batches[batch].wait_s)
+            yield
+            self._finished.append((batch, number))
+            if self._main_is_idle:
+                self._main_is_idle = False
+                next(self._main)
+
+    def _main_process(self, own: int) -> Iterator[None]:
+        machine, loop, in_order = self._machine, self._loop, self._settings.in_order
+        for worker in self._workers:
+            machine.compute(own, loop.fork_s)
+            yield
+            next(worker)
+        for _ in range(self._settings.prefetch_factor * len(self._workers)):
+            self._assign()
+        threads = max(1.0, loop.consumer_cpu_s / loop.consumer_s) if loop.consumer_s else 1.0
+        consumer_wait_s = loop.consumer_s - loop.consumer_cpu_s / threads
+        received: dict[int, int] = {}  # the worker of each batch that is kept until its turn
+        for expected in range(len(self._batches)):
+            while expected not in received:
+                while not self._finished:
+                    self._main_is_idle = True
+                    yield
+                batch, worker_number = self._finished.popleft()
+                received[batch if in_order else expected] = worker_number
+                machine.compute(own, loop.receive_s)
+                yield
+            self._outstanding[received.pop(expected)] -= 1
+            self._assign()
+            self._returned_s.append(machine.now)
+            machine.compute(own, loop.consumer_cpu_s, threads)
+            yield
+            machine.wait(own, consumer_wait_s)
+            yield
+        self._is_consumed = True
+        yield
+
+    def _assign(self) -> None:
+        """Assigns the next batch of the epoch, if any is left, to the next worker in turn that may get one."""
+        if self._sent == len(self._batches):
+            return
+        number, workers = self._next_worker, len(self._workers)
+        while not self._settings.in_order and self._outstanding[number] >= self._settings.prefetch_factor:
+            number = (number + 1) % workers
+        self._next_worker = (number + 1) % workers
+        self._outstanding[number] += 1
+        self._assigned[number].append(self._sent)
+        self._sent += 1
+        if self._is_idle[number]:
+            self._is_idle[number] = False
+            next(self._workers[number])

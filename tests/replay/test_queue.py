@@ -1,0 +1,132 @@
+"""The replayed queue, against epochs worked out by hand, and by properties of random ones."""
+
+import random
+from dataclasses import replace as changed
+from itertools import pairwise
+
+import pytest
+
+from nws_sweep.replay.queue import BatchCost, LoopCosts, QueueSettings, Replayed, replay
+
+FREE = LoopCosts()
+
+
+def waits(*seconds: float) -> list[BatchCost]:
+    return [BatchCost(cpu_s=0.0, wait_s=one) for one in seconds]
+
+
+def computed(*seconds: float) -> list[BatchCost]:
+    return [BatchCost(cpu_s=one, wait_s=0.0) for one in seconds]
+
+
+def settings(num_workers: int, cpus: float = 2.0, **others: object) -> QueueSettings:
+    return changed(QueueSettings(num_workers, cpus), **others)  # type: ignore[arg-type]
+
+
+def returned(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts = FREE) -> list[float]:
+    return [pytest.approx(moment) for moment in replay(batches, loop, using).returned_s]
+
+
+def test_without_workers_batches_and_consumer_take_turns() -> None:
+    found = replay([BatchCost(1.0, 2.0)] * 3, LoopCosts(consumer_s=4.0), settings(0))
+    assert found == Replayed(returned_s=(3.0, 10.0, 17.0), epoch_s=21.0)
+
+
+def test_workers_make_batches_in_turn_and_one_after_the_other() -> None:
+    assert returned(waits(3, 1, 1, 1, 1, 1), settings(2)) == [3, 3, 4, 4, 5, 5]
+
+
+def test_in_order_an_expensive_batch_holds_back_the_later_ones() -> None:
+    costs = waits(8, 1, 1, 1, 1, 1, 1, 1)
+    assert returned(costs, settings(2)) == [8, 8, 9, 9, 10, 10, 11, 11]
+    assert returned(costs, settings(2, prefetch_factor=3)) == [8, 8, 9, 9, 10, 10, 11, 11]
+    assert returned(costs, settings(2, in_order=False)) == [1, 2, 3, 4, 5, 6, 8, 9]
+
+
+def test_out_of_order_batches_go_to_workers_with_fewer_than_prefetch_factor() -> None:
+    found = returned(waits(9, 1, 1, 1, 1, 1), settings(3, in_order=False))
+    assert found == [1, 1, 2, 2, 9, 10]  # batch 3 was assigned to worker 0 before the epoch's second round
+
+
+def test_a_prefetch_factor_of_one_leaves_a_worker_idle_until_its_batch_is_returned() -> None:
+    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(consumer_s=1.0)) == [1, 2, 3, 4]
+    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(consumer_s=3.0)) == [1, 4, 7, 10]
+
+
+@pytest.mark.parametrize(("num_workers", "epoch_s"), [(1, 8.0), (2, 4.0), (4, 4.0), (8, 4.0)])
+def test_cpu_time_is_shared_by_all_runnable_workers(num_workers: int, epoch_s: float) -> None:
+    assert replay(computed(*[1.0] * 8), FREE, settings(num_workers)).epoch_s == pytest.approx(epoch_s)
+
+
+def test_receiving_takes_cpu_time_of_the_main_process_which_workers_compete_for() -> None:
+    loop = LoopCosts(receive_s=1.0)
+    assert replay(waits(*[0.5] * 8), loop, settings(8)).epoch_s == pytest.approx(8.5)
+    assert replay(computed(*[1.0] * 8), loop, settings(4, cpus=1.0)).epoch_s == pytest.approx(16.0)
+
+
+def test_a_consumer_with_threads_uses_several_cpus() -> None:
+    loop = LoopCosts(consumer_s=1.0, consumer_cpu_s=2.0)
+    assert replay(waits(*[1.0] * 4), loop, settings(1)).epoch_s == pytest.approx(5.0)
+    assert replay(waits(*[1.0] * 4), loop, settings(1, cpus=1.0)).epoch_s == pytest.approx(9.0)
+    assert replay(waits(*[1.0] * 4), loop, settings(0, cpus=1.0)).epoch_s == pytest.approx(12.0)
+
+
+def test_workers_are_started_one_after_the_other_and_ended_with_the_epoch() -> None:
+    loop = LoopCosts(fork_s=1.0, start_s=0.5, stop_s=2.0)
+    found = replay(waits(1, 1), loop, settings(2))
+    assert found.returned_s == (pytest.approx(3.0), pytest.approx(3.5))
+    assert found.epoch_s == pytest.approx(5.5)
+    assert replay(waits(1, 1), loop, settings(2, persistent_workers=True)).epoch_s == pytest.approx(3.5)
+
+
+def random_epoch(seed: int) -> tuple[list[BatchCost], LoopCosts, QueueSettings]:
+    draw = random.Random(seed)
+    scale = draw.choice([0.0, 0.1, 1.0])
+    batches = [BatchCost(scale * draw.expovariate(1), draw.lognormvariate(-1, 1)) for _ in range(draw.randint(1, 60))]
+    loop = LoopCosts(*(draw.choice([0.0, 0.1 * draw.random()]) for _ in range(6)))
+    loop = changed(loop, consumer_cpu_s=min(loop.consumer_cpu_s, loop.consumer_s))
+    using = QueueSettings(
+        draw.randint(1, 20), draw.choice([1.0, 1.5, 2.0, 16.0]), draw.randint(1, 8), draw.random() < 0.7
+    )
+    return batches, loop, using
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_epoch_is_faster_than_a_bound_or_slower_than_one_thing_at_a_time(seed: int) -> None:
+    batches, loop, using = random_epoch(seed)
+    found, count = replay(batches, loop, using), len(batches)
+    work_s = sum(batch.cpu_s for batch in batches)
+    own_s = count * (loop.receive_s + loop.consumer_cpu_s) + using.num_workers * (
+        loop.fork_s + loop.start_s + loop.stop_s
+    )
+    bounds = [
+        (work_s + own_s) / using.cpus,
+        sum(batch.cpu_s + batch.wait_s for batch in batches) / using.num_workers,
+        max(batch.cpu_s + batch.wait_s for batch in batches),
+        count * (loop.receive_s + loop.consumer_s) + using.num_workers * loop.fork_s,
+    ]
+    assert len(found.returned_s) == count
+    assert all(earlier <= later for earlier, later in pairwise(found.returned_s))
+    assert found.epoch_s >= max(bounds) * (1 - 1e-9)
+    alone = sum(batch.wait_s for batch in batches) + work_s + count * loop.consumer_s + own_s
+    assert found.epoch_s <= alone * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_more_cpus_and_cheaper_batches_are_never_slower_with_waits_alone_or_one_worker(seed: int) -> None:
+    batches, loop, using = random_epoch(seed)
+    using = changed(using, in_order=True)
+    idle = [changed(batch, cpu_s=0.0) for batch in batches]
+    free = LoopCosts(consumer_s=loop.consumer_s)
+    slow = replay(idle, free, using).epoch_s
+    assert replay(idle, free, changed(using, prefetch_factor=using.prefetch_factor + 1)).epoch_s <= slow * (1 + 1e-9)
+    assert replay([changed(batch, wait_s=batch.wait_s / 2) for batch in idle], free, using).epoch_s <= slow * (1 + 1e-9)
+    assert replay(idle, changed(free, consumer_s=0.0), using).epoch_s <= slow * (1 + 1e-9)
+    one = changed(using, num_workers=1)
+    shared = replay(batches, loop, changed(one, cpus=1.0)).epoch_s
+    assert replay(batches, loop, changed(one, cpus=4.0)).epoch_s <= shared * (1 + 1e-9)
+
+
+def test_an_epoch_does_not_depend_on_what_was_replayed_before() -> None:
+    batches, loop, using = random_epoch(7)
+    assert replay(batches, loop, using) == replay(batches, loop, using)
