@@ -22,12 +22,14 @@ class BatchCost:
     """What one batch costs the worker that makes it.
 
     Attributes:
-        cpu_s: CPU seconds of all threads of the worker, those of copying the batch into shared memory included.
+        cpu_s: CPU seconds for making it.
         wait_s: Seconds in which the worker neither ran nor waited for a CPU.
+        copy_s: CPU seconds of the worker for handing it over: pickling, and copying into shared memory.
     """
 
     cpu_s: float
     wait_s: float
+    copy_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ class _Epoch:
                 self._is_idle[number] = True
                 yield
             batch = assigned.popleft()
-            machine.compute(number, batches[batch].cpu_s)
+            machine.compute(number, batches[batch].cpu_s + batches[batch].copy_s)
             yield
             machine.wait(number, batches[batch].wait_s)
             yield

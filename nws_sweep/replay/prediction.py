@@ -1,0 +1,136 @@
+"""Predicts whole epochs with any settings from recorded costs of some of their batches. Pure.
+
+An epoch is put together from the records: each of its batches gets the cost of a record near its position, so that costs
+that depend on the position stay where they are. The band is that of a bootstrap over the records (Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard intervals).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nws_sweep.replay.queue import BatchCost, LoopCosts, QueueSettings, Replayed
+from nws_sweep.replay.queue import replay as replay_queue
+from nws_sweep.results import Estimate
+
+_MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
+_DRAWS = 20  # epochs for a band
+_NEAR = 0.05  # records within this share of the epoch stand for a position
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A batch that a worker has made: its cost, and its position in the epoch as a share from 0 to 1."""
+
+    position: float
+    cost: BatchCost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What was recorded of one configuration.
+
+    Attributes:
+        made: At least one batch, in any order.
+        loop: Costs of the main process and of the workers' life.
+        batches: Number of batches of an epoch, at least 1.
+    """
+
+    made: tuple[Record, ...]
+    loop: LoopCosts
+    batches: int
+
+    def epoch(self, draw: random.Random) -> list[BatchCost]:
+        """The costs of the first batches of an epoch, at most ``_MOST_BATCHES``, in their order.
+
+        Each record is used as often as any other, to within one, and is moved by at most ``_NEAR`` of the epoch.
+        """
+        count, made = min(self.batches, _MOST_BATCHES), sorted(self.made, key=lambda record: record.position)
+        near = max(1.0, _NEAR * count)
+        begin = draw.random()
+        places = [
+            (place + draw.uniform(-near, near), int((place + begin) * len(made) / count)) for place in range(count)
+        ]
+        return [made[index % len(made)].cost for _, index in sorted(places)]
+
+    def resampled(self, draw: random.Random) -> Records:
+        """As many records, each drawn with replacement from those near its position."""
+        made, near = sorted(self.made, key=lambda record: record.position), max(1, round(_NEAR * len(self.made)))
+        chosen = (made[min(len(made) - 1, max(0, i + draw.randint(-near, near)))] for i in range(len(made)))
+        return replace(self, made=tuple(chosen))
+
+    def without_waiting(self) -> Records:
+        """All batches without their waiting."""
+        return self._with([replace(one.cost, wait_s=0.0) for one in self.made])
+
+    def without_hand_over(self) -> Records:
+        """No CPU time for handing batches over, in the workers and in the main process."""
+        free = self._with([replace(one.cost, copy_s=0.0) for one in self.made])
+        return replace(free, loop=replace(self.loop, receive_s=0.0))
+
+    def without_variation(self) -> Records:
+        """All batches as expensive as the mean one."""
+        n = len(self.made)
+        mean = BatchCost(
+            cpu_s=sum(one.cost.cpu_s for one in self.made) / n,
+            wait_s=sum(one.cost.wait_s for one in self.made) / n,
+            copy_s=sum(one.cost.copy_s for one in self.made) / n,
+        )
+        return self._with([mean] * n)
+
+    def without_consumer(self) -> Records:
+        """With a consumer that takes no time."""
+        return replace(self, loop=replace(self.loop, consumer_s=0.0, consumer_cpu_s=0.0))
+
+    def without_start(self) -> Records:
+        """With workers that start and end at once."""
+        return replace(self, loop=replace(self.loop, fork_s=0.0, start_s=0.0, stop_s=0.0))
+
+    def _with(self, costs: Sequence[BatchCost]) -> Records:
+        made = (Record(one.position, cost) for one, cost in zip(self.made, costs, strict=True))
+        return replace(self, made=tuple(made))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Predicted times with their 95 % intervals: of an epoch, and of a batch once the queue has filled, both in s."""
+
+    epoch_s: Estimate
+    batch_s: Estimate
+
+
+def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[float, float]:
+    """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
+    costs = records.epoch(random.Random(seed))
+    found = replay_queue(costs, records.loop, settings)
+    batch_s = steady_pace(found, settings, records.loop.consumer_s)
+    return found.epoch_s + (records.batches - len(costs)) * batch_s, batch_s
+
+
+def steady_pace(found: Replayed, settings: QueueSettings, consumer_s: float) -> float:
+    """Seconds per batch after the first full queue; of epochs shorter than two queues, epoch / batches."""
+    count, queued = len(found.returned_s), settings.num_workers * settings.prefetch_factor
+    if count < max(2, 2 * queued):
+        return found.epoch_s / count
+    return (found.returned_s[-1] - found.returned_s[queued]) / (count - 1 - queued)
+
+
+def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:
+    """Predicts an epoch with a band from ``draws`` bootstrap samples (at least 3) of the records."""
+    epoch_s, batch_s = epoch_of(records, settings)
+    replicates = []
+    for number in range(1, draws + 1):
+        draw = random.Random(number)
+        replicates.append(epoch_of(records.resampled(draw), settings, number))
+    epochs, paces = zip(*replicates, strict=True)
+    return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
+
+
+def _estimate(value: float, replicates: Sequence[float]) -> Estimate:
+    """The value with twice the standard deviation of the replicates' logarithms on each side."""
+    spread = math.exp(2 * statistics.stdev([math.log(one) for one in replicates]))
+    return Estimate(value=value, low=value / spread, high=value * spread, n=len(replicates))
