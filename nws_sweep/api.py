@@ -254,7 +254,7 @@ def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any])
         announce(_beforehand(loader_input.name, configuration))
         record = _measured(start, loader_input, given["consumer"], ProgressReporter(print_line, announce))
     if loader_input.identity:
-        store.keep(record)
+        store.add(record)
     return SearchResult(record)
 
 
@@ -298,7 +298,7 @@ def _beforehand(name: str, configuration: Configuration) -> str:
         limit = f"at most {DEFAULT_LIMIT} where the length is known, else {each}"
         limit = limit if rules.strategy == "adaptive" else each
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
-    return f"measuring {name} with num_workers={numbers}{configuration.of_each}: {limit}"
+    return f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
 
 
 def _measured(

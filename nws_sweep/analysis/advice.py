@@ -59,7 +59,7 @@ def rule(diagnosis: Diagnosis) -> str:
 
 
 def _about_edge(evidence: Evidence) -> str:
-    best, wider = evidence.best.num_workers, evidence.configuration.search.wider
+    best, wider = evidence.best.num_workers, evidence.configuration.search.more_workers_hint
     if evidence.larger:
         return f"more than {_workers(best)} were not faster" if best else "workers were not faster"
     if best == 0:
@@ -73,7 +73,7 @@ def _noise(evidence: Evidence) -> str:
     return (
         f"too much noise to say what limits: {took}other programs "
         f"used up to {evidence.other_cpus:.1f} CPUs, the hypervisor took {share(noise.steal)}; "
-        f"measure again on a quiet machine, or {evidence.configuration.search.longer}"
+        f"measure again on a quiet machine, or {evidence.configuration.search.measure_longer_hint}"
     )
 
 

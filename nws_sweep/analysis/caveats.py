@@ -69,7 +69,7 @@ def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     number = evidence.best.num_workers
     if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
         edge = f"the best stands at the edge of what was tried (num_workers={number})"
-        yield f"{edge}; {search.wider} may find a better one"
+        yield f"{edge}; {search.more_workers_hint} may find a better one"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:

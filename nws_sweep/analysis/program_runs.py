@@ -17,12 +17,12 @@ from nws_sweep.analysis.summary import recommend
 from nws_sweep.measurement.quantities import summarise
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
-    HOSTED,
+    PROGRAM_STRATEGY,
     Configuration,
-    HostedRun,
     LoaderSettings,
     Measurement,
     MeasureRules,
+    ProgramRun,
     SearchRecord,
     SearchRules,
     TimeSlice,
@@ -45,11 +45,11 @@ def gather(folder: Path, *, finished: bool = False) -> None:
 
     Unless it is ``finished`` the result says that the search goes on until all candidates are there.
     """
-    if runs := storage.read_hosted(folder):
+    if runs := storage.read_program_runs(folder):
         storage.save(folder, record(runs, finished=finished))
 
 
-def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
+def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
     """The result of the runs of one configuration, in the order in which they started; see ``gather``.
 
     Of several with the same number the last counts.
@@ -69,7 +69,7 @@ def record(runs: Sequence[HostedRun], *, finished: bool) -> SearchRecord:
     done = finished or (not missing and bool(chosen))
     candidates = tuple(sorted({*chosen, *(run.num_workers for run in latest)}))
     reference = host.usable_cpus if host.usable_cpus in candidates else None
-    search = SearchRules(strategy=HOSTED, candidates=candidates, reference=reference)
+    search = SearchRules(strategy=PROGRAM_STRATEGY, candidates=candidates, reference=reference)
     return SearchRecord(
         configuration=Configuration(
             columns={"dataset": facts.type.rpartition(".")[2] if facts else "unknown", **latest[0].columns},
@@ -127,7 +127,7 @@ def repeated_failure(folder: Path) -> str:
 
     Nor if any run with workers went well: then the reason is that of these two.
     """
-    configurations = [storage.read_hosted(one) for one in storage.hosted_folders(folder)]
+    configurations = [storage.read_program_runs(one) for one in storage.program_run_folders(folder)]
     if any(run.num_workers and not run.reason for runs in configurations for run in runs):
         return ""
     for runs in configurations:
@@ -141,7 +141,7 @@ def repeated_failure(folder: Path) -> str:
     return ""
 
 
-def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
+def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
     """A run's own settings are its trial's; of a run that came to no such loader those of the others."""
     own = run.settings if run.settings is not None and run.settings.num_workers == run.num_workers else None
     trial = Trial(
@@ -163,7 +163,7 @@ def _trial(run: HostedRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
     return trial
 
 
-def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
+def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
     """What the windows say, with training steps in the warm-up that take as long as those of the windows on average.
 
     The first steps of a program take longer (memory, compilation, an accelerator's context), which is no start-up of
@@ -185,7 +185,7 @@ def _measurement(run: HostedRun, settings: LoaderSettings, *, by_epoch: bool) ->
     return summarise([TimeSlice(windows=tuple(windows))], conditions)
 
 
-def _overlap(runs: Sequence[HostedRun]) -> Iterator[str]:
+def _overlap(runs: Sequence[ProgramRun]) -> Iterator[str]:
     """A line if runs on one machine were at work at the same time."""
     spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
     for (host, began, elapsed_s), (other, later, _) in pairwise(spans):

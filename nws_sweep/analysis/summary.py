@@ -186,7 +186,7 @@ def summarise(stored: Stored) -> Summary:
         configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
         varying=varying,
         searched_besides=any(result.configuration.search.also for result in results),
-        warnings=(*caveats.on_all(results), *stored.unreadable, *stored.aside),
+        warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
     )
 

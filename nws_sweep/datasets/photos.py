@@ -18,7 +18,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from nws_sweep.errors import DatasetError
-from nws_sweep.results.atomic import expanded
+from nws_sweep.results.atomic import expand_user
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Photos(Dataset[tuple[Any, int]]):
     making was interrupted is never mistaken for a finished one.
 
     Args:
-        root: Folder that the folder of files is made in; ``~`` is expanded.
+        root: Folder that the folder of files is made in; ``~`` is expand_user.
         count: Files, at least 1.
         width: Pixels.
         height: Pixels.
@@ -62,7 +62,7 @@ class Photos(Dataset[tuple[Any, int]]):
                 allowed = "at least 1" if most[name] == math.inf else f"1 to {most[name]}"
                 raise DatasetError(f"dataset.{name}={value}: allowed is {allowed}")
         name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
-        self.folder = expanded(root) / name
+        self.folder = expand_user(root) / name
         self.transform = transform
         self._count = count
         self._classes = classes

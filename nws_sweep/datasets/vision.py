@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from torchvision import datasets
 
 from nws_sweep.errors import DatasetError, one_line
-from nws_sweep.results.atomic import expanded
+from nws_sweep.results.atomic import expand_user
 
 # torchvision's download has no time limit of its own; without a network it could wait for ever.
 _CONNECT_TIMEOUT_S = 20.0
@@ -32,12 +32,12 @@ class Cifar10(datasets.CIFAR10):  # type: ignore[misc] # torchvision has no type
 def cifar10(
     root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
 ) -> datasets.CIFAR10:
-    """torchvision's CIFAR10 in ``root`` (``~`` is expanded), downloaded when missing.
+    """torchvision's CIFAR10 in ``root`` (``~`` is expand_user), downloaded when missing.
 
     Raises:
         DatasetError: If it is not there and cannot be downloaded.
     """
-    folder = expanded(root)
+    folder = expand_user(root)
     with _explained("cifar10", folder, "cifar-10-python.tar.gz (or its unpacked folder cifar-10-batches-py)"):
         return Cifar10(str(folder), train=train, download=download, transform=transform)
 
@@ -45,12 +45,12 @@ def cifar10(
 def mnist(
     root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
 ) -> datasets.MNIST:
-    """torchvision's MNIST in ``root``/MNIST/raw (``~`` is expanded), downloaded when missing.
+    """torchvision's MNIST in ``root``/MNIST/raw (``~`` is expand_user), downloaded when missing.
 
     Raises:
         DatasetError: If it is not there and cannot be downloaded.
     """
-    folder = expanded(root)
+    folder = expand_user(root)
     with _explained("mnist", folder / "MNIST" / "raw", "the four files of MNIST (train-images-idx3-ubyte.gz, ...)"):
         return datasets.MNIST(str(folder), train=train, download=download, transform=transform)
 
@@ -74,7 +74,7 @@ def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> da
         DatasetError: If the folder is missing or holds no images in sub-folders.
     """
     try:
-        return datasets.ImageFolder(str(expanded(root)), transform=transform)
+        return datasets.ImageFolder(str(expand_user(root)), transform=transform)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DatasetError(
             f"dataset.root={root}: expected a folder of one sub-folder per class with images in it "

@@ -82,7 +82,7 @@ def page(summary: Summary) -> Page:
 
 
 def _answer(configuration: ConfigurationSummary) -> Answer:
-    best, of_each = configuration.best, configuration.configuration.of_each
+    best, of_each = configuration.best, configuration.configuration.rank_suffix
     return Answer(
         label=configuration.label,
         setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() + of_each if best else "",

@@ -264,7 +264,7 @@ def cost_line(result: SearchRecord) -> str:
 def found_line(result: SearchRecord) -> str:
     """Which candidate is the best."""
     best, _ = best_and_fastest(result)
-    each = result.configuration.of_each
+    each = result.configuration.rank_suffix
     return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
 
 

@@ -10,7 +10,7 @@ from nws_sweep.analysis import advice, per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
-from nws_sweep.results import Host, atomic, storage
+from nws_sweep.results import Host, atomic, storage, timing_table
 from nws_sweep.results.batch_table import BatchTime
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
         return
     for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
         path = summary.stored.folder / name
-        atomic.write_text(path, storage.csv_text(table.columns, table.rows))
+        atomic.write_text(path, timing_table.csv_text(table.columns, table.rows))
         yield path
 
 

@@ -1,7 +1,4 @@
-"""Files that are whole or not there: written under a temporary name, handed to the disk, and renamed.
-
-A reader, or the next start after a power failure, never meets half of one.
-"""
+"""Atomic writing: a file has its old content or its whole new content, also after a power failure."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ _TEMPORARY = ".nws_sweep-"
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Writes all of a file under a temporary name beside it, then renames it; if it is durable, it is on the disk then.
+    """Writes a temporary file beside ``path`` and renames it; a durable file is synced to the disk first.
 
-    Otherwise a power failure may undo the write or, on some file systems, empty the file.
+    A power failure can undo the writing of a file that is not durable or, on some file systems, empty it.
 
     Raises:
-        OSError: If it cannot be written; the file is as it was, and nothing else is left behind.
+        OSError: If the file cannot be written; the old file is unchanged and the temporary file is removed.
     """
     handle, name = tempfile.mkstemp(prefix=f"{_TEMPORARY}{path.name}-", dir=path.parent)
     temporary = Path(name)
@@ -31,7 +28,7 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # mkstemp's own mode would keep other users out
+        temporary.chmod(0o666 & ~mask)  # mkstemp denies other users access
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -41,7 +38,7 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """The same with text, in UTF-8."""
+    """Writes text in UTF-8 as ``write_bytes`` does."""
     write_bytes(path, text.encode(), durable=durable)
 
 
@@ -54,27 +51,27 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def keep_folder(folder: Path) -> None:
-    """Makes the folder's own name last through a power failure, and those of the folders that it is in."""
+def sync_parents(folder: Path) -> None:
+    """Syncs all parent folders, so that a new folder exists after a power failure."""
     for parent in folder.absolute().parents:
         _sync_folder(parent)
 
 
 def remove_temporary(folder: Path) -> None:
-    """Removes what a program that was killed while it wrote a file has left in the folder; no process may be writing."""
-    for left in folder.glob(f"{_TEMPORARY}*"):
-        left.unlink(missing_ok=True)
+    """Removes temporary files of killed programs from the folder; no process may be writing into the folder."""
+    for path in folder.glob(f"{_TEMPORARY}*"):
+        path.unlink(missing_ok=True)
 
 
 def set_aside(path: Path, why: str) -> Path:
-    """Renames a file to ``NAME.WHY-NUMBER``, with the first number that is free; the new name."""
+    """Renames a file to ``NAME.WHY-NUMBER`` with the first free number; returns the new path."""
     return path.rename(_free_name(path, why))
 
 
 def copy_aside(path: Path, why: str) -> None:
-    """The same with a copy, unless the last one is the same."""
+    """Copies a file to ``NAME.WHY-NUMBER``, unless an equal copy exists."""
     content = path.read_bytes()
-    if not any(known.read_bytes() == content for known in path.parent.glob(f"{path.name}.{why}-*")):
+    if not any(copy.read_bytes() == content for copy in path.parent.glob(f"{path.name}.{why}-*")):
         write_bytes(_free_name(path, why), content)
 
 
@@ -83,8 +80,8 @@ def _free_name(path: Path, why: str) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def expanded(path: str) -> Path:
-    """The path with ``~`` put in; without a home, as in many containers, that is a folder in the temporary one."""
+def expand_user(path: str) -> Path:
+    """The path with ``~`` expanded; where no home folder is known, to a per-user folder below the temporary folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

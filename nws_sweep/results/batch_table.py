@@ -1,11 +1,11 @@
-"""batches.csv: the time of every batch, a row each; made of trials, and read back."""
+"""batches.csv: one row per batch."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,53 +15,47 @@ from nws_sweep.results.search_record import SearchRecord
 
 COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 
-# Which window of which candidate: num_workers, other settings, number; and its waits and the consumer's times, s.
+# num_workers, other settings, number of the window; and the waits and the consumer's times of the window, s.
 WindowKey = tuple[int, str, int]
 Times = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """One row: the time of one batch, s; ``index`` counts the trial's batches from 0.
-
-    ``settings`` is what its candidate has otherwise than the configuration beside num_workers; empty for most.
-    """
+    """One row: the times of one batch, s."""
 
     num_workers: int
     window: int
-    index: int
+    index: int  # in the trial, from 0
     warm_up: bool
     wait_s: float
     consume_s: float
-    settings: str = ""  # version 1 had no such column
+    settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
 
 
 def text_of(result: SearchRecord) -> str:
-    """The file's content."""
+    """The content of batches.csv."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows(result))
-    return text.getvalue()
-
-
-def _rows(result: SearchRecord) -> Iterator[tuple[object, ...]]:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, window in enumerate(trial.windows):
-            if window.kind is WindowKind.LOADING:  # a look at something else than what was measured
+            if window.kind is WindowKind.LOADING:
                 continue
+            identity = trial.num_workers, number
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-                yield trial.num_workers, number, index, int(not window.counts), wait_s, consume_s, outlier, settings
+                writer.writerow((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
                 index += 1
+    return text.getvalue()
 
 
 def parse(text: str) -> list[BatchTime]:
     """The rows of a file, in the order of measuring.
 
     Raises:
-        ValueError: If it is none, or not whole.
+        ValueError: If the text is not a complete batches.csv.
     """
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -73,7 +67,7 @@ def parse(text: str) -> list[BatchTime]:
 
 
 def by_window(rows: Sequence[BatchTime]) -> dict[WindowKey, Times]:
-    """The times of each window, a value per batch."""
+    """The times of each window, one value per batch."""
     found: dict[WindowKey, list[BatchTime]] = defaultdict(list)
     for row in rows:
         found[row.num_workers, row.settings, row.window].append(row)

@@ -1,4 +1,4 @@
-"""Results as JSON, and JSON as results: every value must have the type, and lie within the limits, of its record."""
+"""result.json: writes a SearchRecord as JSON, and reads it back with the types and value ranges checked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nws_sweep.results.batch_table import Times, WindowKey
 from nws_sweep.results.measurements import Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 
-# Version of result.json. Raise it when an older program could not read the file.
+# Version of result.json; to be raised when older programs cannot read the new files.
 # 1: first version.
 # 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
-# 3: the search's rules have time_budget_s and also; results have cost and verdict.
-# 4: trials may have wrong samples; check_samples may be null; what is known of a dataset has handles.
+# 3: search rules have time_budget_s and also; results have cost and verdict.
+# 4: trials may have wrong samples; check_samples may be null; dataset facts have handles.
 SCHEMA_VERSION = 4
 
-# Text that is not what was written: no JSON, other values than the records have, or a key that is missing.
+# Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
 
 _SUMMARISED = (
@@ -30,7 +30,7 @@ _SUMMARISED = (
 
 
 def to_text(result: SearchRecord) -> str:
-    """The content of result.json: everything but the single batches, which stand in batches.csv."""
+    """The content of result.json: everything but the times of single batches, which batches.csv holds."""
     trials = tuple(replace(trial, windows=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=str)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
@@ -40,11 +40,7 @@ def to_text(result: SearchRecord) -> str:
         stored["windows"] = [_summary(window) for window in trial.windows]
         if trial.measurement and not trial.measurement.ranks:
             del stored["measurement"]["ranks"]
-    return _dumped({"schema_version": SCHEMA_VERSION, **data})
-
-
-def _dumped(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, indent=1) + "\n"
+    return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1) + "\n"
 
 
 def _summary(window: Window) -> dict[str, Any]:
@@ -53,10 +49,10 @@ def _summary(window: Window) -> dict[str, Any]:
 
 
 def from_text(text: str) -> SearchRecord:
-    """What ``to_text`` has written, also by an earlier version; its trials without windows.
+    """Reads result.json of this version or an earlier one; its trials have no windows.
 
     Raises:
-        UNREADABLE: If it is none of that.
+        UNREADABLE: If the text is not a valid result.json.
     """
     data = json.loads(text)
     if data["schema_version"] > SCHEMA_VERSION:
@@ -66,10 +62,10 @@ def from_text(text: str) -> SearchRecord:
 
 
 def with_windows(text: str, times: Mapping[WindowKey, Times]) -> SearchRecord:
-    """The same, with the windows of its trials, of which the text has all but the times of their batches.
+    """Reads result.json and adds the windows of its trials, with the times of their batches.
 
     Raises:
-        UNREADABLE: If both do not fit together.
+        UNREADABLE: If the text is not a valid result.json or does not match the times.
     """
     result, trials = from_text(text), []
     for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
@@ -81,8 +77,8 @@ def with_windows(text: str, times: Mapping[WindowKey, Times]) -> SearchRecord:
 
 
 def _window_of(summary: Mapping[str, Any], times: Times | None) -> Window:
-    """A window; of a look at something else, whose batches have no rows, with as many equal ones."""
     count = summary["batches"]
+    # Batches of a LOADING window have no rows: each gets the mean.
     if summary["kind"] == WindowKind.LOADING.value and count:
         times = (summary["wait_s"] / count,) * count, (summary["consume_s"] / count,) * count
     waits, consumes = times or ((), ())
@@ -91,6 +87,6 @@ def _window_of(summary: Mapping[str, Any], times: Times | None) -> Window:
     return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
 
 
-def marked(text: str, forced: str) -> str:
-    """The content of result.json with another ``forced``, and all else as it is."""
-    return _dumped({**json.loads(text), "forced": forced})
+def with_forced(text: str, forced: str) -> str:
+    """The content of result.json with another value of ``forced``."""
+    return json.dumps({**json.loads(text), "forced": forced}, indent=1) + "\n"

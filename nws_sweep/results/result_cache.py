@@ -1,7 +1,6 @@
-"""What was found before on this machine: a search of the same thing need not be made twice.
+"""Cache of results on this machine: an equal search need not be repeated.
 
-Each result lies in a file of its own, named by what was searched and where. The newest of the same search takes the
-place of the one before.
+Each result is a file named after the search and the machine; a newer result of the same search replaces the file.
 """
 
 from __future__ import annotations
@@ -25,25 +24,29 @@ FRESH_FOR = timedelta(days=30)
 
 
 class ResultStore:
-    """Results in a folder, which is made when the first one is kept."""
+    """Results in a folder; the first result creates the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, record: SearchRecord, working_folder: str = "") -> None:
-        """Remembers a search that came to its own end; for ``working_folder`` see ``find``."""
+    def add(self, record: SearchRecord, working_folder: str = "") -> None:
+        """Stores a completed search with a verdict; for ``working_folder`` see ``find``."""
         if not record.complete or record.verdict is None:
             return
-        with contextlib.suppress(OSError):  # no home, a full disk: the caller has the result all the same
+        with contextlib.suppress(OSError):  # no home folder, a full disk: the search itself succeeded
             self._folder.mkdir(parents=True, exist_ok=True)
             atomic.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
 
     def find(
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
     ) -> SearchRecord | None:
-        """The result of the same search on the same machine, whatever the configuration is called.
+        """The result of an equal search on the same machine; identifying columns may differ.
 
-        ``reuse`` is ``never``, ``fresh`` (the same versions, not older than ``FRESH_FOR``) or ``always``.
+        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
+        of the dataset begin in ``working_folder``.
+
+        Raises:
+            ConfigurationError: If ``reuse`` has another value.
         """
         if reuse not in REUSES:
             raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
@@ -53,7 +56,7 @@ class ResultStore:
         return replace(record, configuration=configuration)
 
     def newest(self) -> Iterator[SearchRecord]:
-        """All results that can be read, those that were written last first."""
+        """All readable results, the newest first."""
         for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
             if record := _read(path):
                 yield record
@@ -65,13 +68,13 @@ class ResultStore:
 
 
 def default_folder(cache_dir: str | None = None) -> Path:
-    """Where results are remembered: in the cache folder of this user."""
+    """The folder of the results in this user's cache folder."""
     cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
-    return atomic.expanded(cache) / "results"
+    return atomic.expand_user(cache) / "results"
 
 
 def staleness(record: SearchRecord, host: Host) -> str:
-    """Why a result says nothing about today's programs on this machine; empty if it does."""
+    """Why a result does not apply to ``host`` today (other versions or machine, age); empty if it applies."""
     if difference := record.host.difference(host):
         return difference
     age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
@@ -79,6 +82,6 @@ def staleness(record: SearchRecord, host: Host) -> str:
 
 
 def _read(path: Path) -> SearchRecord | None:
-    with contextlib.suppress(OSError, *codec.UNREADABLE):  # none, or of another version: measured again
+    with contextlib.suppress(OSError, *codec.UNREADABLE):
         return codec.from_text(path.read_text("utf-8"))
     return None

@@ -1,47 +1,41 @@
-"""The files of a run and of a grid: the only module that knows their names.
-
-Every file is written under a temporary name and renamed, so that a reader never meets half of one.
-"""
+"""The files of a run and of a grid: their names, writing and reading. Every file is written atomically."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import itertools
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nws_sweep.errors import ConfigurationError, NotARunError, one_line
-from nws_sweep.results import atomic, batch_table, codec
+from nws_sweep.errors import NotARunError, one_line
+from nws_sweep.results import atomic, batch_table, codec, timing_table
 from nws_sweep.results.batch_table import BatchTime
-from nws_sweep.results.measurements import Trial
-from nws_sweep.results.search_record import HostedRun, SearchRecord
-from nws_sweep.results.settings import shown, varying_columns
+from nws_sweep.results.search_record import ProgramRun, SearchRecord
+from nws_sweep.results.settings import shown
 
 logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
-RANKS = "ranks.csv"  # where there are several
+RANKS = "ranks.csv"  # with several ranks
 BEST = "best.yaml"
-BEST_GROUP = "best"  # a folder that is a config group of Hydra's: an option for each configuration
+BEST_GROUP = "best"  # folder that is a config group of Hydra: one option per configuration
 TRIAL_LOG = "trial.log"
-FOLDER_LOCK = ".nws_sweep"  # locked by the program that measures into the folder
+FOLDER_LOCK = ".nws_sweep"  # locked by the program that writes into the folder
 GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
 PAGE = "report.html"
-PLOTS = "plots"  # the folder of a grid's pictures; each is a PNG and an SVG of these names
+PLOTS = "plots"  # folder of the plots of a grid; each is a PNG and an SVG with one of these names
 THROUGHPUT_PLOT = "throughput_vs_num_workers"
 TIME_PLOT = "time_vs_num_workers"
 WAITING_PLOT = "waiting_vs_num_workers"
@@ -51,32 +45,21 @@ MEMORY_PLOT = "time_vs_memory"
 BATCHES_PLOT = "batch_times"
 SCALING_PLOT = "scaling"
 COST_PLOT = "search_cost"
-UNREADABLE = "unreadable"  # what is set aside as such has this in its name
-# Beginnings of overrides that do not tell configurations apart: how the grid is run, and presets.
+UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
+# Beginnings of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (
     "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
-HOSTED = "nws_sweep_results"  # no name of a package; in the sweep folder of another program: the grid of its runs
-HOSTED_RUNS = "jobs"  # below a configuration of it: a file per run, from which its result is made
+PROGRAM_GRID = "nws_sweep_results"  # grid of program runs, in the sweep folder of the program
+PROGRAM_RUNS = "jobs"  # folder of the program runs of a configuration, one file per run
 
-TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
-    "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
-    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
-    "settings", "notes",
-)  # fmt: skip
-RANK_COLUMNS = (
-    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "barrier_s",
-    "startup_s", "settings",
-)  # fmt: skip
-_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # what Python writes and people type
-_LONGEST_NAME = 120  # bytes; file systems allow 255, the hash included
-_OPTION_MARK = "# nws_sweep writes this file again with each report\n"
+_LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
+_OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """One configuration's result and where it lies."""
+    """The result of one configuration and its folder."""
 
     folder: Path
     result: SearchRecord
@@ -84,29 +67,29 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A result with all that is known of it."""
+    """The result of one configuration with its windows, if batches.csv is readable."""
 
-    result: SearchRecord  # with the batches of its trials, or without any
-    batches_lost: str = ""  # why they cannot be read; empty if they can, or are not there
+    result: SearchRecord
+    batches_error: str = ""  # why batches.csv cannot be read; empty if it can, or does not exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What was found in a folder of a run or a grid."""
+    """The results in the folder of a run or a grid."""
 
     folder: Path
-    is_grid: bool  # whether it holds a sub-folder per configuration
+    is_grid: bool  # True if each configuration has a sub-folder
     runs: tuple[StoredRun, ...]  # in the order of measuring
-    unreadable: tuple[str, ...] = ()  # one line for each result that cannot be read
-    aside: tuple[str, ...] = ()  # one line for each file that could not be read when it was to be gone on with
-    axes: tuple[str, ...] = ()  # the columns that vary in the grid of which these are a selection
+    unreadable: tuple[str, ...] = ()  # one line per unreadable result
+    set_aside: tuple[str, ...] = ()  # one line per unreadable file that a resumption set aside
+    axes: tuple[str, ...] = ()  # of a selection: the columns that vary in the whole grid
 
 
 def folder_name(overrides: Sequence[str]) -> str:
     """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
-    Presets (``axis/...``) and what does not change what is measured are left out. Whatever does not belong into a file
-    name is replaced, and a name that is changed by this, or too long, ends in a hash that keeps it unique.
+    Presets (``axis/...``) and overrides that do not identify a configuration are omitted. Characters that are unsafe in
+    a file name are replaced; a name changed by this, or cut because of its length, ends in a hash.
     """
     typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
     plain = sorted(text for text in typed if not text.startswith(NAMELESS))
@@ -121,12 +104,12 @@ def _safe_name(name: str, refused: str) -> str:
 def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
 
-    They hold only what Hydra's command line takes without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``. The
-    values of a point are those that tell the configuration from the others; the only one has none.
+    The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
+    A point has the values that vary between the configurations; a single configuration has none.
     """
-    names: dict[str, str] = {}  # by what file systems see that know no case
+    names: dict[str, str] = {}  # by their lower case, for file systems that ignore case
     for point in points:
-        # Never a number or null, which Hydra takes for no name: each part has its key. Nor may it end like a file.
+        # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
         wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
         wanted = _safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
         name = next(name for name in _numbered(wanted) if name.casefold() not in names)
@@ -135,97 +118,52 @@ def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _numbered(name: str) -> Iterator[str]:
-    """The name itself, then the same with 2, 3, ... behind."""
+    """The name, then ``NAME-2``, ``NAME-3``, ..."""
     return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; what a row lacks is an empty cell."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def save(folder: Path, result: SearchRecord) -> None:
-    """Writes the files of one configuration, complete or as far as it got.
+    """Writes the files of one configuration, complete or interrupted.
 
-    What result.json says is in batches.csv too, also after a power failure.
+    batches.csv is on the disk before result.json, so that a power failure never leaves a result without its batches.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    renew_timings(folder, result)
+    write_timings(folder, result)
     atomic.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
     if result.configuration.ranks > 1:
-        atomic.write_text(folder / RANKS, csv_text(RANK_COLUMNS, _rank_rows(result)))
+        atomic.write_text(folder / RANKS, timing_table.ranks_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
-def renew_timings(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv if it does not say what result.json does."""
-    path, text = folder / TIMINGS, csv_text(TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+def write_timings(folder: Path, result: SearchRecord) -> None:
+    """Writes timings.csv unless its content is up to date."""
+    path, text = folder / TIMINGS, timing_table.text_of(result)
     if not path.is_file() or path.read_bytes() != text.encode():
         atomic.write_text(path, text)
 
 
 def load(folder: Path) -> Loaded:
-    """Reads the result of one configuration with all its batches, to go on with it.
+    """Reads the result of one configuration with all its batches, to resume its search.
 
     Raises:
         NotARunError: If result.json is missing or cannot be read.
     """
     result = _stored_run(folder / RESULT).result
-    if not (folder / BATCHES).exists():  # set aside, or removed by someone
+    if not (folder / BATCHES).exists():
         return Loaded(result=result)
     try:
         times = batch_table.by_window(batch_table.parse((folder / BATCHES).read_text("utf-8")))
         return Loaded(result=codec.with_windows((folder / RESULT).read_text("utf-8"), times))
     except (*codec.UNREADABLE, OSError) as error:
-        return Loaded(result=result, batches_lost=_cannot_be_read(folder / BATCHES, error))
-
-
-def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
-    """A trial of a result as a row of timings.csv; what is not defined is left out and becomes an empty cell."""
-    configuration = result.configuration
-    measurement, noise = _values(trial.measurement), _values(trial.noise)
-    batch = measurement.pop("batch_s", None)
-    measurement.pop("ranks", None)  # each has rows of its own in ranks.csv
-    if batch:
-        measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
-    return {
-        "num_workers": trial.num_workers,
-        **measurement,
-        **noise,
-        **({"outliers": len(noise["outliers"])} if noise else {}),
-        "cache": configuration.measure.cache,
-        "state": trial.state.value,
-        "reason": trial.reason,
-        "windows": batch.n if batch else 0,
-        "cost_s": trial.cost_s,
-        "settings": configuration.differing(trial.settings),
-        "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
-    }
-
-
-def _values(record: Any) -> dict[str, Any]:
-    """Its fields as they are: asdict would copy what is in them, which takes seconds for thousands of trials."""
-    return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
-    for trial in result.trials:
-        settings = result.configuration.differing(trial.settings)
-        for rank in trial.measurement.ranks if trial.measurement else ():
-            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
-            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
+        return Loaded(result=result, batches_error=_cannot_be_read(folder / BATCHES, error))
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
-    """Writes the YAML of each option of a config group, and removes those that are no more of an earlier report."""
+    """Writes the YAML of each option of a config group, and removes obsolete options of earlier reports."""
     if options:
         group.mkdir(parents=True, exist_ok=True)
     for name, text in options.items():
-        # The mark stands below a line for Hydra, which reads that only at the top.
+        # Hydra reads a line such as "# @package" only at the top, so the mark is below it.
         header, newline, rest = text.partition("\n") if text.startswith("# @") else ("", "", text)
         atomic.write_text(group / f"{name}.yaml", f"{header}{newline}{_OPTION_MARK}{rest}")
     kept = {name.casefold() for name in options}
@@ -234,21 +172,21 @@ def write_options(group: Path, options: Mapping[str, str]) -> None:
             path.unlink()
 
 
-def numbered(folder: Path) -> Iterator[Path]:
-    """The folder itself, then those beside it with 2, 3, ... behind its name."""
+def numbered_folders(folder: Path) -> Iterator[Path]:
+    """The folder, then its siblings ``NAME-2``, ``NAME-3``, ..."""
     return (folder.with_name(name) for name in _numbered(folder.name))
 
 
 def set_aside(folder: Path, why: str) -> Path:
-    """Renames the files of a configuration to make place for others; the new name of its result."""
+    """Renames the files of a configuration; returns the new path of its result."""
     for name in (TIMINGS, BATCHES, RANKS):
         if (folder / name).exists():
             atomic.set_aside(folder / name, why)
     return atomic.set_aside(folder / RESULT, why)
 
 
-def keep_batches(folder: Path) -> None:
-    """Copies batches.csv, whose unfinished trials will be measured again; it stays until that has a result."""
+def copy_batches(folder: Path) -> None:
+    """Copies batches.csv as interrupted: its unfinished trials will be measured again."""
     if _has_batches(folder):
         atomic.copy_aside(folder / BATCHES, "interrupted")
 
@@ -259,36 +197,36 @@ def _has_batches(folder: Path) -> bool:
     return False
 
 
-def mark(folder: Path, forced: str) -> None:
-    """Writes what a resumption by force has mixed into the result of a configuration; all else stays."""
+def mark_forced(folder: Path, forced: str) -> None:
+    """Writes ``forced`` into the result of a configuration."""
     path = folder / RESULT
-    text = codec.marked(path.read_text("utf-8"), forced)
+    text = codec.with_forced(path.read_text("utf-8"), forced)
     atomic.write_text(path, text, durable=True)
-    renew_timings(folder, codec.from_text(text))
+    write_timings(folder, codec.from_text(text))
 
 
-def has_pictures(folder: Path) -> bool:
-    """Whether the pictures of a configuration are in its folder; where all trials failed there are none to be made."""
+def has_plots(folder: Path) -> bool:
+    """True if the plots of a configuration exist."""
     names = [SCALING_PLOT, *([BATCHES_PLOT] if _has_batches(folder) else [])]
-    return all((folder / f"{name}.svg").exists() for name in names)  # the SVG is written after the PNG
+    return all((folder / f"{name}.svg").exists() for name in names)  # written after the PNG
 
 
 def holds_results(folder: Path) -> bool:
-    """Whether there is any result in the folder or below."""
+    """True if the folder or a folder below contains a result."""
     return next(folder.rglob(RESULT), None) is not None
 
 
 def find(folder: Path) -> Stored:
-    """Reads the results of a run, or of all configurations of a grid, finished or not.
+    """Reads the results of a run, or of all configurations of a grid, complete or interrupted.
 
     Raises:
-        NotARunError: If the folder holds neither, or no result in it can be read.
+        NotARunError: If the folder contains no readable result.
     """
     is_grid = not (folder / RESULT).is_file()
     paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
-        what = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
-        raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({what})")
+        why = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
+        raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({why})")
     runs, unreadable = [], []
     for path in paths:
         try:
@@ -298,13 +236,13 @@ def find(folder: Path) -> Stored:
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
-    left = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
-    aside = tuple(f"{path}: could not be read, and was set aside" for path in left)
-    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), aside=aside)
+    aside = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
+    lines = tuple(f"{path}: could not be read, and was set aside" for path in aside)
+    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=lines)
 
 
-def each(folder: Path) -> Iterator[StoredRun]:
-    """The same results, as far as they can be read, one after the other: of long grids only one is held."""
+def readable_runs(folder: Path) -> Iterator[StoredRun]:
+    """The readable results of a run or a grid, one by one; only one is in memory."""
     for path in sorted(folder.rglob(RESULT)):
         with contextlib.suppress(NotARunError):
             yield _stored_run(path)
@@ -317,52 +255,11 @@ def _stored_run(path: Path) -> StoredRun:
         raise NotARunError(_cannot_be_read(path, error)) from error
 
 
-def select(stored: Stored, conditions: Sequence[str]) -> Stored:
-    """What was found with those configurations alone that meet all conditions, ``KEY=VALUE`` each.
-
-    The only one that is left of a grid is none any more.
-
-    Raises:
-        ConfigurationError: If a condition is not of that form, or no configuration meets it and those before it.
-    """
-    if not conditions:
-        return stored
-    runs = stored.runs
-    for index, condition in enumerate(conditions):
-        key, equals, value = condition.partition("=")
-        if not key or not equals:
-            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
-        values, value = _column_values(runs), _AS_TYPED.get(value, value)
-        if value not in values.get(key, ()):
-            raise _nothing_left(conditions[: index + 1], key, values)
-        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
-    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
-    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
-
-
-def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
-    """Those of each identifying column as people type them, in the order of measuring."""
-    values: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for key, value in run.result.configuration.columns.items():
-            values.setdefault(key, {})[shown(value)] = None
-    return values
-
-
-def _nothing_left(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
-    given = " ".join(f"--where {condition}" for condition in conditions)
-    if key in values:
-        what = f"allowed for {key}: {', '.join(values[key])}"
-    else:
-        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
-    return ConfigurationError(one_line(f"{given}: {what}", 1000))
-
-
 def read_batches(folder: Path) -> list[BatchTime]:
-    """The per-batch times of a run's search of num_workers, in the order of measuring; empty if there is no file.
+    """The times of batches in the search of num_workers, in the order of measuring; empty if there is no file.
 
     Raises:
-        NotARunError: If the file is there and cannot be read.
+        NotARunError: If the file exists and cannot be read.
     """
     path = folder / BATCHES
     if not path.is_file():
@@ -377,25 +274,24 @@ def _cannot_be_read(path: Path, error: Exception) -> str:
     return f"{path}: cannot be read ({one_line(repr(error), 120)})"
 
 
-def save_hosted(folder: Path, number: int, run: HostedRun) -> None:
-    """Writes what a run of another program, of this number in its sweep, told into the configuration's folder."""
-    (folder / HOSTED_RUNS).mkdir(parents=True, exist_ok=True)
-    atomic.write_text(
-        folder / HOSTED_RUNS / f"{number}.json", json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n"
-    )
+def save_program_run(folder: Path, number: int, run: ProgramRun) -> None:
+    """Writes a run of another program, with its job number, into the folder of its configuration."""
+    (folder / PROGRAM_RUNS).mkdir(parents=True, exist_ok=True)
+    text = json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n"
+    atomic.write_text(folder / PROGRAM_RUNS / f"{number}.json", text)
 
 
-def read_hosted(folder: Path) -> list[HostedRun]:
-    """The runs of a configuration, in the order in which they started; of those that cannot be read the log says so."""
+def read_program_runs(folder: Path) -> list[ProgramRun]:
+    """The program runs of a configuration, by start time; a warning is logged for each unreadable file."""
     runs = []
-    for path in (folder / HOSTED_RUNS).glob("*.json"):
+    for path in (folder / PROGRAM_RUNS).glob("*.json"):
         try:
-            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), HostedRun))
+            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), ProgramRun))
         except (*codec.UNREADABLE, OSError) as error:
-            logger.warning("%s; it is left out", _cannot_be_read(path, error))
+            logger.warning("%s; this run is ignored", _cannot_be_read(path, error))
     return sorted(runs, key=lambda run: run.started_at)
 
 
-def hosted_folders(folder: Path) -> list[Path]:
-    """The folders of the configurations of another program's sweep."""
-    return sorted(path.parent for path in folder.glob(f"*/{HOSTED_RUNS}"))
+def program_run_folders(folder: Path) -> list[Path]:
+    """The folders of the configurations in a grid of program runs."""
+    return sorted(path.parent for path in folder.glob(f"*/{PROGRAM_RUNS}"))

@@ -35,7 +35,7 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.measurement import timeline
 from nws_sweep.measurement.quantities import noise_of
 from nws_sweep.report.progress import printer_for
-from nws_sweep.results import HostedRun, ProjectFacts, TimeSlice, storage
+from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
 from nws_sweep.system import cores, host, host_lock, usage
 
@@ -49,7 +49,7 @@ _NAMES = {"num_workers", "dataloader_num_workers"}
 _CALLBACK = "hydra.callbacks.nws_sweep"
 
 
-class HostedSweep(Callback):
+class ProgramSweep(Callback):
     """Watches the runs of a program that knows nothing of it.
 
     Args:
@@ -99,7 +99,7 @@ class HostedSweep(Callback):
                 overrides.append(f"{key}={','.join(map(str, self._candidates))}")
         # Of all those that a launcher such as torchrun or srun has started one speaks.
         if all(os.environ.get(name, "0") == "0" for name in ("RANK", "SLURM_PROCID")):
-            folder = Path(config.hydra.sweep.dir).absolute() / storage.HOSTED
+            folder = Path(config.hydra.sweep.dir).absolute() / storage.PROGRAM_GRID
             self._folder_lock = resuming.folder_lock(folder)
             if storage.holds_results(folder):  # Hydra runs all jobs of a program's sweep again
                 raise ConfigurationError(
@@ -136,15 +136,15 @@ class HostedSweep(Callback):
                 logger.error("the program failed", exc_info=error)  # Hydra 1.3 shows the first failure alone
                 run = replace(run, reason=one_line(f"{type(error).__name__}: {error}"))
             folder = self._folder / storage.folder_name(list(others))
-            storage.save_hosted(folder, int(config.hydra.job.num), run)
+            storage.save_program_run(folder, int(config.hydra.job.num), run)
             program_runs.gather(folder)
 
-    def _run_of(self, job: _Job, config: DictConfig, others: Mapping[str, str]) -> HostedRun:
+    def _run_of(self, job: _Job, config: DictConfig, others: Mapping[str, str]) -> ProgramRun:
         """What a job told; ``others`` are its overrides beside its num_workers, with their keys."""
         key = str(self._key)
         number = int(OmegaConf.select(config, key))
         timelines, meanwhile = timeline.merged(job.watch.stop()), job.so_far()
-        run = HostedRun(
+        run = ProgramRun(
             num_workers=number,
             candidates=tuple(self._candidates or ()),
             columns={name: column_value(config, name, override) for override, name in others.items()},
@@ -181,7 +181,7 @@ class HostedSweep(Callback):
         from nws_sweep.sweep.terminal import View
 
         atexit.unregister(_report_after_all)
-        folders = storage.hosted_folders(self._folder)
+        folders = storage.program_run_folders(self._folder)
         for folder in folders:
             program_runs.gather(folder, finished=True)
         if storage.holds_results(self._folder):

@@ -63,14 +63,14 @@ def measure(
         return current.view.search_finished(start)
     observer = _Recorder(begun.folder, current.view, bool(configuration.check_samples))
     atomic.remove_temporary(begun.folder)
-    atomic.keep_folder(begun.folder)  # Hydra has made it
+    atomic.sync_parents(begun.folder)  # Hydra has made it
     try:
         storage.save(begun.folder, start)
         with host_lock.held(composed.paths.lock_file, str(begun.folder), current.view.status):
             result = _searched(start, begun.folder, current, observer, working_folder)
             _draw(begun.folder, current)  # while no other job of this machine measures
         current.remember(result)
-        store.keep(result, working_folder)
+        store.add(result, working_folder)
     except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
         _record_failure(observer.latest or start, error, begun.folder, current.view)
@@ -80,8 +80,8 @@ def skip_finished(run: storage.StoredRun, current: Invocation) -> None:
     """Measures nothing: what an earlier call has finished is told, and later searches learn from it."""
     current.remember(run.result)
     current.view.configuration_finished(_label(run.result.configuration, current), run.result)
-    storage.renew_timings(run.folder, run.result)
-    if not storage.has_pictures(run.folder):  # that call may have been killed before it had drawn them
+    storage.write_timings(run.folder, run.result)
+    if not storage.has_plots(run.folder):  # that call may have been killed before it had drawn them
         atomic.remove_temporary(run.folder)
         _draw(run.folder, current)
 

@@ -73,7 +73,7 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
         there = "a single run" if is_run else "a grid"
         raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
-    earlier = (run.result for run in storage.each(folder) if run.result.trials)  # or nothing was measured
+    earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)  # or nothing was measured
     found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
     if found and not force:
         raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {option}")
@@ -89,15 +89,15 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
 
 def mark(folder: Path, forced: str) -> None:
     """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
-    for run in storage.each(folder):
+    for run in storage.readable_runs(folder):
         if forced not in run.result.forced:
-            storage.mark(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
+            storage.mark_forced(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
 
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration, if it was searched to its end and its batches can be read; changes nothing."""
     place, loaded = _place_of(folder, configuration, host)
-    if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_lost:
+    if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_error:
         return None
     return storage.StoredRun(folder=place, result=loaded.result)
 
@@ -115,18 +115,18 @@ def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool
         return ResumeState(folder=place, told=(f"{loaded}; set aside as {aside.name}, and measured again",))
     record, told = loaded.result, []
     if not record.complete and not any(trial.finished for trial in record.trials):
-        storage.keep_batches(place)
+        storage.copy_batches(place)
         return ResumeState(folder=place)
     if not record.complete and not force and (found := record.host.difference(host)):
         aside = storage.set_aside(place, "other_host")
         return ResumeState(
             folder=place, told=(f"{place}: begun {found}; set aside as {aside.name}, and measured again",)
         )
-    if loaded.batches_lost:
+    if loaded.batches_error:
         aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
-        told.append(f"{loaded.batches_lost}; set aside as {aside.name}: the times of its single batches are missing")
+        told.append(f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing")
     elif not all(trial.finished for trial in record.trials):
-        storage.keep_batches(place)
+        storage.copy_batches(place)
     return ResumeState(folder=place, record=record, told=tuple(told))
 
 
@@ -134,7 +134,7 @@ def _place_of(
     folder: Path, configuration: Configuration, host: Host
 ) -> tuple[Path, storage.Loaded | NotARunError | None]:
     """The folder of a configuration, and what is in it: its result, one that cannot be read, or none."""
-    for place in storage.numbered(folder):
+    for place in storage.numbered_folders(folder):
         if not (place / storage.RESULT).exists():
             return place, None
         try:

@@ -1,9 +1,9 @@
-"""Predict, then verify: a short look at the loader without workers says where the best number of workers should lie.
+"""Predict, then verify: one short measurement without workers predicts the best number of workers.
 
-Candidates round the prediction race in short turns; what is certainly not the best is dropped. What the race shows
-corrects the prediction, and a candidate is started only if, by the corrected prediction, it may be faster than the best
-or as fast and cheaper. Beyond the best, workers are doubled as long as the CPUs and the consumer leave room: the
-further the best is from what they allow, the more candidates that are no better are allowed, up to the patience.
+Candidates around the prediction are compared in rounds of short time slices; eliminated candidates are dropped. The
+measurements correct the prediction. A further candidate is started only if the corrected prediction is faster than the
+best, or as fast with fewer workers. Beyond the best, the number of workers is doubled while the CPUs and the consumer
+leave headroom: the larger the headroom, the more candidates without improvement are allowed, up to the patience.
 """
 
 from __future__ import annotations
@@ -13,209 +13,173 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
-from nws_sweep.results import LoaderSettings, SearchRules
-from nws_sweep.tuning.bottleneck import Forecast, Profile, Seen
+from nws_sweep.results import LoaderSettings
+from nws_sweep.tuning.bottleneck import Forecast, Measured, Profile
 from nws_sweep.tuning.paired_comparison import (
-    CompareInRound,
     Decision,
+    MeasureRound,
     Observation,
-    OfWorkers,
     PairedComparison,
     Stop,
+    WorkerSearch,
     cost_of,
     with_workers,
-)
+)  # fmt: skip
 
-# The first windows are short: most candidates lose by more than those can miss.
-_SHORT_WINDOW_S = 0.2
-_SHORT_ROUNDS = 3
-# Windows behind the recommendation at least: fewer have no interval.
-_FEWEST_ROUNDS = 3
-# So many candidates, and as many more as patience bears, are tried for what is hoped of them.
-_MANY = 5
-# With the usual precision, two candidates that these rounds do not tell apart are told apart by no affordable number.
-_MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05
-# A candidate that is hoped to be so much faster is started at once, others when the best is known a little better.
-_AT_ONCE = 0.9
-# A candidate is tried for being cheaper only if it saves at least a quarter of the workers.
-_WORTH_SAVING = 0.75
-# Where nothing but the profile is known no process starts dozens of workers at once; nor many times more than are known.
-_FIRST_STEP, _STEP = 8, 4
-# Measured time / model's time up to which the model is believed.
-_TRUSTED = 1.15
-# Numbers of workers that are nearer than this factor are not told apart: 8 and 9.
-_APART = 1.1
-# One that is slower by this factor than what is hoped of the new ones does not go along with them.
-_HOPELESS = 1.4
-# CPU seconds to start a worker and to end it: seen 8 to 20 ms where it is forked, and 1.5 to 3 s where a new process
-# imports torch.
+_SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
+_FEWEST_ROUNDS = 3  # of the recommended candidate: an interval needs three
+MOST_PREDICTED = 5  # candidates started for their prediction; the patience allows as many more
+_MOST_ROUNDS, _USUAL_PRECISION = 6, 0.05  # two candidates remain a tie after these rounds, at this precision
+_AT_ONCE = 0.9  # predicted time / best time to start a candidate before the best has two rounds
+_WORTH_SAVING = 0.75  # a candidate with fewer workers is started only if it has at most this share of them
+_FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
+_TRUSTED = 1.15  # measured time / time by the model up to which the model is accepted
+_APART = 1.1  # numbers of workers closer than this factor count as equal: 19 and 20
+_FAR_BEHIND = 1.4  # a candidate slower than the prediction of new ones by this factor is not measured beside them
+# CPU seconds to start and end a worker: 8 to 20 ms measured for fork; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive(OfWorkers):
-    """Races the candidates that may be the best.
+class Adaptive(WorkerSearch):
+    """Compares the candidates that may be the best."""
 
-    Attributes:
-        cores: CPUs that a candidate may use.
-        guess: A value of num_workers that was the best in a similar case; it is tried among the first.
-        start_method: How workers are started: fork, spawn or forkserver.
-    """
-
-    cores: float
-    guess: int | None = None
-    start_method: str = "fork"
+    cores: float  # CPUs that a candidate may use
+    guess: int | None = None  # the best num_workers of a similar configuration; one of the first candidates
+    start_method: str = "fork"  # of workers: fork, spawn or forkserver
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next turns, or the reason to stop."""
+        """The next round, or the reason to stop."""
         profiled = self.rules.candidates[0]
-        if all(o.num_workers != profiled for o in observations):  # of a search that goes on others may be known
-            return self._compare([with_workers(self.base, profiled)])
-        if unknown := [o.settings for o in observations if o.open and o.cost_s is None]:
-            return self._compare(unknown)
+        if all(o.num_workers != profiled for o in observations):  # a resumed search may have others
+            return self._round([with_workers(self.base, profiled)])
+        if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
+            return self._round(unknown)
         comparison = self.comparison(observations)
         if comparison is None:
             return self._after_failures(observations)
         forecast = self._forecast(comparison)
         new = self._new(observations, comparison, forecast)
-        dropped = [o for o in comparison.observations if o.open and comparison.is_eliminated(o)]
-        staying = self._doubtful(comparison)
+        active = [o for o in comparison.observations if o.may_continue]
+        dropped = [o for o in active if comparison.is_eliminated(o)]
+        staying = self._undecided(active, comparison)
         if new:
-            # Those who are far behind what is hoped of the new ones do not go along with them.
-            limit_s = _HOPELESS * min(forecast.cost_s(n) for n in new)
-            leaders = [
-                o for o in comparison.observations if o.open and o in (comparison.fastest, comparison.recommended)
-            ]
-            going_along = [o for o in comparison.observations if o in staying or o in leaders]
-            staying = [o for o in going_along if cost_of(o) <= limit_s]
+            limit_s = _FAR_BEHIND * min(forecast.cost_s(n) for n in new)
+            staying += [o for o in active if o in (comparison.fastest, comparison.recommended)]
+            staying = [o for o in active if o in staying and cost_of(o) <= limit_s]
         chosen = [o.settings for o in staying if o not in dropped]
         if not new and not chosen:
             return Stop(reason=self._reason(observations, comparison, forecast))
         starting = [with_workers(self.base, n) for n in new]
-        return self._compare([*starting, *chosen], dropped, rounds=len(comparison.recommended.by_round))
+        return self._round([*starting, *chosen], dropped, rounds=len(comparison.recommended.by_round))
 
-    @staticmethod
-    def most_candidates(rules: SearchRules) -> int:
-        """How many candidates are tried at most: for what is hoped of them, and beyond the best."""
-        return _MANY + 2 * rules.maximum_patience
-
-    def _compare(
+    def _round(
         self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
-    ) -> CompareInRound:
-        return CompareInRound(
+    ) -> MeasureRound:
+        return MeasureRound(
             candidates=tuple(candidates),
             dropped=tuple(o.settings for o in dropped),
             window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
         )
 
     def _after_failures(self, observations: Sequence[Observation]) -> Decision:
-        """None could be measured so far: the next in order, as long as patience bears it."""
+        """The next candidate after failures only, within the patience."""
         untried = self._untried(observations)
         if len(observations) > self.rules.maximum_patience or not untried:
             return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
-        return self._compare([with_workers(self.base, untried[0])])
+        return self._round([with_workers(self.base, untried[0])])
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
         tried = {o.num_workers for o in observations}
         return [n for n in self.rules.candidates if n not in tried]
 
-    # Which candidates are started.
-
     def _new(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> list[int]:
-        """Values of num_workers to start now."""
         if all(o.num_workers == comparison.observations[0].num_workers for o in observations):
-            return self._first_field(observations, forecast)
-        fits = self._fitting(observations) if len(observations) < _MANY + self.rules.maximum_patience else []
-        for chosen in (
+            return self._first_candidates(observations, forecast)
+        fits = self._fitting(observations) if len(observations) < MOST_PREDICTED + self.rules.maximum_patience else []
+        chosen = (
             self._faster(fits, comparison, forecast),
             self._beyond(observations, comparison, forecast),
             self._cheaper(fits, comparison, forecast),
-        ):
-            if chosen is not None:
-                return [chosen]
-        return []
+        )
+        return [n for n in chosen if n is not None][:1]
 
     def _forecast(self, comparison: PairedComparison) -> Forecast:
-        """What is expected of candidates, from all that was measured."""
-        seen = {o.num_workers: Seen(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in comparison.observations}
-        fewest = min(comparison.observations, key=lambda o: o.num_workers)
-        consume_s, cpu_s = (
-            fewest.consume_s or 0.0,
-            min((o.cpu_s for o in comparison.observations if o.cpu_s), default=0.0),
-        )
+        measured = comparison.observations
+        fewest = min(measured, key=lambda o: o.num_workers)
+        consume_s = fewest.consume_s or 0.0
+        cpu_s = min((o.cpu_s for o in measured if o.cpu_s), default=0.0)
         alone_s = _batch_s(fewest) * fewest.num_workers if fewest.num_workers else _batch_s(fewest) - consume_s
         # Without workers torch may use several threads for a sample; a worker has one.
         loading_s = max(alone_s, cpu_s - consume_s, 1e-9)
-        profile = Profile(loading_s=loading_s, cpu_s=cpu_s, consume_s=consume_s, cores=self.cores)
-        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S / self.cores
-        return Forecast(profile=profile, batches=fewest.batches, seen=seen, worker_start_s=start_s)
+        return Forecast(
+            profile=Profile(loading_s=loading_s, cpu_s=cpu_s, consume_s=consume_s, cores=self.cores),
+            batches=fewest.batches,
+            measured={o.num_workers: Measured(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in measured},
+            worker_start_s=_FORKED_S if self.start_method == "fork" else _SPAWNED_S / self.cores,
+        )
 
-    def _first_field(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
-        """The predicted best, as far as a first step goes, and what is wanted in any case."""
+    def _first_candidates(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
+        """The predicted best within the first step, its check, the guess and the reference."""
         untried = self._untried(observations)
-        step = [n for n in untried if n <= self._reach(0)] or untried[:1]
-        goal = _hoped_best(step, forecast, self.rules.tolerance)
-        wanted = (goal, self._check(goal, forecast), self.guess, self.rules.reference)
+        step = [n for n in untried if n <= self._most_started(0)] or untried[:1]
+        best = _predicted_best(step, forecast, self.rules.tolerance)
+        wanted = (best, self._check(best, forecast), self.guess, self.rules.reference)
         return [n for n in untried if n in wanted]
 
-    def _check(self, goal: int | None, forecast: Forecast) -> int | None:
-        """The candidate beyond the predicted best that is wanted in any case where the CPUs are the limit.
+    def _check(self, best: int | None, forecast: Forecast) -> int | None:
+        """A candidate beyond the predicted best, measured if the CPUs are the bottleneck.
 
-        They are never used without a gap, so the prediction cannot be met; a consumer's can.
+        CPUs are never fully used, so the prediction is too low; a consumer can be fully used.
         """
         profile = forecast.profile
-        if not goal or self.rules.maximum_patience == 0 or profile.consume_s >= profile.cpu_s / profile.cores:
+        if not best or self.rules.maximum_patience == 0 or profile.consume_s >= profile.cpu_s / profile.cores:
             return None
-        further = (n for n in self.rules.candidates if n >= 2 * goal and forecast.may_beat(forecast.cost_s(0), n))
+        further = (n for n in self.rules.candidates if n >= 2 * best and forecast.may_beat(forecast.cost_s(0), n))
         return min(further, default=None)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
-        """The untried ones well below the fewest workers that failed, if none beyond those went well."""
+        """The untried candidates well below the fewest workers that failed, unless more workers succeeded."""
         most = max((o.num_workers for o in observations if o.cost_s is not None), default=0)
         failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
         ceiling = max(_WORTH_SAVING * min(failed), math.sqrt(most * min(failed))) if failed else math.inf
         return [n for n in self._untried(observations) if n <= ceiling]
 
     def _faster(self, untried: Sequence[int], comparison: PairedComparison, forecast: Forecast) -> int | None:
-        """One that is hoped to be faster than the fastest by more than the tolerance."""
+        """A candidate predicted to be faster than the fastest by more than the tolerance."""
         known = len(comparison.fastest.by_round) >= 2
-        wanted_s = cost_of(comparison.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
-        hopeful = [n for n in untried if forecast.cost_s(n) <= wanted_s and _is_apart(n, forecast.seen)]
-        hoped = _hoped_best(hopeful, forecast, self.rules.tolerance)
-        if hoped is None:
+        limit_s = cost_of(comparison.fastest) * (1 / (1 + self.rules.tolerance) if known else _AT_ONCE)
+        promising = [n for n in untried if forecast.cost_s(n) <= limit_s and _is_apart(n, forecast.measured)]
+        best = _predicted_best(promising, forecast, self.rules.tolerance)
+        if best is None:
             return None
-        below = max((n for n in forecast.seen if n < hoped), default=0)
-        above = min((n for n in forecast.seen if n > hoped), default=None)
+        below = max((n for n in forecast.measured if n < best), default=0)
+        above = min((n for n in forecast.measured if n > best), default=None)
         if above is None:
-            return max(n for n in hopeful if n <= max(hopeful[0], min(hoped, self._reach(below))))
+            return max(n for n in promising if n <= max(promising[0], min(best, self._most_started(below))))
         if forecast.departure(above) <= _TRUSTED:
-            return hoped
-        # The model is wrong up there; where it begins to be is found by halving.
+            return best
+        # The model is wrong at ``above``: bisection finds where the departure begins.
         middle = math.sqrt(max(1, below) * above)
-        return min((n for n in hopeful if below < n < above), key=lambda n: abs(math.log(n / middle)))
+        return min((n for n in promising if below < n < above), key=lambda n: abs(math.log(n / middle)))
 
-    def _reach(self, tried: int) -> float:
-        """How many workers may be started after so many were."""
-        return max(_FIRST_STEP, 2 * self.cores, _STEP * tried)
+    def _most_started(self, measured: int) -> float:
+        """The most workers to start when ``measured`` workers are the most that were measured."""
+        return max(_FIRST_STEP, 2 * self.cores, _STEP * measured)
 
     def _cheaper(self, untried: Sequence[int], comparison: PairedComparison, forecast: Forecast) -> int | None:
-        """One with far fewer workers that is hoped to be as good as the recommended one."""
+        """A candidate with far fewer workers predicted to be as good as the recommended one."""
         most = _WORTH_SAVING * comparison.recommended.num_workers
-        enough_s = cost_of(comparison.fastest) * (1 + self.rules.tolerance)
-        hopeful = [n for n in untried if n <= most and forecast.cost_s(n) <= enough_s and _is_apart(n, forecast.seen)]
-        return min(hopeful, default=None)
+        limit_s = cost_of(comparison.fastest) * (1 + self.rules.tolerance)
+        allowed = (n for n in untried if n <= most and forecast.cost_s(n) <= limit_s)
+        return min((n for n in allowed if _is_apart(n, forecast.measured)), default=None)
 
     def _beyond(
         self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast
     ) -> int | None:
-        """The next one beyond the best, twice as many workers, four times, ..., as far as there is room."""
-        best, most, room = comparison.recommended.num_workers, self.rules.candidates[-1], _room(comparison, forecast)
-        extra_candidates = self.rules.maximum_patience
-        if not math.isinf(room):
-            extra_candidates = (
-                0 if room <= 1 + self.rules.tolerance else min(extra_candidates, 1 + int(math.log2(room)))
-            )
-        for doubling in (max(1, 2 * best) * 2**step for step in range(extra_candidates)):
+        """The next doubling beyond the best, as far as the headroom allows."""
+        best, most = comparison.recommended.num_workers, self.rules.candidates[-1]
+        for doubling in (max(1, 2 * best) * 2**step for step in range(self._doublings(comparison, forecast))):
             if doubling >= 2 * most:
                 break
             near = min(most, doubling)
@@ -225,27 +189,30 @@ class Adaptive(OfWorkers):
                 return min(allowed, key=lambda n: (abs(math.log(n / near)), n), default=None)
         return None
 
-    # Who takes part, and for how long.
+    def _doublings(self, comparison: PairedComparison, forecast: Forecast) -> int:
+        """How many doublings beyond the best are measured: one within a factor of two of the floor, and so on."""
+        headroom = _headroom(comparison, forecast)
+        if math.isinf(headroom):
+            return self.rules.maximum_patience
+        if headroom <= 1 + self.rules.tolerance:
+            return 0
+        return min(self.rules.maximum_patience, 1 + int(math.log2(headroom)))
 
-    def _doubtful(self, comparison: PairedComparison) -> list[Observation]:
-        """Those of whom more must be known, and whom they are compared with."""
+    def _undecided(self, active: Sequence[Observation], comparison: PairedComparison) -> list[Observation]:
+        """The candidates that need more rounds, with the fastest and the recommended one."""
         fewest = self.measure.epochs if self.measure.mode == "epoch" else _FEWEST_ROUNDS
-        # Two that are still not told apart then are left so; more where more precision is asked for.
         most = math.ceil(_MOST_ROUNDS * max(1.0, (_USUAL_PRECISION / self.measure.precision) ** 2))
 
-        def is_idle(one: Observation) -> bool:
-            return comparison.is_eliminated(one) or (len(one.by_round) >= fewest and comparison.is_negligible(one))
+        def is_decided(one: Observation) -> bool:
+            if comparison.is_eliminated(one) or comparison.deciding_ratio(one).n >= most:
+                return True
+            return len(one.by_round) >= fewest and comparison.is_negligible(one)
 
-        able = [o for o in comparison.observations if o.open]
-        leaders = [o for o in able if o in (comparison.recommended, comparison.fastest)]
-        doubtful = [
-            o for o in able if comparison.comparator(o).open and not is_idle(o) and comparison.doubt(o).n < most
-        ]
-        if not doubtful and all(len(o.by_round) >= fewest for o in leaders):
+        leaders = [o for o in active if o in (comparison.recommended, comparison.fastest)]
+        undecided = [o for o in active if comparison.comparator(o).may_continue and not is_decided(o)]
+        if not undecided and all(len(o.by_round) >= fewest for o in leaders):
             return []
-        return [o for o in able if o in doubtful or o in leaders]
-
-    # Why it ends.
+        return [o for o in active if o in undecided or o in leaders]
 
     def _reason(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> str:
         recommended, fastest = comparison.recommended.num_workers, comparison.fastest.num_workers
@@ -253,34 +220,33 @@ class Adaptive(OfWorkers):
         if recommended != fastest:
             tolerance = units.share(self.rules.tolerance)
             reason = f"num_workers={recommended} is within {tolerance} of the fastest, num_workers={fastest}"
-        more = sorted(o.num_workers for o in observations if o.num_workers > fastest)
-        if _room(comparison, forecast) <= 1 + self.rules.tolerance:
+        if _headroom(comparison, forecast) <= 1 + self.rules.tolerance:
             profile, cpus = forecast.profile, units.counted(self.cores, "CPU")
             busy = "the consumer" if profile.consume_s >= profile.cpu_s / profile.cores else cpus
-            return f"{reason}; nothing can be faster: it keeps {busy} busy all the time"
+            return f"{reason}; no candidate can be faster, since it keeps {busy} busy all the time"
         if fastest == self.rules.candidates[-1]:
             return f"{reason}; it is the largest candidate"
+        more = sorted(o.num_workers for o in observations if o.num_workers > fastest)
         return f"{reason}; more workers ({', '.join(map(str, more))}) were not faster" if more else reason
 
 
-def _hoped_best(candidates: Sequence[int], forecast: Forecast, tolerance: float) -> int | None:
-    """The fewest workers that are hoped to be about as fast as any."""
+def _predicted_best(candidates: Sequence[int], forecast: Forecast, tolerance: float) -> int | None:
+    """The fewest workers predicted to be about as fast as the fastest."""
     least_s = min((forecast.cost_s(n) for n in candidates), default=0.0)
     return min((n for n in candidates if forecast.cost_s(n) <= least_s * (1 + tolerance / 2)), default=None)
 
 
-def _is_apart(num_workers: int, tried: Iterable[int]) -> bool:
-    """Whether none that was tried is so near that it says the same."""
-    return all(max(n, num_workers) >= _APART * min(n, num_workers) for n in tried)
+def _is_apart(num_workers: int, measured: Iterable[int]) -> bool:
+    return all(max(n, num_workers) >= _APART * min(n, num_workers) for n in measured)
 
 
-def _room(comparison: PairedComparison, forecast: Forecast) -> float:
-    """By which factor the fastest could be faster before the CPUs or the consumer set the limit."""
+def _headroom(comparison: PairedComparison, forecast: Forecast) -> float:
+    """Time of the fastest candidate / least time that the CPUs and the consumer allow."""
     return cost_of(comparison.fastest) / forecast.floor_s if forecast.floor_s > 0 else math.inf
 
 
 def _batch_s(observation: Observation) -> float:
-    """Its pace; where an epoch has no steady state, its share of the epoch."""
+    """Seconds per batch; without a steady pace the time of an epoch / its batches."""
     if observation.batch_s is not None:
         return observation.batch_s
     return cost_of(observation) / (observation.batches or 1)

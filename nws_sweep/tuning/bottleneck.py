@@ -1,13 +1,12 @@
-"""What limits a loader, and what follows for other numbers of workers. Pure.
+"""Model of a loader: the time of a batch for each number of workers, predicted or fitted. Pure.
 
-The model: n workers share the work of loading, all processes together cannot use more CPU time than there are cores,
-and no batch comes faster than the consumer takes them. So a batch takes
+n workers divide the work of loading, all processes together have the CPU time of the cores, and batches are not faster
+than the consumer:
 
     t(n) = max(loading / n, cpu / cores, consumer)     and without workers     t(0) = loading + consumer
 
-A search starts from one short measurement and corrects the model by what was measured since: ``Forecast``. Afterwards
-the same model is fitted to all that was measured, with a part m that workers do not share: ``ScalingFit``, the rule
-t = max(m + n/x, y) of the sleeping dataset.
+``Forecast`` starts from one short measurement and corrects the model by later ones. ``ScalingFit`` is the same model
+fitted to all measurements, with a part m that workers do not divide: t = max(m + n/x, y) for x workers.
 """
 
 from __future__ import annotations
@@ -19,62 +18,56 @@ from dataclasses import dataclass
 
 from nws_sweep.results import Estimate
 
-# Between two measured candidates: the weight of the smaller departure against what they interpolate, on the log scale.
-_HOPE = 2 / 3
-# Measured points this near to the floor say that it was reached, not how.
-_AT_FLOOR = 1.05
-# Half the width of the interval, as a share, of an estimate that has none, and the least that any has: moments differ.
-_UNKNOWN_WIDTH, _LEAST_WIDTH = 0.1, 0.02
+# Between two measured candidates: weight of the smaller departure against the interpolated one, on the log scale.
+_OPTIMISM = 2 / 3
+_AT_FLOOR = 1.05  # measurements up to this factor above the floor do not enter the fit
+_UNKNOWN_WIDTH, _LEAST_WIDTH = 0.1, 0.02  # half-width of an interval, as a share: if there is none, and at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a batch takes, s: to make it in one process, of all CPU time (0 if that is unknown), and in the consumer."""
+    """Times of a batch, and the number of CPUs."""
 
-    loading_s: float
-    cpu_s: float
+    loading_s: float  # in one process
+    cpu_s: float  # of all processes; 0 if unknown
     consume_s: float
     cores: float
 
     @property
     def floor_s(self) -> float:
-        """What no number of workers can beat: the CPUs' and the consumer's time."""
+        """Least time of a batch for any number of workers: by the CPUs and the consumer."""
         return max(self.cpu_s / self.cores, self.consume_s)
 
     def batch_s(self, num_workers: int) -> float:
-        """The model's seconds per batch."""
+        """Seconds per batch by the model."""
         if num_workers == 0:
             return self.loading_s + self.consume_s
         return max(self.loading_s / num_workers, self.floor_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What was measured of one number of workers, s: per batch, and from the start of an epoch to its first batch."""
+class Measured:
+    """Measured times of one candidate."""
 
     batch_s: float
-    startup_s: float
+    startup_s: float  # from the start of an epoch to its first batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The model of a profile, corrected by what was seen of numbers of workers.
-
-    Where the batches of an epoch are unknown only the pace counts. ``worker_start_s`` is what a worker takes to start
-    and to end, where none was measured.
-    """
+    """The model of a profile, corrected by the measured candidates."""
 
     profile: Profile
-    batches: int | None
-    seen: Mapping[int, Seen]
-    worker_start_s: float = 0.01
+    batches: int | None  # length of an epoch; if None, costs are times per batch
+    measured: Mapping[int, Measured]  # by num_workers
+    worker_start_s: float = 0.01  # time to start and end a worker, until a candidate with workers is measured
 
     def cost_s(self, num_workers: int) -> float:
-        """What a candidate is hoped to cost: seconds of an epoch, or per batch where its length is unknown.
+        """The predicted cost of a candidate: seconds per epoch, or per batch if the length of an epoch is unknown.
 
-        Hopeful, so that a candidate that might be the best is tried. Between two measured candidates the departure from
-        the model is taken to lie between what they interpolate and the smaller of theirs; a single worker departs from
-        it not at all, unless it was measured; beyond all of them it goes on to grow as it did.
+        The prediction is optimistic, so that every candidate that may be the best is measured. Between two measured
+        candidates the departure from the model lies between the interpolated and the smaller one; one worker has no
+        departure unless measured; beyond all measured candidates the departure grows at the same rate.
         """
         batch_s = self.profile.batch_s(num_workers) * self._factor(num_workers)
         if self.batches is None:
@@ -82,23 +75,23 @@ class Forecast:
         return self._startup_s(num_workers) + max(0, self.batches - 1) * batch_s
 
     def may_beat(self, cost_s: float, num_workers: int) -> bool:
-        """Whether a candidate may cost less than this: not if an epoch's start takes as long by itself."""
+        """True if a candidate may cost less: its start-up alone takes less time."""
         return self.batches is None or self._startup_s(num_workers) < cost_s
 
     @property
     def floor_s(self) -> float:
-        """What no candidate can beat, in the same unit."""
+        """Lower bound of ``cost_s`` for all candidates."""
         return self.profile.floor_s * (1 if self.batches is None else self.batches)
 
-    def departure(self, measured: int) -> float:
-        """Measured time / model's time of a candidate that was measured."""
-        return self.seen[measured].batch_s / self.profile.batch_s(measured)
+    def departure(self, num_workers: int) -> float:
+        """Measured time / time by the model of a measured candidate."""
+        return self.measured[num_workers].batch_s / self.profile.batch_s(num_workers)
 
     def _factor(self, num_workers: int) -> float:
-        """Measured time / model's time, as it is hoped to be: a power of the workers between each two measured."""
+        """The predicted departure: a power of the workers between neighbouring measured candidates."""
         if num_workers == 0:
             return 1.0
-        known = {1: 1.0, **{n: self.departure(n) for n in self.seen if n > 0}}
+        known = {1: 1.0, **{n: self.departure(n) for n in self.measured if n > 0}}
         if len(known) == 1:
             return known[1]
         numbers = sorted(known)
@@ -108,58 +101,50 @@ class Forecast:
         if num_workers >= above:
             return known[above] * math.pow(num_workers / above, max(0.0, growth))
         between = known[below] * math.pow(num_workers / below, growth)
-        return math.pow(between, 1 - _HOPE) * math.pow(min(known[below], known[above]), _HOPE)
+        return math.pow(between, 1 - _OPTIMISM) * math.pow(min(known[below], known[above]), _OPTIMISM)
 
     def _startup_s(self, num_workers: int) -> float:
-        """Start-up by the nearest measured candidate: the first batch, and a share for each worker to be started."""
-        nearest = min(self.seen, key=lambda n: (abs(n - num_workers), n))
-        seen = self.seen[nearest]
+        """Start-up, from the nearest measured candidate: the first batch, and a time per worker."""
+        nearest = min(self.measured, key=lambda n: (abs(n - num_workers), n))
+        startup_s = self.measured[nearest].startup_s
         if nearest == 0:
-            return seen.startup_s + self.worker_start_s * num_workers
-        first_batch_s = min(seen.startup_s, self.profile.loading_s)
-        return first_batch_s + (seen.startup_s - first_batch_s) * num_workers / nearest
+            return startup_s + self.worker_start_s * num_workers
+        first_batch_s = min(startup_s, self.profile.loading_s)
+        return first_batch_s + (startup_s - first_batch_s) * num_workers / nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFit:
-    """The rule t = max(m + n/x, y) for x workers, at least one, fitted to what was measured.
+    """The rule t = max(m + n/x, y) for x >= 1 workers, fitted to measurements."""
 
-    Attributes:
-        n_s: n, the part of a batch's time that workers share, s.
-        m_s: m, the part that they do not, s.
-        floor_s: y, what no batch can beat, s.
-        points: How many measured candidates above the floor it was fitted to.
-        half_width: By which share the time may be off, either way, between the fewest and the most workers of these.
-    """
-
-    n_s: float
-    m_s: float
-    floor_s: float
-    points: int = 0
-    half_width: float = 0.0
+    n_s: float  # n, the part of a batch's time that workers divide
+    m_s: float  # m, the part that they do not divide
+    floor_s: float  # y, the least time of a batch
+    points: int = 0  # number of measured candidates above the floor
+    half_width: float = 0.0  # of the 95 % interval of the curve between these candidates, as a share
 
     def batch_s(self, num_workers: float) -> float:
-        """Seconds per batch with so many workers, at least 1."""
+        """Seconds per batch with ``num_workers`` >= 1."""
         return max(self.n_s / num_workers + self.m_s, self.floor_s)
 
     def interval_s(self, num_workers: float) -> tuple[float, float]:
-        """The 95 % interval of that: where the curve may lie, not where a measurement would."""
+        """The 95 % interval of the curve (not of a single measurement), s."""
         time_s, factor = self.n_s / num_workers + self.m_s, 1 + self.half_width
         return max(time_s / factor, self.floor_s), max(time_s * factor, self.floor_s)
 
     @property
     def enough(self) -> float | None:
-        """Workers with which the floor is reached, x = n / (y - m); None if it never is, or there is no floor."""
+        """Workers that reach the floor, x = n / (y - m); None if no number of workers does."""
         return self.n_s / (self.floor_s - self.m_s) if self.floor_s > self.m_s else None
 
 
 def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> ScalingFit | None:
-    """The law that fits best, by least squares of the relative errors; None without any point above the floor.
+    """Fits by least squares of the relative errors; None if no measurement is above the floor.
 
-    Neither n nor m is negative, and one such point shows n alone. The curve is as uncertain as points are on average,
-    by their own intervals or by how far from it they lie (twice the standard deviation), and less the more of them
-    there are: with two terms its mean square error is 2 / points of theirs. No batch can beat ``floor_s``: the
-    consumer's time, and CPU time / cores; 0 if nothing is known of it.
+    ``measured`` has seconds per batch by num_workers >= 1; ``floor_s`` is the least time of a batch, 0 if unknown. n
+    and m are not negative; a single measurement gives n alone. The half-width of the curve is that of the measurements
+    (by intervals or by twice the standard deviation of the residuals, whichever is larger) times sqrt(2 / points): with
+    two terms the mean square error of the curve is 2 / points of that of a measurement.
     """
     points = {n: batch for n, batch in measured.items() if batch.value > _AT_FLOOR * floor_s}
     if not points:
@@ -170,7 +155,7 @@ def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Scali
     shares, times_s, widths = np.array(rows).T
     weights = 1 / (times_s * widths)
     n_s, m_s = np.polyfit(shares, times_s, 1, w=weights) if len(points) > 1 else (0.0, 0.0)
-    nothing_s = 1e-6 * np.min(times_s)  # what rounding leaves
+    nothing_s = 1e-6 * np.min(times_s)  # rounding errors
     if m_s <= nothing_s:
         n_s, m_s = np.average(times_s / shares, weights=(weights * shares) ** 2), 0.0
     elif n_s <= nothing_s:
@@ -181,7 +166,6 @@ def scaling_fit(measured: Mapping[int, Estimate], floor_s: float = 0.0) -> Scali
 
 
 def _half_width(batch: Estimate) -> float:
-    """Half the width of the interval of an estimate, as a share of it."""
     if not batch.low or not batch.high:
         return _UNKNOWN_WIDTH
     return max(_LEAST_WIDTH, math.sqrt(batch.high / batch.low) - 1)

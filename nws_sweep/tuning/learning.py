@@ -1,4 +1,4 @@
-"""What the configurations of a grid learn from each other: a first guess, and trials that would be the same. Pure."""
+"""What a search takes from earlier results: a first guess, and equal trials. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
 
 
 def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
-    """The best number of workers of the most similar configuration of the same dataset; None if there is none.
-
-    Args:
-        configuration: What is about to be searched.
-        earlier: Results of the same machine.
-    """
+    """The best num_workers of the most similar configuration of the same dataset and consumer; None for none."""
     mine = asdict(configuration.loader).items()
     similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
     nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)
@@ -22,21 +17,21 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 
 
 def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
-    """A complete result of a search that differs in nothing but its name; None if there is none."""
+    """A complete result of an equal configuration; identifying columns may differ. None if there is none."""
     plain = replace(configuration, columns={})
     return next((r for r in earlier if r.complete and replace(r.configuration, columns={}) == plain), None)
 
 
 def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:
-    """Trials that would be measured once more: num_workers=0 under another prefetch_factor, say.
+    """Trials of other configurations that apply here, such as num_workers=0 under another prefetch_factor.
 
-    Each has a note that says where it was measured.
+    A note in each trial names the configuration that it was measured under.
     """
     found: dict[int, Trial] = {}
     for result in earlier:
         other = result.configuration
-        how = ((one.measure, one.seed, one.ranks) for one in (configuration, other))
-        if not _loads_the_same(other, configuration) or len(set(how)) > 1:
+        rules = ((one.measure, one.seed, one.ranks) for one in (configuration, other))
+        if not _loads_the_same(other, configuration) or len(set(rules)) > 1:
             continue
         where = other.label_of(other.columns)
         for trial in result.trials:
@@ -53,5 +48,5 @@ def _loads_the_same(one: Configuration, other: Configuration) -> bool:
 
 
 def without_windows(results: Sequence[SearchRecord]) -> list[SearchRecord]:
-    """The results without their single batches, to be kept in memory."""
+    """The results without windows, to save memory."""
     return [replace(r, trials=tuple(replace(trial, windows=()) for trial in r.trials)) for r in results]

@@ -1,8 +1,7 @@
-"""The words between a strategy and the runner, and the comparison of candidates measured in the same rounds. Pure.
+"""Observations, decisions, and the comparison of candidates measured in the same rounds. Pure.
 
-The machine drifts from round to round and takes all candidates with it, so two of them are compared by the ratio of
-their times round by round. Their spread is pooled over all pairs, with a weak prior: with two rounds each, five
-candidates know more about the noise than any one of them.
+Drift from round to round affects all candidates equally, so candidates are compared by the ratios of their times in the
+same rounds. Each pair has only a few rounds, so the variance of the ratios is pooled over all pairs, with a weak prior.
 """
 
 from __future__ import annotations
@@ -17,115 +16,82 @@ from typing import Protocol
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
 
-# Before anything is known of the noise: the standard deviation of the logarithm of two windows' ratio, and how many
-# ratios that assumption is worth.
+# Prior of the noise: standard deviation of the logarithm of the ratio of two windows, and its weight in ratios.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.035, 2
-# What looks after each round, and stops when it suits, needs wider intervals.
-_SEQUENTIAL = 1.1
-# No process waits so many times longer for an answer which cannot matter.
-_MOST_LONGER = 1000.0
+_SEQUENTIAL = 1.1  # widens intervals, because the search looks at them after each round
+_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``_seconds_to_decide``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is known of one candidate.
+    """The measurements of one candidate so far."""
 
-    Attributes:
-        settings: The candidate, canonical.
-        cost_s: The objective, smaller is better, s; None if it was not, or could not be, measured.
-        by_round: What it would cost at the pace of a single round, s, by the number of the round.
-        batch_s: Seconds per batch.
-        startup_s: From the start of an epoch to its first batch, s.
-        cpu_s: CPU seconds per batch.
-        consume_s: Seconds per batch in the consumer.
-        batches: Batches of an epoch; None if unknown.
-        spent_s: What measuring it has taken so far, s.
-        open: Whether it can be measured further.
-    """
-
-    settings: LoaderSettings
-    cost_s: float | None = None
-    by_round: Mapping[int, float] = field(default_factory=dict)
-    batch_s: float | None = None
-    startup_s: float | None = None
-    cpu_s: float | None = None
-    consume_s: float | None = None
-    batches: int | None = None
-    spent_s: float = 0.0
-    open: bool = False
+    settings: LoaderSettings  # canonical
+    cost_s: float | None = None  # the objective, smaller is better; None if it is not, or cannot be, measured
+    by_round: Mapping[int, float] = field(default_factory=dict)  # cost at the pace of each round, s, by round
+    batch_s: float | None = None  # seconds per batch
+    startup_s: float | None = None  # from the start of an epoch to its first batch
+    cpu_s: float | None = None  # CPU seconds per batch
+    consume_s: float | None = None  # seconds per batch in the consumer
+    batches: int | None = None  # batches of an epoch; None if unknown
+    spent_s: float = 0.0  # cost of the measurements so far
+    may_continue: bool = False  # True if the candidate can be measured further
 
     @property
     def num_workers(self) -> int:
-        """The candidate's number of workers."""
+        """Number of workers of the candidate."""
         return self.settings.num_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Decision: measure these candidates until each has enough, in turn, so that drift of the machine meets them alike.
+    """Decision: measure new candidates until they have converged, in interleaved time slices."""
 
-    Attributes:
-        candidates: Those without an observation yet, at least one.
-        beside: Candidates with an observation that are measured on beside them, for the comparison.
-    """
-
-    candidates: tuple[LoaderSettings, ...]
-    beside: tuple[LoaderSettings, ...] = ()
+    candidates: tuple[LoaderSettings, ...]  # without observations, at least one
+    beside: tuple[LoaderSettings, ...] = ()  # candidates with observations, measured further for the comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareInRound:
-    """Decision: one short turn of each of these, then ask again.
+class MeasureRound:
+    """Decision: measure one short time slice of each candidate, then decide again."""
 
-    Attributes:
-        candidates: Who takes part, at least one; those that were not measured yet are started.
-        dropped: Candidates that are out of the race for good.
-        window_s: Length of a window at least, s.
-    """
-
-    candidates: tuple[LoaderSettings, ...]
-    dropped: tuple[LoaderSettings, ...] = ()
-    window_s: float = 0.5
+    candidates: tuple[LoaderSettings, ...]  # at least one; new candidates are started
+    dropped: tuple[LoaderSettings, ...] = ()  # candidates to end, because they are eliminated
+    window_s: float = 0.5  # least duration of a window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Decision: the search is over, and why, in words."""
+    """Decision: end the search; the reason is one sentence."""
 
     reason: str
 
 
-Decision = Measure | CompareInRound | Stop
+Decision = Measure | MeasureRound | Stop
 
 
 class Strategy(Protocol):
-    """Decides what to do next from all observations so far, whatever their order."""
+    """Decides from all observations so far, in any order; it has no state."""
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidates to measure, or the reason to stop."""
+        """The candidates to measure next, or the reason to stop."""
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """Which candidate is the best, as far as is known; None if none could be measured."""
+        """The verdict on the observations; None if no candidate has a cost."""
 
 
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
-    """The candidate of that many workers."""
+    """The canonical settings with ``num_workers``."""
     return replace(base, num_workers=num_workers).canonical()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRatio:
-    """How much slower one candidate is than another: the logarithm of the ratio of their costs, with 95 % to each side.
-
-    Attributes:
-        value: The estimate; below 0 if it is faster.
-        half_width: Half the width of the interval.
-        n: Rounds behind it.
-    """
+    """Logarithm of the ratio of two candidates' costs with its 95 % interval; below 0 if the first one is faster."""
 
     value: float
     half_width: float
-    n: int
+    n: int  # number of rounds
 
     @property
     def low(self) -> float:
@@ -140,36 +106,30 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """All candidates that could be measured.
+    """The comparison of all candidates that have a cost."""
 
-    Attributes:
-        observations: Those with a cost, at least one.
-        tolerance: A candidate this much slower than the fastest is as good, if it is cheaper.
-        precision: What may be gained beyond the tolerance by no more than this is too little to matter.
-    """
-
-    observations: tuple[Observation, ...]
-    tolerance: float
-    precision: float
+    observations: tuple[Observation, ...]  # at least one
+    tolerance: float  # a candidate slower by at most this share counts as equally fast
+    precision: float  # a gain of at most this share beyond the tolerance is negligible
 
     @cached_property
     def fastest(self) -> Observation:
-        """The one with the least cost; where others met the same rounds, these decide."""
-        leader = min(self.observations, key=lambda o: (cost_of(o), cheapness(o.settings)))
-        return min(self.observations, key=lambda o: (_log_ratio(o, leader), cheapness(o.settings)))
+        """The candidate with the least cost, by the ratios in common rounds where there are any."""
+        leader = min(self.observations, key=lambda o: (cost_of(o), _by_cheapness(o.settings)))
+        return min(self.observations, key=lambda o: (_log_ratio(o, leader), _by_cheapness(o.settings)))
 
     @cached_property
     def recommended(self) -> Observation:
-        """The cheapest that is not slower than the fastest by more than the tolerance."""
+        """The cheapest candidate within the tolerance of the fastest."""
         good = [o for o in self.observations if _log_ratio(o, self.fastest) <= math.log1p(self.tolerance)]
-        return min(good, key=lambda o: cheapness(o.settings))
+        return min(good, key=lambda o: _by_cheapness(o.settings))
 
     def log_ratio(self, one: Observation, other: Observation) -> LogRatio:
-        """By how much ``one`` is slower than ``other``."""
+        """The log ratio of the costs of ``one`` and ``other``."""
         if one.settings == other.settings:
             return LogRatio(value=0.0, half_width=0.0, n=len(one.by_round))
         n = len(_log_ratios(one, other))
-        # Never in the same round, so drift comes on top: twice the variance of a pair's.
+        # Without common rounds drift adds to the noise: the variance is twice that of a pair.
         share = 1 / n if n else sum(1 / max(1, len(o.by_round)) for o in (one, other))
         spread, degrees = self._noise
         half_width = _SEQUENTIAL * student_t_975(degrees) * spread * math.sqrt(share)
@@ -177,54 +137,54 @@ class PairedComparison:
 
     @cached_property
     def _noise(self) -> tuple[float, int]:
-        """Standard deviation of a ratio's logarithm, and its degrees of freedom."""
+        """Standard deviation of a log ratio, and its degrees of freedom."""
         squares, degrees = 0.0, 0
         for observation in self.observations:
             ratios = _log_ratios(observation, self.fastest)
             if observation.settings != self.fastest.settings and len(ratios) > 1:
                 squares += sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
                 degrees += len(ratios) - 1
-        if degrees > 1 and squares / degrees > _PRIOR_SPREAD**2:  # noise beyond the prior is not talked down
+        if degrees > 1 and squares / degrees > _PRIOR_SPREAD**2:  # the prior never reduces measured noise
             return math.sqrt(squares / degrees), degrees
         squares += _PRIOR_WEIGHT * _PRIOR_SPREAD**2
         return math.sqrt(squares / (degrees + _PRIOR_WEIGHT)), degrees + _PRIOR_WEIGHT
 
     def is_eliminated(self, one: Observation) -> bool:
-        """Whether it is certain that it is not the one to recommend."""
-        return one.settings != self.recommended.settings and self.doubt(one).low > self._edge(one, 0.0)
+        """True if the candidate is certainly not the one to recommend."""
+        return one.settings != self.recommended.settings and self.deciding_ratio(one).low > self._edge(one, 0.0)
 
     def is_negligible(self, one: Observation) -> bool:
-        """Whether knowing more of it can gain next to nothing: less than precision beyond the tolerance.
+        """True if further measuring can gain at most ``precision`` beyond the tolerance.
 
-        A cheaper one that seems too slow would only save workers.
+        A cheaper candidate that seems too slow could only save workers.
         """
         edge = self._edge(one, self.precision)
         if one.settings == self.recommended.settings:
-            return self.doubt(one).high <= edge
-        return self._is_cheap(one) or self.doubt(one).low >= edge
+            return self.deciding_ratio(one).high <= edge
+        return self._is_cheap(one) or self.deciding_ratio(one).low >= edge
 
     def comparator(self, one: Observation) -> Observation:
-        """Whom it must be compared with to tell whether it is the one to recommend."""
+        """The candidate to compare with: the fastest for cheap candidates, else the recommended one."""
         return self.fastest if self._is_cheap(one) else self.recommended
 
-    def doubt(self, one: Observation) -> LogRatio:
-        """The gap whose interval leaves it open whether it is the one to recommend."""
+    def deciding_ratio(self, one: Observation) -> LogRatio:
+        """The log ratio to the comparator."""
         return self.log_ratio(one, self.comparator(one))
 
     def _is_cheap(self, one: Observation) -> bool:
-        """Whether it is the recommended one, or cheaper."""
-        return cheapness(one.settings) <= cheapness(self.recommended.settings)
+        """True for the recommended candidate and cheaper ones."""
+        return _by_cheapness(one.settings) <= _by_cheapness(self.recommended.settings)
 
     def _edge(self, one: Observation, beyond: float) -> float:
-        """The gap to its rival from which on a cheap one is too slow, another one fast enough, on the log scale."""
+        """The log ratio above which a cheap candidate is too slow, and below which another one is fast enough."""
         edge = math.log1p(self.tolerance) + math.log1p(beyond)
         return edge if self._is_cheap(one) else -edge
 
     def verdict(self) -> Verdict:
-        """What is known now."""
+        """The verdict on the observations so far."""
         unclear = [o for o in self.observations if not self.is_eliminated(o) and not self.is_negligible(o)]
         tied = tuple(o.settings for o in unclear if o.settings != self.recommended.settings)
-        if unclear and not tied:  # it may be slower than the fastest by more than the tolerance
+        if unclear and not tied:  # the recommended candidate may be outside the tolerance of the fastest
             tied = (self.fastest.settings,)
         return Verdict(
             recommended=self.recommended.settings,
@@ -234,17 +194,16 @@ class PairedComparison:
         )
 
     def _seconds_to_decide(self, one: Observation) -> float:
-        """Further seconds, at the pace so far, until the interval leaves out the edge of the tolerance."""
-        log_ratio = self.doubt(one)
+        """Further seconds, at the pace so far, until the interval excludes the edge of the tolerance."""
+        log_ratio = self.deciding_ratio(one)
         distance = abs(log_ratio.value - self._edge(one, self.precision))
         rounds = max(1, log_ratio.n)
-        wanted = rounds * min(_MOST_LONGER, (log_ratio.half_width / distance) ** 2 if distance else _MOST_LONGER)
+        needed = rounds * min(_MOST_LONGER, (log_ratio.half_width / distance) ** 2 if distance else _MOST_LONGER)
         round_s = sum(o.spent_s / max(1, len(o.by_round)) for o in (one, self.recommended))
-        return max(1.0, wanted - rounds) * round_s
+        return max(1.0, needed - rounds) * round_s
 
 
 def _log_ratios(one: Observation, other: Observation) -> list[float]:
-    """The logarithms of the ratios of their costs in the rounds that both took part in."""
     return [math.log(one.by_round[r] / other.by_round[r]) for r in sorted(set(one.by_round) & set(other.by_round))]
 
 
@@ -253,36 +212,30 @@ def _log_ratio(one: Observation, other: Observation) -> float:
     return statistics.fmean(ratios) if ratios else math.log(cost_of(one) / cost_of(other))
 
 
-def cheapness(settings: LoaderSettings) -> tuple[int, int]:
-    """Fewest workers first, then what the queue holds."""
+def _by_cheapness(settings: LoaderSettings) -> tuple[int, int]:
+    """Sort key: fewest workers first, then the shortest queue."""
     return settings.num_workers, settings.queued_batches
 
 
 def cost_of(observation: Observation) -> float:
-    """Its cost, s; infinite if it has none."""
+    """The cost, s; infinite if it is None."""
     return math.inf if observation.cost_s is None else observation.cost_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfWorkers:
-    """What every search of num_workers is given.
-
-    Attributes:
-        rules: Candidates, ascending, and how many of them without improvement to bear.
-        base: The settings beside num_workers.
-        measure: What is precise enough.
-    """
+class WorkerSearch:
+    """Base of the searches of num_workers."""
 
     rules: SearchRules
-    base: LoaderSettings
+    base: LoaderSettings  # all settings but num_workers
     measure: MeasureRules
 
     def comparison(self, observations: Sequence[Observation]) -> PairedComparison | None:
-        """The contest of those that could be measured; None if none could."""
+        """The comparison of the candidates that have a cost; None if there are none."""
         measured = tuple(o for o in observations if o.cost_s is not None)
         return PairedComparison(measured, self.rules.tolerance, self.measure.precision) if measured else None
 
     def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """The verdict on all that were measured."""
+        """The verdict on the observations; None if no candidate has a cost."""
         comparison = self.comparison(observations)
         return comparison.verdict() if comparison else None

@@ -1,4 +1,4 @@
-"""The search of one configuration: asks the strategy, measures what it wants, until the strategy says stop."""
+"""The search of one configuration: measures what the strategy decides until the strategy stops."""
 
 from __future__ import annotations
 
@@ -10,31 +10,26 @@ from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.rounds import Observer, Rounds
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.strategy import CompareInRound, Measure, Observation, Strategy, make
+from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy
+from nws_sweep.tuning.strategy import make
 
-# How long a search without a budget may take where the length of an epoch is known; for each setting in also again.
+# Limit of an adaptive search without a budget, if the length of an epoch is known; again for each setting in also.
 _LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
 DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is longer"
 
 
 def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
-    """Searches num_workers for one configuration.
+    """Searches one configuration; returns all trials, the verdict and the reason to stop.
 
     Args:
-        start: The result so far, usually without trials; finished ones that it has are not measured again.
-        environment: Where trial processes come from, the clock, the machine.
-        observer: Told of every trial as soon as it is done.
-        guess: A value of num_workers that was the best in a similar case, which is tried first; None for none.
-
-    Returns:
-        The result with all trials, the verdict, and why the search stopped.
+        start: The result so far; its finished trials are not measured again.
+        environment: Trial processes, clock and machine.
+        observer: Receives every trial as soon as it is finished.
+        guess: The best num_workers of a similar configuration, measured first; None for none.
     """
     configuration = start.configuration
-    # It decides about one rank, with its share of the CPUs and of their time.
-    cores = environment.cores_of_each(configuration.ranks)
-    strategy = make(
-        configuration.search, configuration.loader, configuration.measure, cores, guess, processes.start_method()
-    )
+    cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
+    strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     with Rounds(start, environment, observer) as rounds:
         try:
             reason, provisional = _follow(strategy, rounds)
@@ -42,7 +37,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
             observer.interrupted(rounds.record)
             raise
     result, verdict = replace(rounds.record, stop_reason=reason), strategy.verdict(_observations(rounds))
-    if provisional:  # without those who had no time for anything
+    if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
     observer.search_finished(result)
@@ -50,7 +45,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
 
 
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
-    """Does what the strategy says until it stops; the reason, and whether time ran out."""
+    """Measures until the strategy stops; returns the reason, and True if the time budget ended the search."""
     rules, is_first = rounds.start.configuration.search, not rounds.start.trials
     try:
         while True:
@@ -58,16 +53,16 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
-            elif isinstance(decision, CompareInRound):
+            elif isinstance(decision, MeasureRound):
                 rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
-            elif rounds.conclude():  # else there is one that must be measured again
-                of_each = ", each rank" if rounds.start.configuration.ranks > 1 else ""
-                return decision.reason + of_each, False
+            elif rounds.conclude():  # otherwise a candidate must be measured again
+                suffix = ", each rank" if rounds.start.configuration.ranks > 1 else ""
+                return decision.reason + suffix, False
             if is_first and rules.strategy == "adaptive":
                 rounds.end_profile()
             is_first = False
             if rounds.unshared and rounds.conclude():
-                return f"no candidate with workers is right: {rounds.unshared}", False
+                return f"workers deliver wrong samples: {rounds.unshared}", False
     except TimeBudgetSpent:
         default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
         budget_s = rules.time_budget_s
@@ -77,7 +72,7 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
 
 
 def _deadline(result: SearchRecord, began: float) -> float | None:
-    """When the search must end: by its budget, or an adaptive one without a budget in proportion to an epoch."""
+    """When the search must end: by its budget or, for an adaptive search without one, by the default limit."""
     rules = result.configuration.search
     if rules.time_budget_s is not None:
         return began + rules.time_budget_s
@@ -88,7 +83,7 @@ def _deadline(result: SearchRecord, began: float) -> float | None:
 
 
 def _observations(rounds: Rounds) -> list[Observation]:
-    """What the strategy is shown: the trials that are kept, and the candidates."""
+    """The observations of trials from the start and of candidates."""
     start, facts = rounds.start, rounds.facts
     kept = []
     for trial in start.trials:
@@ -110,5 +105,5 @@ def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -
         consume_s=found.consume_s if found else None,
         batches=candidate.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
-        open=candidate is not None and candidate.may_continue,
+        may_continue=candidate is not None and candidate.may_continue,
     )

@@ -1,7 +1,6 @@
-"""Search strategies: given the observations so far, which candidate is measured next, or why the search stops.
+"""Makes the search strategy that the rules name; patience and exhaustive search. Pure.
 
-Strategies are pure and know nothing of loaders, processes or files: ask and tell without a state of their own, so that
-a search that was interrupted goes on by showing the strategy what was observed.
+A strategy has no state: a search resumes by giving the strategy all observations so far.
 """
 
 from __future__ import annotations
@@ -12,52 +11,32 @@ from dataclasses import dataclass
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.adaptive import Adaptive
-from nws_sweep.tuning.other_settings import ALSO, Also
+from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
+from nws_sweep.tuning.other_settings import OtherSettingsSearch
 from nws_sweep.tuning.paired_comparison import (
-    CompareInRound,
     Decision,
     Measure,
     Observation,
-    OfWorkers,
     Stop,
     Strategy,
+    WorkerSearch,
     with_workers,
 )
-
-__all__ = [
-    "ALSO",
-    "STRATEGIES",
-    "CompareInRound",
-    "Measure",
-    "Observation",
-    "Stop",
-    "Strategy",
-    "make",
-    "most_candidates",
-    "with_workers",
-]  # fmt: skip
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience(OfWorkers):
-    """Tries candidates in ascending order and remembers the best.
+class Patience(WorkerSearch):
+    """Measures candidates in ascending order until more than ``maximum_patience`` in a row have not improved the best.
 
-    Candidates that do not improve on the best are counted; an improvement, however small, starts the count again. The
-    search stops when the count exceeds ``maximum_patience``: with 3, the fourth candidate in a row without improvement
-    is the last. A candidate that could not be measured has not improved.
-
-    Whatever the next measurements say, so many candidates are still going to be tried that the count can exceed the
-    patience; these are asked for together. What is observed out of the order (a reference, say) counts when its turn
-    has come.
-
-    The reference is asked for with the first candidates, to tell the gain over it wherever the search stops.
+    An improvement of any size resets the count; a failed candidate is no improvement. All candidates that are certain
+    to be measured, whatever the results, are decided together. Observations out of order, such as that of the
+    reference, count when the order reaches them. The reference is measured with the first candidates.
     """
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidates, unless patience is exceeded or none is left."""
+        """The next candidates; stops if the patience is exceeded or no candidate is left."""
         candidates, reference = self.rules.candidates, self.rules.reference
         costs = {observation.num_workers: observation.cost_s for observation in observations}
         most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.maximum_patience
@@ -83,7 +62,7 @@ class Patience(OfWorkers):
         return Stop(reason=f"all {len(candidates)} candidates were measured{within}")
 
     def _about_reference(self, costs: Mapping[int, float | None], best_s: float) -> str:
-        """What the reference says about a search that stopped before it had come so far."""
+        """A hint if the search stopped below the reference and the reference is faster."""
         reference, untried = self.rules.reference, [n for n in self.rules.candidates if n not in costs]
         reference_s = None if reference is None else costs.get(reference)
         if reference is None or reference_s is None or math.isinf(best_s) or reference_s >= best_s:
@@ -107,23 +86,26 @@ def make(
     """The strategy that the rules name.
 
     Args:
-        rules: What to search.
+        rules: The strategy, its candidates and limits.
         base: The DataLoader's settings beside num_workers.
-        measure: How precisely to measure.
+        measure: Precision and duration of the measurements.
         cores: CPUs that a candidate may use.
-        guess: A value of num_workers that may be the best, from elsewhere.
-        start_method: How workers are started where ``base`` does not say.
+        guess: The best num_workers of a similar configuration; None for none.
+        start_method: How workers are started if ``base`` has no start method.
     """
     workers: Strategy
     if rules.strategy == "adaptive":
-        start_method = base.multiprocessing_context or start_method
-        workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=start_method)
+        method = base.multiprocessing_context or start_method
+        workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
         workers = Patience(rules=rules, base=base, measure=measure)
-    return Also(workers=workers, rules=rules, base=base, measure=measure, cores=cores) if rules.also else workers
+    if not rules.also:
+        return workers
+    return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
 
 
 def most_candidates(rules: SearchRules) -> int:
-    """How many values of num_workers a search may try."""
-    most = Adaptive.most_candidates(rules) if rules.strategy == "adaptive" else len(rules.candidates)
+    """Upper bound on the values of num_workers that a search measures."""
+    adaptive = MOST_PREDICTED + 2 * rules.maximum_patience  # those beyond the best are limited by the patience
+    most = adaptive if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))

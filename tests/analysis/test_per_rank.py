@@ -8,7 +8,16 @@ import pytest
 
 from nws_sweep.analysis import per_rank
 from nws_sweep.report import html, page, snippets, writer
-from nws_sweep.results import Estimate, LoaderSettings, RankMeasurement, SearchRecord, Trial, codec, storage
+from nws_sweep.results import (
+    Estimate,
+    LoaderSettings,
+    RankMeasurement,
+    SearchRecord,
+    Trial,
+    codec,
+    storage,
+    timing_table,
+)
 from tests import factories
 
 
@@ -91,7 +100,7 @@ def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Pat
         ("0", "0", "0.03"), ("0", "1", "0.06"), ("0", "2", "0.031"),
         ("1", "0", "0.01"), ("1", "1", "0.03"), ("1", "2", "0.01"),
     ]  # fmt: skip
-    assert tuple(rows[0]) == storage.RANK_COLUMNS
+    assert tuple(rows[0]) == (*stored.configuration.columns, *timing_table.RANK_COLUMNS)
     alone = factories.search_result(factories.trial(1, 64.0))  # is stored as before
     assert "ranks" not in codec.to_text(alone)
     assert not (factories.store_run(tmp_path, alone, "alone") / storage.RANKS).exists()

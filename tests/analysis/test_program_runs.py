@@ -8,11 +8,11 @@ import pytest
 
 from nws_sweep.analysis import caveats, program_runs
 from nws_sweep.analysis.summary import summarise
-from nws_sweep.results import HOSTED, HostedRun, Noise, SearchRecord, TrialState, WindowKind, storage
+from nws_sweep.results import PROGRAM_STRATEGY, Noise, ProgramRun, SearchRecord, TrialState, WindowKind, storage
 from tests.factories import FACTS, HOST, loader_settings, window
 
 
-def run(num_workers: int, **changes: Any) -> HostedRun:
+def run(num_workers: int, **changes: Any) -> ProgramRun:
     """One whose epoch is its start and a window of as many seconds as it has workers less than eight."""
     pace_s = 8.0 - num_workers
     defaults: dict[str, Any] = {
@@ -31,10 +31,10 @@ def run(num_workers: int, **changes: Any) -> HostedRun:
         "started_at": f"2024-05-01T12:{num_workers:02}:00+00:00",
         "elapsed_s": 40.0,
     }
-    return HostedRun(**{**defaults, **changes})
+    return ProgramRun(**{**defaults, **changes})
 
 
-def record(*runs: HostedRun, finished: bool = False) -> SearchRecord:
+def record(*runs: ProgramRun, finished: bool = False) -> SearchRecord:
     return program_runs.record(runs, finished=finished)
 
 
@@ -43,12 +43,12 @@ def test_runs_become_the_trials_of_one_search() -> None:
     assert [(trial.num_workers, trial.state) for trial in found.trials] == [(n, TrialState.OK) for n in (0, 2, 4)]
     assert [trial.objective_s for trial in found.trials] == [1.5 + 7 * 8.0, 1.5 + 7 * 6.0, 1.5 + 7 * 4.0]
     assert found.configuration.columns == {"dataset": "Photos", "lr": 0.5}
-    assert found.configuration.search.strategy == HOSTED
+    assert found.configuration.search.strategy == PROGRAM_STRATEGY
     assert found.configuration.consumer == {"_target_": "train"}
     assert (found.configuration.search.candidates, found.configuration.search.reference) == ((0, 2, 4), None)
     assert (found.stop_reason, found.cost_s) == ("the program ran with 3 candidates", 120.0)
     assert all(not found.configuration.differing(trial.settings) for trial in found.trials)
-    assert found.configuration.search.wider == "larger hydra.callbacks.nws_sweep.candidates"
+    assert found.configuration.search.more_workers_hint == "larger hydra.callbacks.nws_sweep.candidates"
     assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8, "the usual rule, if it is a candidate"
 
 
@@ -105,7 +105,7 @@ def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
     assert found.trials[0].windows == slow.windows
 
 
-def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> HostedRun:
+def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> ProgramRun:
     """With three windows, whose times lie so far apart."""
     start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
     paces = [batch_s * factor for factor in (1 - spread, 1.0, 1 + spread)]
@@ -126,7 +126,7 @@ def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: fl
     ],
 )
 def test_candidates_that_the_intervals_leave_open_are_tied(
-    runs: list[HostedRun], recommended: int, tied: tuple[int, ...]
+    runs: list[ProgramRun], recommended: int, tied: tuple[int, ...]
 ) -> None:
     whole = record(*runs, finished=True)
     found = whole.verdict
@@ -147,10 +147,10 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
         ([run(0), run(2), run(4, reason="killed"), run(8, reason="killed")], ""),
     ],
 )
-def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[HostedRun], failed: str) -> None:
+def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[ProgramRun], failed: str) -> None:
     for number, one in enumerate(runs):
         started_at = f"2024-05-01T12:{number:02}:00+00:00"
-        storage.save_hosted(tmp_path / "default", number, replace(one, started_at=started_at))
+        storage.save_program_run(tmp_path / "default", number, replace(one, started_at=started_at))
     found = program_runs.repeated_failure(tmp_path)
     assert found.startswith(failed)
     assert bool(found) is bool(failed)
@@ -176,7 +176,7 @@ def test_files_of_runs_become_a_grid_that_can_be_reported(tmp_path: Path) -> Non
     for rate in (0.5, 0.25):
         folder = tmp_path / f"lr={rate}"
         for number, workers in enumerate((0, 2, 4)):
-            storage.save_hosted(folder, number, run(workers, columns={"lr": rate}))
+            storage.save_program_run(folder, number, run(workers, columns={"lr": rate}))
         program_runs.gather(folder)
     summary = summarise(storage.find(tmp_path))
     assert [one.label for one in summary.configurations] == ["dataset=Photos lr=0.25", "dataset=Photos lr=0.5"]
@@ -192,7 +192,7 @@ def test_runs_are_read_as_they_were_written_and_a_broken_file_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number, written in enumerate((run(0), run(2, **NOTHING))):
-        storage.save_hosted(tmp_path, number, written)
-    (tmp_path / storage.HOSTED_RUNS / "2.json").write_text("{")
-    assert storage.read_hosted(tmp_path) == [run(0), run(2, **NOTHING)]
+        storage.save_program_run(tmp_path, number, written)
+    (tmp_path / storage.PROGRAM_RUNS / "2.json").write_text("{")
+    assert storage.read_program_runs(tmp_path) == [run(0), run(2, **NOTHING)]
     assert "cannot be read" in caplog.text

@@ -142,7 +142,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         ),
         (
             search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
-            ["num_workers=4 was the only candidate; it was compared with no other"],
+            ["num_workers=4 was the only candidate, so it was compared with no other"],
         ),
         (
             search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
@@ -151,12 +151,12 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0)), []),
         (
             search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
-            ["the search did not finish; 1 candidates were measured, 1 more were begun"],
+            ["the search did not finish; 1 candidates were measured, 1 more were started"],
         ),
         (search_result(error="no such folder: /data", stop_reason=""), []),
         (
             search_result(trial(2, 8.0), verdict=verdict(provisional=True)),
-            ["the search was ended by its time budget; this is the best so far"],
+            ["the time budget ended the search; this is the best so far"],
         ),
         (
             search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, seconds_to_decide=40.0)),

@@ -69,9 +69,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultSto
     ],
 )
 def test_the_newest_result_answers(store: ResultStore, asking: dict[str, Any], name: str, answer: int) -> None:
-    store.keep(result())
+    store.add(result())
     other = replace(FACTS, project=ProjectFacts(key="nowhere", keys={}, fingerprint="x"))
-    store.keep(result(facts=other, configuration=configuration(seed=5)))  # hides none for this project
+    store.add(result(facts=other, configuration=configuration(seed=5)))  # hides none for this project
     found = config(**asking)
     found.size = "${nws_best:batch_size,8}"
     assert found.data[name] == answer
@@ -115,7 +115,7 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
         ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest is measured 2"),
         ({"facts": FACTS}, {}, "there is none on this machine"),
         ({}, {"_target_": "others.Data"}, "there is none on this machine"),
-        (PROVISIONAL, {}, "the newest is provisional: the search was ended by its time budget"),
+        (PROVISIONAL, {}, "the newest is provisional: the time budget ended the search"),
         ({"configuration": configuration(search=search_rules((4,))), "trials": (trial(4, 2.0, settings=BEST),)}, {},
             "the newest is provisional: num_workers=4 was the only candidate"),
     ],
@@ -123,14 +123,14 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
 def test_a_stale_result_is_none(
     store: ResultStore, changed: dict[str, Any], asked: dict[str, Any], reason: str
 ) -> None:
-    store.keep(result(**changed))
+    store.add(result(**changed))
     assert reason in refused(config(**asked))
     assert config(**asked, num_workers="${nws_best:num_workers,7}").data.num_workers == 7
 
 
 def test_a_default_and_a_provisional_result_answer_who_asks_for_them(store: ResultStore) -> None:
     assert config(num_workers="${nws_best:num_workers,null}").data.num_workers is None
-    store.keep(result(**PROVISIONAL))
+    store.add(result(**PROVISIONAL))
     assert config(num_workers="${nws_best:num_workers,7,provisional}").data.num_workers == 4
     for asked, line in (("num_workers,7,yes", "after the default provisional is allowed, not yes"),
                         ("workers", "nws_best:workers: allowed are batch_size, num_workers")):  # fmt: skip

@@ -14,7 +14,7 @@ from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import LoaderSettings, ProjectFacts, SearchCost, storage
-from nws_sweep.results.storage import select
+from nws_sweep.results.selection import select
 from tests.factories import (
     COLUMNS,
     FACTS,
@@ -149,7 +149,7 @@ def test_a_key_below_which_a_mapping_would_be_replaced_is_refused() -> None:
 
 def test_a_provisional_answer_is_told_to_be_one_in_a_comment() -> None:
     alone = search_result(trial(4, 16.0), configuration=configuration(search=search_rules((4,))))
-    line = "provisional: num_workers=4 was the only candidate; it was compared with no other"
+    line = "provisional: num_workers=4 was the only candidate, so it was compared with no other"
     for form in snippets.FORMATS:
         rendered = snippets.render(summary_of_run(alone), form)
         assert (rendered.comments, "provisional" in rendered.text) == ((line,), False)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from nws_sweep.results import atomic
 
 
-def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old and longer")
     old_mask = os.umask(0o027)
@@ -24,7 +24,7 @@ def test_writing_replaces_a_file_whole_with_the_mode_that_the_umask_gives(tmp_pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
+def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: Path, target: Path) -> Path:
@@ -40,8 +40,7 @@ def test_when_renaming_is_interrupted_the_old_content_stays_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power failure after the renaming must find the content, and the renaming itself."""
+def test_a_durable_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     path = tmp_path / "result.json"
 
@@ -49,25 +48,25 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
         synced.append(f"{'folder' if Path(f'/proc/self/fd/{descriptor}').is_dir() else 'file'}, there: {path.exists()}")
 
     monkeypatch.setattr(os, "fsync", sync)
-    atomic.write_text(tmp_path / "plot.svg", "others cost no wait for the disk")
+    atomic.write_text(tmp_path / "plot.svg", "not synced")
     atomic.write_text(path, "all of it", durable=True)
     assert synced == ["file, there: False", "folder, there: True"]
 
 
-def test_a_home_is_put_in_and_without_one_a_folder_of_that_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    assert atomic.expanded("~/.cache/x") == Path("/home/me/.cache/x")
-    assert atomic.expanded("data/~x") == Path("data/~x")
+    assert atomic.expand_user("~/.cache/x") == Path("/home/me/.cache/x")
+    assert atomic.expand_user("data/~x") == Path("data/~x")
 
     def unknown(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", unknown)
     instead = Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}"
-    assert atomic.expanded("~/.cache/x") == instead / ".cache" / "x"
+    assert atomic.expand_user("~/.cache/x") == instead / ".cache" / "x"
 
 
-def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
+def test_a_file_set_aside_gets_a_free_number(tmp_path: Path) -> None:
     path = tmp_path / "batches.csv"
     for content in ("one", "two"):
         path.write_text(content)
@@ -78,9 +77,7 @@ def test_what_is_set_aside_gets_a_number_that_is_free(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_left_of_a_write_that_was_killed_is_removed_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_temporary_files_of_killed_writers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {".nws_sweep", ".result.json-abc", "result.json", "nws_sweep-result.json-abc"}
     for name in kept:
         (tmp_path / name).touch()
@@ -93,9 +90,9 @@ def test_what_is_left_of_a_write_that_was_killed_is_removed_and_nothing_else(
     assert {each.name for each in tmp_path.iterdir()} == kept
 
 
-def test_the_names_of_new_folders_last_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parents_of_new_folders_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, synced = tmp_path / "grid" / "job", []
     folder.mkdir(parents=True)
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").resolve()))
-    atomic.keep_folder(folder)
+    atomic.sync_parents(folder)
     assert synced[:2] == [tmp_path / "grid", tmp_path]

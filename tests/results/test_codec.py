@@ -1,4 +1,4 @@
-"""What result.json and batches.csv hold comes back as it was, or is refused."""
+"""result.json and batches.csv are read back unchanged, or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.factories import failed_trial, loader_settings, search_result, store_
 
 
 def whole() -> SearchRecord:
-    """With all kinds of windows, and two candidates that differ in another setting than num_workers."""
+    """A result with all kinds of windows, and two candidates with equal num_workers."""
     began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
     looked = window(WindowKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
     other = replace(loader_settings(2), prefetch_factor=4)
@@ -30,7 +30,7 @@ def whole() -> SearchRecord:
     )
 
 
-def test_a_result_is_loaded_with_every_batch_it_had_and_saving_it_changes_no_byte(tmp_path: Path) -> None:
+def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path) -> None:
     folder = store_run(tmp_path, whole())
     assert storage.load(folder) == storage.Loaded(result=whole())
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -49,12 +49,12 @@ def test_a_result_is_loaded_with_every_batch_it_had_and_saving_it_changes_no_byt
         lambda text: text.replace("2,0,0,1", "2,0,0", 1),
     ],
 )
-def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: Any) -> None:
+def test_a_result_with_unreadable_batches_is_loaded_without_them(tmp_path: Path, spoil: Any) -> None:
     folder = store_run(tmp_path, whole())
     path = folder / "batches.csv"
     path.write_text(spoil(path.read_text()))
     loaded = storage.load(folder)
-    assert str(path) in loaded.batches_lost
+    assert str(path) in loaded.batches_error
     assert loaded.result == replace(whole(), trials=tuple(replace(each, windows=()) for each in whole().trials))
 
 
@@ -68,7 +68,7 @@ def test_batches_that_cannot_be_read_cost_nothing_else(tmp_path: Path, spoil: An
         ("trials", {}), ("host", "here"), ("cost_s", "8.0"), ("stop_reason", None), ("configuration", {}),
     ],
 )  # fmt: skip
-def test_values_of_another_type_and_figures_that_nothing_measured_are_refused(place: str, value: Any) -> None:
+def test_values_of_another_type_or_out_of_range_are_refused(place: str, value: Any) -> None:
     data = node = json.loads(codec.to_text(whole()))
     *path, name = place.split(".")
     for part in path:
@@ -78,13 +78,13 @@ def test_values_of_another_type_and_figures_that_nothing_measured_are_refused(pl
         codec.from_text(json.dumps(data))
 
 
-def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tmp_path: Path) -> None:
-    """Bytes turned, cut off or left out at random: whatever can be read afterwards makes a report."""
+def test_damaged_results_are_refused_or_reported_without_a_traceback(tmp_path: Path) -> None:
+    """Bytes are changed, cut off or removed at random; a readable result makes a report."""
     rng, text = random.Random(8), codec.to_text(whole()).encode()
     (tmp_path / "run").mkdir()
     refused = 0
     for _ in range(300):
-        (tmp_path / "run" / "result.json").write_bytes(_garbled(text, rng))
+        (tmp_path / "run" / "result.json").write_bytes(_damaged(text, rng))
         try:
             summary = summarise(storage.find(tmp_path))
         except NotARunError:
@@ -95,12 +95,12 @@ def test_hundreds_of_garbled_results_are_told_or_reported_without_a_traceback(tm
     assert 100 < refused < 300
 
 
-def _garbled(text: bytes, rng: random.Random) -> bytes:
-    garbled, at = bytearray(text), rng.randrange(len(text))
+def _damaged(text: bytes, rng: random.Random) -> bytes:
+    damaged, at = bytearray(text), rng.randrange(len(text))
     if (kind := rng.random()) < 0.3:
-        return bytes(garbled[:at])
+        return bytes(damaged[:at])
     if kind < 0.6:
-        del garbled[at : at + rng.choice([1, 5, 50])]
+        del damaged[at : at + rng.choice([1, 5, 50])]
     else:
-        garbled[at] = rng.choice(b'0123456789.-e"{}[],:tfn \xff')
-    return bytes(garbled)
+        damaged[at] = rng.choice(b'0123456789.-e"{}[],:tfn \xff')
+    return bytes(damaged)

@@ -1,4 +1,4 @@
-"""Results are remembered per machine, and are stale when that or the versions have changed."""
+"""Cached results belong to a machine; they are stale if versions differ or they are old."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path / "results")
 
 
-def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) -> None:
+def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_columns(store: ResultStore) -> None:
     kept = record()
-    store.keep(kept, "/one")
+    store.add(kept, "/one")
     renamed = replace(kept.configuration, columns={"dataset": "another name"})
     found = store.find(renamed, kept.host, "fresh", "/one")
     assert found is not None
@@ -39,7 +39,7 @@ def test_what_was_kept_is_found_again_whatever_it_is_called(store: ResultStore) 
     assert [t.num_workers for t in found.trials] == [0, 2]
     assert store.find(kept.configuration, kept.host, "never", "/one") is None
     assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
-    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # where relative paths begin
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # base of relative paths
     with pytest.raises(ConfigurationError, match="reuse=sometimes: allowed is never, fresh, always"):
         store.find(kept.configuration, kept.host, "sometimes")
 
@@ -53,9 +53,9 @@ OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
         ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
         ({"nws_sweep": "0.0"}, {}, "measured with nws_sweep 0.1.0, this is 0.0"),
         ({}, {"started_at": OLD}, "measured 32 days ago"),
-        ({"hostname": "other"}, {}, None),  # another machine has results of its own
+        ({"hostname": "other"}, {}, None),  # another machine: no result
         ({"usable_cpus": 99}, {}, None),
-        ({}, {"verdict": None}, None),  # of a search that came to no end nothing is kept
+        ({}, {"verdict": None}, None),  # an incomplete search is not stored
         ({}, {"error": "broken"}, None),
     ],
 )
@@ -63,29 +63,29 @@ def test_other_versions_and_old_results_are_stale(
     store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None
 ) -> None:
     stored = replace(record(), **kept)
-    store.keep(stored)
+    store.add(stored)
     now = replace(stored.host, **host)
     assert store.find(stored.configuration, now, "fresh") is None
     found = store.find(stored.configuration, now, "always")
     assert (staleness(stored, now) if found else None) == why
 
 
-def test_what_was_written_last_comes_first(store: ResultStore, tmp_path: Path) -> None:
+def test_the_newest_result_comes_first(store: ResultStore, tmp_path: Path) -> None:
     first, second = record(), record()
-    store.keep(first)
+    store.add(first)
     (file,) = (tmp_path / "results").iterdir()
     os.utime(file, (0, 0))
-    store.keep(replace(second, configuration=replace(second.configuration, seed=2)))
+    store.add(replace(second, configuration=replace(second.configuration, seed=2)))
     assert [one.configuration.seed for one in store.newest()] == [2, 0]
 
 
-def test_what_cannot_be_read_or_written_is_as_none(store: ResultStore, tmp_path: Path) -> None:
+def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
-    store.keep(kept)
+    store.add(kept)
     (file,) = (tmp_path / "results").iterdir()
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
     assert list(store.newest()) == []
     elsewhere = ResultStore(file / "results")  # a folder that cannot be made
-    elsewhere.keep(kept)
+    elsewhere.add(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None

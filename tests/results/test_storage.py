@@ -11,6 +11,7 @@ import pytest
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.results import SearchCost, TrialState, Verdict, WindowKind, storage
 from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results.selection import select
 from nws_sweep.results.storage import Stored, StoredRun
 from tests.factories import (
     FACTS,
@@ -56,7 +57,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_what_is_saved_is_found_again_all_but_the_single_batches(tmp_path: Path, name: str) -> None:
+def test_a_saved_result_is_found_without_its_windows(tmp_path: Path, name: str) -> None:
     folder = store_run(tmp_path, RESULTS[name])
     without_windows = tuple(replace(each, windows=()) for each in RESULTS[name].trials)
     kept = StoredRun(folder=folder, result=replace(RESULTS[name], trials=without_windows))
@@ -64,27 +65,31 @@ def test_what_is_saved_is_found_again_all_but_the_single_batches(tmp_path: Path,
     assert kept.result.configuration.fingerprint == RESULTS[name].configuration.fingerprint
 
 
-def test_a_garbled_table_of_timings_is_written_anew(tmp_path: Path) -> None:
+def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
     folder = store_run(tmp_path, complete)
     intact, written = (folder / "timings.csv").read_text(), (folder / "timings.csv").stat().st_mtime_ns
-    storage.renew_timings(folder, complete)
-    assert (folder / "timings.csv").stat().st_mtime_ns == written  # left alone
+    storage.write_timings(folder, complete)
+    assert (folder / "timings.csv").stat().st_mtime_ns == written  # unchanged
     (folder / "timings.csv").write_text(intact[:-40])
-    storage.renew_timings(folder, complete)
+    storage.write_timings(folder, complete)
     assert (folder / "timings.csv").read_text() == intact
 
 
-def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_defined(tmp_path: Path) -> None:
+def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
+    tmp_path: Path,
+) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
+        "dataset,batch_size,pin_memory,prefetch_factor,patience,"
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
         "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = timings_of(folder)
-    assert {name: text for name, text in measured.items() if text} == {
+    identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
+    assert {name: text for name, text in measured.items() if text} == identity | {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "consume_s": "0.015625",
         "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
@@ -92,14 +97,14 @@ def test_timings_csv_has_a_row_per_trial_and_nothing_where_a_value_is_not_define
         "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
         "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
     }  # fmt: skip
-    assert {name: text for name, text in failed.items() if text} == {
+    assert {name: text for name, text in failed.items() if text} == identity | {
         "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "warm",
         "cost_s": "0.5",
     }  # fmt: skip
 
 
-def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_warm_up(tmp_path: Path) -> None:
-    epoch = window(WindowKind.EPOCH, 1, startup_s=0.25, end_s=0.5)  # a whole epoch counts
+def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> None:
+    epoch = window(WindowKind.EPOCH, 1, startup_s=0.25, end_s=0.5)
     folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, windows=(epoch,))))
     assert storage.read_batches(folder) == [
         *(BatchTime(4, 0, index, True, 0.25 + index, 0.125) for index in range(2)),
@@ -108,7 +113,7 @@ def test_batches_are_read_back_in_order_with_their_burst_and_whether_they_were_w
         BatchTime(2, 0, 0, False, 0.25, 0.125),
     ]
     assert storage.read_batches(tmp_path) == []
-    (folder / "batches.csv").write_text("garbled")
+    (folder / "batches.csv").write_text("damaged")
     with pytest.raises(NotARunError, match=r"batches\.csv: cannot be read"):
         storage.read_batches(folder)
 
@@ -133,7 +138,7 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
         ('{"schema_version": 5}', "schema version 5, this program reads up to 4"),
     ],
 )
-def test_a_folder_without_a_result_that_can_be_read_is_not_a_run(
+def test_a_folder_without_a_readable_result_is_not_a_run(
     tmp_path: Path, content: str | bytes | None, message: str
 ) -> None:
     with pytest.raises(NotARunError) as caught:
@@ -148,16 +153,16 @@ def test_a_folder_without_a_result_that_can_be_read_is_not_a_run(
     assert "\n" not in str(caught.value)
 
 
-def test_a_garbled_result_beside_a_good_one_is_told_of_and_not_fatal(tmp_path: Path) -> None:
+def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) -> None:
     folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    garbled = folder / "batch_size=1" / "result.json"
-    garbled.parent.mkdir()
-    garbled.write_text('{"schema_version": 1, "conf')
+    damaged = folder / "batch_size=1" / "result.json"
+    damaged.parent.mkdir()
+    damaged.write_text('{"schema_version": 1, "conf')
     stored = storage.find(folder)
     assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
     (line,) = stored.unreadable
-    assert line.startswith(f"{garbled}: cannot be read (")
-    assert tuple(storage.each(folder)) == stored.runs
+    assert line.startswith(f"{damaged}: cannot be read (")
+    assert tuple(storage.readable_runs(folder)) == stored.runs
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides:
     assert storage.folder_name(overrides) == name
 
 
-def test_what_does_not_belong_into_a_name_is_replaced_and_a_hash_keeps_it_unique() -> None:
+def test_unsafe_characters_in_a_name_are_replaced_and_a_hash_is_added() -> None:
     names = [storage.folder_name([f"name={name}"]) for name in ("_x_", "<x>", '"x"')]
     assert names[0] == "name=_x_"
     assert len(set(names)) == 3
@@ -181,7 +186,7 @@ def test_what_does_not_belong_into_a_name_is_replaced_and_a_hash_keeps_it_unique
 
 
 @pytest.mark.parametrize("letter", ["x", "大"])
-def test_a_name_too_long_for_a_file_system_is_cut_and_stays_unique(tmp_path: Path, letter: str) -> None:
+def test_a_long_name_is_cut_and_stays_unique(tmp_path: Path, letter: str) -> None:
     names = {storage.folder_name([f"dataset.path={letter * 400}{end}"]) for end in "ab"}
     assert len(names) == 2
     for name in names:
@@ -198,13 +203,11 @@ def test_a_name_too_long_for_a_file_system_is_cut_and_stays_unique(tmp_path: Pat
         ([{"x": "a"}, {"x": "A"}], ["x-a", "x-A-2"]),
     ],
 )
-def test_options_are_named_after_the_values_and_never_share_a_name(
-    points: list[dict[str, Any]], names: list[str]
-) -> None:
+def test_options_have_distinct_names_with_their_values(points: list[dict[str, Any]], names: list[str]) -> None:
     assert storage.option_names(points) == names
 
 
-def test_options_that_are_no_more_are_removed_but_not_what_others_put_there(tmp_path: Path) -> None:
+def test_obsolete_options_are_removed_but_no_files_of_the_user(tmp_path: Path) -> None:
     group = tmp_path / "best"
     storage.write_options(group, {})
     assert not group.exists()
@@ -217,14 +220,14 @@ def test_options_that_are_no_more_are_removed_but_not_what_others_put_there(tmp_
     }
 
 
-def test_results_are_found_at_any_depth_and_what_was_set_aside_is_told_as_long_as_it_is_there(tmp_path: Path) -> None:
+def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_path: Path) -> None:
     assert not storage.holds_results(tmp_path)
     folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
     storage.set_aside(folder, storage.UNREADABLE)
     storage.save(folder, search_result(trial(0, 8.0)))
     assert storage.holds_results(tmp_path)
     assert [run.folder for run in storage.find(tmp_path).runs] == [folder]
-    assert storage.find(tmp_path / "grid").aside == tuple(
+    assert storage.find(tmp_path / "grid").set_aside == tuple(
         f"run/{name}.unreadable-1: could not be read, and was set aside"
         for name in ("batches.csv", "result.json", "timings.csv")
     )
@@ -233,8 +236,7 @@ def test_results_are_found_at_any_depth_and_what_was_set_aside_is_told_as_long_a
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "/etc/passwd", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "..\\..\\x"]
 )
-def test_no_name_leads_out_of_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
-    """Overrides come from config files too, which others may have written."""
+def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> None:
     for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):
         path = tmp_path / storage.folder_name([text])
         assert path.resolve().parent == path.parent == tmp_path
@@ -267,24 +269,24 @@ def grid() -> Stored:
         (["pin_memory=true", "batch_size=64"], [0]),
     ],
 )
-def test_those_are_kept_that_have_all_the_values_as_people_type_them(conditions: list[str], points: list[int]) -> None:
+def test_configurations_with_all_values_are_selected(conditions: list[str], points: list[int]) -> None:
     stored = grid()
-    assert [stored.runs.index(run) for run in storage.select(stored, conditions).runs] == points
+    assert [stored.runs.index(run) for run in select(stored, conditions).runs] == points
 
 
-def test_only_the_single_one_that_was_asked_for_is_no_grid_any_more() -> None:
-    assert storage.select(grid(), ["batch_size=64"]).is_grid
-    assert not storage.select(grid(), ["batch_size=256"]).is_grid
-    assert storage.select(replace(grid(), runs=grid().runs[:1]), []).is_grid
+def test_a_selected_single_configuration_is_no_grid() -> None:
+    assert select(grid(), ["batch_size=64"]).is_grid
+    assert not select(grid(), ["batch_size=256"]).is_grid
+    assert select(replace(grid(), runs=grid().runs[:1]), []).is_grid
     run = summary_of_run(search_result(trial(0, 8.0))).stored
-    assert storage.select(run, ["batch_size=64"]) == run
+    assert select(run, ["batch_size=64"]) == run
 
 
-def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None:
+def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() -> None:
     stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
-    assert storage.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
+    assert select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
     stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
-    assert storage.select(stored, ["seed=null"]).runs == stored.runs[1:]
+    assert select(stored, ["seed=null"]).runs == stored.runs[1:]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_a_value_may_hold_an_equals_sign_and_a_missing_one_is_not_null() -> None
         (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
     ],
 )
-def test_what_nothing_meets_is_one_line_that_says_what_there_is(conditions: list[str], line: str) -> None:
+def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        storage.select(grid(), conditions)
+        select(grid(), conditions)
     assert str(caught.value) == line

@@ -24,7 +24,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import TrialState, storage
 from nws_sweep.sweep import auto, resuming
-from nws_sweep.sweep.auto import HostedSweep, checked, default_candidates, key_of, project_of
+from nws_sweep.sweep.auto import ProgramSweep, checked, default_candidates, key_of, project_of
 from nws_sweep.system import cores, host_lock
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
@@ -122,8 +122,8 @@ def changeable(config: DictConfig) -> DictConfig:
     return config
 
 
-def started(config: DictConfig) -> HostedSweep:
-    callback = HostedSweep(**{key: config.hydra.callbacks.nws_sweep[key] for key in ("key", "candidates")})
+def started(config: DictConfig) -> ProgramSweep:
+    callback = ProgramSweep(**{key: config.hydra.callbacks.nws_sweep[key] for key in ("key", "candidates")})
     callback.on_multirun_start(config)
     return callback
 
@@ -185,17 +185,17 @@ def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_wit
     with pytest.raises(SystemExit, match=f"{where}another program measures into this folder"):
         started(multirun())
     del first
-    store_run(Path(multirun().hydra.sweep.dir) / storage.HOSTED, search_result(trial(0, 8.0)))
+    store_run(Path(multirun().hydra.sweep.dir) / storage.PROGRAM_GRID, search_result(trial(0, 8.0)))
     with pytest.raises(SystemExit, match=f"{where}holds the results of an earlier sweep"):
         started(multirun())
     with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.key=x: the configuration has no such key"):
         started(multirun(f"{NAME}.key=x"))
     with pytest.raises(SystemExit, match=r"^nws_sweep: \+nws_sweep=auto runs the program several times, .*-m"):
-        HostedSweep().on_run_start(multirun())
+        ProgramSweep().on_run_start(multirun())
 
 
 def job(
-    multirun: Composed, callback: HostedSweep, number: int, loader: DataLoader[Any] | None = None, **returned: Any
+    multirun: Composed, callback: ProgramSweep, number: int, loader: DataLoader[Any] | None = None, **returned: Any
 ) -> None:
     """What Hydra does with a job that iterates a loader once; launchers send the callback to other processes."""
     override = f"{KEY}={number}"
@@ -217,7 +217,7 @@ def sixteen() -> DataLoader[Any]:
 def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
     callback = started(multirun("loader.batch_size=2", f"{NAME}.candidates=[0,1,2,3]"))
     job(multirun, callback, 0, sixteen())
-    folder = tmp_path / "sweep" / storage.HOSTED / "loader.batch_size=2"
+    folder = tmp_path / "sweep" / storage.PROGRAM_GRID / "loader.batch_size=2"
     (first,) = storage.find(folder).runs
     assert [trial.state for trial in first.result.trials] == [TrialState.OK]
     assert not first.result.complete
@@ -259,7 +259,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
     callback.on_job_end(config, job_return=JobReturn(overrides=[f"{KEY}=0"], status=JobStatus.COMPLETED))
     with host_lock.held(os.environ["NWS_SWEEP_LOCK_FILE"], "the next"):
         assert os.environ["NWS_SWEEP_LOCK_FILE"] == lock
-    (run,) = storage.read_hosted(tmp_path / "sweep" / storage.HOSTED / "default")
+    (run,) = storage.read_program_runs(tmp_path / "sweep" / storage.PROGRAM_GRID / "default")
     assert run.noise is not None
 
 
@@ -293,11 +293,11 @@ def test_a_program_is_swept_over_its_own_key_and_reported_though_it_fails_with_o
     assert done.stdout.count("seen 47") == 4
     assert done.stdout.count("Best settings") == 1
     assert "failed: dataset=Sleeping num_workers=1: failed: RuntimeError: out of luck" in done.stdout
-    summary = summarise(storage.find(tmp_path / "sweep" / storage.HOSTED))
+    summary = summarise(storage.find(tmp_path / "sweep" / storage.PROGRAM_GRID))
     (found,) = summary.configurations
     assert found.best is not None
     assert (found.label, found.best.num_workers in (0, 2)) == ("dataset=Sleeping", True)
     assert f"++{KEY}={found.best.num_workers}" in snippets.render(summary, "overrides").text
-    assert (tmp_path / "sweep" / storage.HOSTED / "report.md").is_file()
+    assert (tmp_path / "sweep" / storage.PROGRAM_GRID / "report.md").is_file()
     written = yaml.safe_load((tmp_path / "sweep" / "2" / ".hydra" / "config.yaml").read_text())
     assert written["loader"]["num_workers"] == 2

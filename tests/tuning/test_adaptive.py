@@ -1,7 +1,4 @@
-"""The adaptive search on simulated machines: what it finds, and what that costs, over many searches.
-
-The machines have no trial processes, so that thousands of searches take seconds; their truth is at hand.
-"""
+"""The adaptive search on simulated machines without trial processes: its regret and its cost over many searches."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ import numpy as np
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import CompareInRound, Observation, Stop, make
+from nws_sweep.tuning.paired_comparison import MeasureRound, Observation, Stop
+from nws_sweep.tuning.strategy import make
 from tests.factories import loader_settings
 
 CANDIDATES = tuple(range(65))
@@ -23,27 +21,24 @@ CANDIDATES = tuple(range(65))
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What a machine takes for a workload, s, by num_workers where that matters; a batch has its CPU time in batch_s.
-
-    The length of an epoch may be unknown; some candidates crash.
-    """
+    """True times of a workload, s, some by num_workers; ``batch_s`` includes the CPU time."""
 
     batch_s: Callable[[int], float]
     cpu_s: float = 0.0
     consume_s: float = 0.0
     cores: float = 8.0
-    batches: int | None = 1000
+    batches: int | None = 1000  # None if the length of an epoch is unknown
     startup_s: Callable[[int], float] = lambda n: 0.01 * n
     crashes: Collection[int] = ()
 
     def cost_s(self, num_workers: int, factor: float = 1.0) -> float:
-        """What the candidates are ranked by, if a batch took so many times its time."""
+        """The objective if each batch takes ``factor`` times its time."""
         batch_s = self.batch_s(num_workers) * factor
         return batch_s if self.batches is None else self.startup_s(num_workers) + self.batches * batch_s
 
 
 class Simulation:
-    """One search with the default rules; noise is the standard deviation of the logarithm of a window of 0.2 s."""
+    """One search with the default rules; ``noise`` is the standard deviation of the log time of a window of 0.2 s."""
 
     def __init__(self, truth: Truth, noise: float, seed: int) -> None:
         self.truth = truth
@@ -56,34 +51,34 @@ class Simulation:
         strategy = make(rules, loader_settings(prefetch_factor=2), MeasureRules(), truth.cores)
         for self.rounds in range(500):
             decision = strategy.decide(list(self.known.values()))
-            if not isinstance(decision, CompareInRound):
+            if not isinstance(decision, MeasureRound):
                 break
             assert decision.candidates
             for settings in decision.dropped:
-                self.known[settings] = replace(self.known[settings], open=False)
+                self.known[settings] = replace(self.known[settings], may_continue=False)
             self._drift = 0.8 * self._drift + self._rng.gauss(0.0, self.noise)
             for settings in decision.candidates:
-                self._turn(settings, decision.window_s)
-        assert isinstance(decision, Stop), "the race does not end"
+                self._run_slice(settings, decision.window_s)
+        assert isinstance(decision, Stop), "the search does not end"
         self.verdict = strategy.verdict(list(self.known.values()))
 
     def spent_s(self) -> float:
         return sum(o.spent_s for o in self.known.values())
 
     def regret(self) -> float:
-        """By which share the recommended candidate is slower than the best."""
+        """Time of the recommended candidate / time of the best - 1."""
         assert self.verdict is not None
         best_s = min(self.truth.cost_s(n) for n in CANDIDATES if n not in self.truth.crashes)
         return self.truth.cost_s(self.verdict.recommended.num_workers) / best_s - 1
 
-    def _turn(self, settings: LoaderSettings, window_s: float) -> None:
+    def _run_slice(self, settings: LoaderSettings, window_s: float) -> None:
         n, truth, process_s = settings.num_workers, self.truth, 0.1
         if n in truth.crashes:
             self.known[settings] = Observation(settings=settings, spent_s=process_s)
             return
         starting_s = process_s + truth.startup_s(n)
-        before = self.known.get(settings, Observation(settings=settings, spent_s=starting_s, open=True))
-        assert before.open, "a candidate that is out was asked for"
+        before = self.known.get(settings, Observation(settings=settings, spent_s=starting_s, may_continue=True))
+        assert before.may_continue, "an eliminated candidate was measured"
         true_s = truth.batch_s(n)
         length_s = math.ceil(window_s / (max(1, n) * true_s)) * max(1, n) * true_s
         noise = self._rng.gauss(0.0, self.noise * math.sqrt(0.2 / max(0.2, length_s)))
@@ -102,12 +97,12 @@ class Simulation:
             consume_s=truth.consume_s,
             batches=truth.batches,
             spent_s=before.spent_s + length_s + settings.queued_batches * true_s,
-            open=measured_s < 20.0,  # as measure.max_seconds
+            may_continue=measured_s < 20.0,  # as measure.max_seconds
         )
 
 
 def waiting(knee: int, loading_s: float = 0.32) -> Truth:
-    """A dataset that waits, and a consumer that the knee's number of workers keeps busy."""
+    """A dataset that sleeps, and a consumer that ``knee`` workers keep busy."""
     consume_s = loading_s / knee
     return Truth(
         batch_s=lambda n: max(loading_s / n, consume_s) if n else loading_s + consume_s,
@@ -117,12 +112,12 @@ def waiting(knee: int, loading_s: float = 0.32) -> Truth:
 
 
 def computing(cores: int) -> Truth:
-    """A dataset that computes, with 10 % on top where batches move between processes."""
+    """A dataset that computes, 10 % slower with workers."""
     return Truth(batch_s=lambda n: 0.04 / min(n, cores) * 1.1 if n else 0.04, cpu_s=0.04, cores=cores)
 
 
 def peaked(best: int) -> Truth:
-    """Workers that get into each other's way beyond the best number."""
+    """Workers that slow each other down beyond the best number."""
     return Truth(batch_s=lambda n: 0.2 / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best)), cpu_s=0.01)
 
 
@@ -135,7 +130,6 @@ TRUTHS: dict[str, Truth] = {
     "in memory": Truth(batch_s=lambda n: 0.002 if n == 0 else 0.004, cpu_s=0.002),
     "flat": Truth(batch_s=lambda n: 0.05, cpu_s=0.005),
     "peak at 20": peaked(20),
-    # better and better up to 4, worse at 8, best at 16
     "two humps": Truth(batch_s=lambda n: 0.1 * float(np.interp(n, list(HUMPS), list(HUMPS.values()))), cpu_s=0.004),
     "consumer": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, consume_s=0.1),
     "crash": replace(waiting(8), crashes=(8,)),
@@ -143,19 +137,19 @@ TRUTHS: dict[str, Truth] = {
     "no length": replace(waiting(4), batches=None),
     "short": replace(waiting(16), batches=20, startup_s=lambda n: 0.05 + 0.03 * n),
 }
-# Candidates nearer than a tenth are not told apart, and of a steep peak the next one may be the better by so much.
+# Numbers of workers within a tenth count as equal; near a steep peak that costs up to 5.5 %.
 STEEP = "peak at 20"
 
 
 @pytest.mark.parametrize("name", TRUTHS)
 @pytest.mark.parametrize(("noise", "median", "most"), [(0.0, 0.055, 0.055), (0.03, 0.031, 0.07), (0.1, 0.055, 0.25)])
-def test_what_it_recommends_is_close_to_the_best(name: str, noise: float, median: float, most: float) -> None:
+def test_the_recommended_candidate_is_close_to_the_best(name: str, noise: float, median: float, most: float) -> None:
     found = sorted(Simulation(TRUTHS[name], noise, seed).regret() for seed in range(40))
     assert statistics.median(found) <= (0.055 if name == STEEP else median)
     assert found[int(0.95 * len(found))] <= most
 
 
-def test_what_it_costs_has_not_grown() -> None:
-    """The geometric mean over all workloads, s; a change that is worth more of them says so here."""
+def test_the_cost_of_a_search_has_not_grown() -> None:
+    """Geometric mean over all workloads, s."""
     spent_s = [Simulation(truth, 0.03, seed).spent_s() for truth in TRUTHS.values() for seed in range(10)]
     assert statistics.geometric_mean(spent_s) <= 10.0

@@ -17,7 +17,6 @@ def configuration(prefetch_factor: int = 2, batch_size: int = 64, **changes: Any
 
 
 def found(chosen: Configuration, best: int = 4, workers: tuple[int, ...] = (0, 4)) -> SearchRecord:
-    """A search of that configuration that ended."""
     trials = [factories.trial(n, 8.0, settings=replace(chosen.loader, num_workers=n).canonical()) for n in workers]
     settings = replace(chosen.loader, num_workers=best).canonical()
     return factories.search_result(
@@ -36,7 +35,7 @@ def test_the_guess_is_the_best_of_the_most_similar_configuration_of_the_same_dat
     assert first_guess(configuration(batch_size=64, prefetch_factor=2), earlier) == 5
 
 
-def test_num_workers_0_is_the_same_under_every_prefetch_factor() -> None:
+def test_num_workers_0_is_equal_under_every_prefetch_factor() -> None:
     (known,) = same_trials(configuration(prefetch_factor=4), [found(configuration(prefetch_factor=2))])
     assert known.num_workers == 0
     assert "measured once, as" in known.notes[-1]
@@ -58,13 +57,13 @@ FAILED = replace(RESULT.trials[0], state=TrialState.FAILED)
         ({"seed": 1}, [RESULT], []),
     ],
 )
-def test_all_trials_of_the_same_settings_are_known_whatever_the_search_but_nothing_else(
+def test_trials_of_equal_settings_apply_under_other_search_rules(
     changes: dict[str, Any], earlier: list[SearchRecord], known: list[int]
 ) -> None:
     assert [trial.num_workers for trial in same_trials(configuration(**changes), earlier)] == known
 
 
-def test_the_same_search_under_another_name_is_found_if_it_came_to_its_end() -> None:
+def test_a_complete_search_with_other_identifying_columns_is_found() -> None:
     twin = replace(RESULT.configuration, columns={"name": "twin"})
     assert same_search(twin, [RESULT]) is RESULT
     assert same_search(twin, [replace(RESULT, stop_reason="")]) is None

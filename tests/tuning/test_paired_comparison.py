@@ -5,27 +5,25 @@ import random
 
 import pytest
 
-from nws_sweep.tuning.paired_comparison import PairedComparison
-from nws_sweep.tuning.strategy import Observation, with_workers
+from nws_sweep.tuning.paired_comparison import Observation, PairedComparison, with_workers
 from tests.factories import loader_settings
 
 BASE = loader_settings(prefetch_factor=2)
 
 
-def seen(workers: int, *costs: float, first_round: int = 0, cost_s: float | None = None) -> Observation:
-    """A candidate that cost so much in each round from the given one on."""
+def seen(workers: int, *costs: float, first_round: int = 0) -> Observation:
+    """A candidate with these costs in consecutive rounds."""
     by_round = {first_round + number: cost for number, cost in enumerate(costs)}
-    mean_s = math.exp(sum(map(math.log, costs)) / len(costs)) if costs else None
-    return Observation(
-        settings=with_workers(BASE, workers), cost_s=cost_s or mean_s, by_round=by_round, spent_s=len(costs), open=True
-    )
+    cost_s = math.exp(sum(map(math.log, costs)) / len(costs))
+    settings = with_workers(BASE, workers)
+    return Observation(settings=settings, cost_s=cost_s, by_round=by_round, spent_s=len(costs), may_continue=True)
 
 
 def comparison(*observations: Observation) -> PairedComparison:
     return PairedComparison(observations, tolerance=0.03, precision=0.05)
 
 
-def test_drift_that_meets_both_is_no_difference() -> None:
+def test_common_drift_is_no_difference() -> None:
     drift = (1.0, 1.5, 0.7, 1.1)
     one, other = seen(2, *drift), seen(4, *(0.9 * factor for factor in drift))
     log_ratio = comparison(one, other).log_ratio(one, other)
@@ -35,10 +33,10 @@ def test_drift_that_meets_both_is_no_difference() -> None:
     assert log_ratio.half_width == pytest.approx(comparison(*steady).log_ratio(*steady).half_width)
 
 
-def test_only_common_rounds_are_compared_without_any_the_means_are_compared_and_the_interval_is_wider() -> None:
+def test_only_common_rounds_are_compared_and_without_any_the_interval_of_the_means_is_wider() -> None:
     early, late = seen(2, 1.0, 1.0, 8.0, 8.0), seen(4, 4.0, 4.0, first_round=2)
     assert comparison(early, late).log_ratio(early, late).value == pytest.approx(math.log(2))
-    assert comparison(early, late).fastest is late  # though its mean is longer
+    assert comparison(early, late).fastest is late  # although its mean is larger
     one, other = seen(2, 2.0, 2.0), seen(4, 1.0, 1.0, first_round=2)
     apart = comparison(one, other).log_ratio(one, other)
     together = seen(4, 1.0, 1.0)
@@ -47,7 +45,7 @@ def test_only_common_rounds_are_compared_without_any_the_means_are_compared_and_
     assert apart.half_width > comparison(one, together).log_ratio(one, together).half_width
 
 
-def test_intervals_narrow_with_rounds_and_with_what_other_candidates_know_of_the_noise() -> None:
+def test_intervals_narrow_with_rounds_and_with_the_noise_of_other_candidates() -> None:
     def half_width(*extra: Observation, rounds: int = 3) -> float:
         one, other = seen(2, *[1.0] * rounds), seen(4, *[0.99] * rounds)
         return comparison(one, other, *extra).log_ratio(one, other).half_width
@@ -68,25 +66,25 @@ def test_the_cheapest_within_the_tolerance_is_recommended() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        # More workers are out when they cannot be faster by more than the tolerance,
+        # More workers are eliminated if they cannot be faster by more than the tolerance,
         (seen(4, *[1.0] * 40), seen(2, *[1.0] * 40), True),
         (seen(4, *[1.0] * 3), seen(2, *[1.0] * 3), False),
-        # fewer only when they are slower than the fastest by more than the tolerance.
+        # fewer workers only if they are slower than the fastest by more than the tolerance.
         (seen(1, *[1.10] * 10), seen(2, *[1.0] * 10), True),
         (seen(1, *[1.02] * 10), seen(2, *[1.0] * 10), False),
-        # One round tells two apart only if they differ a lot.
+        # One round decides only a large difference.
         (seen(1, 1.2), seen(2, 1.0), False),
         (seen(1, 2.2), seen(2, 1.0), True),
     ],
 )
-def test_whoever_is_certainly_not_the_one_to_recommend_is_out(
+def test_a_candidate_that_is_certainly_not_the_best_is_eliminated(
     one: Observation, other: Observation, expected: bool
 ) -> None:
     assert comparison(one, other).is_eliminated(one) is expected
     assert not comparison(one, other).is_eliminated(comparison(one, other).recommended)
 
 
-def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_take() -> None:
+def test_ties_have_an_estimate_of_the_time_to_decide() -> None:
     clear = comparison(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
     assert (clear.recommended.num_workers, clear.tied, clear.seconds_to_decide) == (2, (), None)
     equal = comparison(seen(2, *[1.0] * 6), seen(4, *[0.99] * 6))  # by less than the precision
@@ -100,7 +98,7 @@ def test_a_clear_verdict_has_no_ties_and_an_unclear_one_says_how_long_it_would_t
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.2])
 @pytest.mark.parametrize("rounds", [3, 6])
-def test_the_interval_of_a_gap_covers_the_truth(noise: float, rounds: int) -> None:
+def test_the_interval_of_a_log_ratio_covers_the_truth(noise: float, rounds: int) -> None:
     rng = random.Random(f"{noise}-{rounds}")
 
     def covered() -> bool:

@@ -1,4 +1,4 @@
-"""The search on simulated machines whose truth is known: exact and instant."""
+"""Searches on simulated machines with known true times."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def raising(machine: FakeMachine, error: BaseException, when: Callable[[Window],
     return machine
 
 
-def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it_is_paused_for_others() -> None:
+def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
     machine = machine_of()
     machine.other_cpu_s = 0.125
     result, recorder = run_search(configuration(reference=2), machine)
     assert sorted(recorder.done) == sorted(by_workers(result)) == [0, 1, 2, 4]
     assert sorted(settings.num_workers for settings in machine.opened) == [0, 1, 2, 4]
-    # start-up (workers seconds, and a batch), then what is left after the first multiple of the workers
+    # start-up (1 s per worker, and a batch), then the batches after the first multiple of the workers
     expected = {0: 1000.0, 1: 2.0 + 999, 2: 3.0 + 998 / 2, 4: 5.0 + 996 / 4}
     assert costs(by_workers(result)) == pytest.approx(expected, rel=0.005)
     assert recorder.events[-1] == "finished"
@@ -101,8 +101,8 @@ def test_every_candidate_is_measured_and_told_with_the_simulated_truth_though_it
     assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
 
 
-def test_what_the_loader_does_without_the_consumer_is_told_too() -> None:
-    """The consumer of 0.4 s hides that 4 workers make a batch in 0.25 s, and without workers adds to the loading."""
+def test_the_time_of_loading_without_the_consumer_is_reported() -> None:
+    """A consumer of 0.4 s hides the 0.25 s of 4 workers per batch, and adds to the loading without workers."""
     machine = machine_of(consume_s=0.4, start_s=0.0)
     trials = measured(configuration(), machine)
     loading_s = {number: found(trials[number]).loading_s for number in (0, 4)}
@@ -110,7 +110,7 @@ def test_what_the_loader_does_without_the_consumer_is_told_too() -> None:
     assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
 
 
-def test_what_fails_without_the_consumer_costs_the_trial_nothing_else_and_without_one_there_is_no_such_window() -> None:
+def test_a_failure_without_the_consumer_keeps_the_trial_and_without_a_consumer_there_is_no_such_window() -> None:
     machine = raising(machine_of(consume_s=0.4), TrialError("killed"), lambda window: window.kind is WindowKind.LOADING)
     trial = only_trial(machine)
     assert (trial.state, trial.reason, found(trial).loading_s) == (TrialState.OK, "", None)
@@ -120,7 +120,7 @@ def test_what_fails_without_the_consumer_costs_the_trial_nothing_else_and_withou
     assert all(request.kind is not WindowKind.LOADING for _, request in machine.requests)
 
 
-def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_and_nothing_else() -> None:
+def test_after_whole_epochs_workers_are_started_once_more_to_measure_their_memory() -> None:
     machine = machine_of(consume_s=0.4, batches=50)
     trials = measured(configuration(mode="epoch"), machine)
     looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is WindowKind.LOADING]
@@ -131,11 +131,8 @@ def test_after_whole_epochs_workers_are_started_once_more_to_see_their_memory_an
         assert found(trial).memory_growth_bytes is None
 
 
-# In which order candidates take turns.
-
-
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch", "epochs": 4}])
-def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_the_seed(measure: Any) -> None:
+def test_the_order_of_time_slices_is_random_in_each_round_and_determined_by_the_seed(measure: Any) -> None:
     def slices(seed: int) -> list[int]:
         machine = machine_of(batches=20 if measure else 1000)
         run_search(configuration(candidates=(0, 1, 2, 3, 4), seed=seed, **measure), machine)
@@ -148,7 +145,7 @@ def test_candidates_take_turns_in_an_order_drawn_anew_each_round_and_given_by_th
     assert len({tuple(each) for each in rounds}) > 2
 
 
-def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_after_the_other() -> None:
+def test_interleave_limits_the_candidates_alive_and_1_measures_one_after_the_other() -> None:
     machine, alone = machine_of(), machine_of()
     assert sorted(measured(configuration(candidates=tuple(range(10)), interleave=3), machine)) == list(range(10))
     assert (machine.most_alive, len(machine.opened)) == (3, 10)
@@ -156,7 +153,7 @@ def test_no_more_candidates_than_asked_for_are_alive_at_once_and_one_means_one_a
     assert (alone.most_alive, alone.slices) == (1, sorted(alone.slices))
 
 
-def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() -> None:
+def test_noisy_candidates_are_measured_longer_up_to_the_limit() -> None:
     rng = random.Random(7)
     machine = machine_of()
 
@@ -174,19 +171,13 @@ def test_noisy_candidates_are_measured_longer_than_quiet_ones_up_to_the_limit() 
     )
 
 
-# What the strategy says.
-
-
-def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_told_of() -> None:
+def test_patience_stops_the_search_and_a_faster_reference_is_reported() -> None:
     result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), machine_of())
     assert sorted(by_workers(result)) == [0, 1, 4]  # one worker is slower than none
     assert result.stop_reason == (
         "1 candidate after num_workers=0 did not improve on it (patience 0); but the reference num_workers=4 was "
         "faster, and 2 other candidates were not tried: more patience may find a better one"
     )
-
-
-# What goes wrong.
 
 
 @pytest.mark.parametrize(
@@ -197,7 +188,7 @@ def test_patience_stops_the_search_and_a_reference_beyond_that_is_measured_and_t
         (TrialOutOfMemory("full"), TrialState.OUT_OF_MEMORY),
     ],
 )
-def test_a_failing_candidate_becomes_a_row_and_the_search_goes_on(error: TrialError, state: TrialState) -> None:
+def test_a_failed_candidate_is_a_row_and_the_search_continues(error: TrialError, state: TrialState) -> None:
     machine = machine_of()
     machine.failures = {1: error}
     result, recorder = run_search(configuration(), machine)
@@ -218,14 +209,14 @@ def test_without_workers_the_settings_are_canonical_and_the_row_says_so() -> Non
 
 
 @pytest.mark.parametrize("length", [0, None])
-def test_a_loader_without_batches_is_a_failure_not_a_loop(length: int | None) -> None:
+def test_a_loader_without_batches_fails(length: int | None) -> None:
     clock = FakeClock()
     trial = only_trial(FakeMachine(lambda settings: SimulatedLoader(clock, 0, 1.0), length, clock))
     assert trial.state is TrialState.FAILED
     assert "gave no batch of 8" in trial.reason
 
 
-def test_a_trial_that_beats_its_cpu_time_is_measured_again_and_then_never_recommended() -> None:
+def test_a_trial_that_is_faster_than_its_cpu_time_allows_is_measured_again_and_never_recommended() -> None:
     machine = machine_of()
     machine.cpu_s = 4.0  # two CPUs: no batch can take less than 2 s
     trial = only_trial(machine)
@@ -236,7 +227,7 @@ def test_a_trial_that_beats_its_cpu_time_is_measured_again_and_then_never_recomm
     assert trial.measurement is not None
 
 
-def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are_not_counted() -> None:
+def test_a_second_measurement_that_is_correct_counts_alone() -> None:
     machine = machine_of()
 
     def distort(window: Window) -> Window:
@@ -250,12 +241,12 @@ def test_a_trial_that_is_right_the_second_time_is_kept_and_its_first_windows_are
     assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
 
 
-def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
+def test_a_finished_candidate_that_fails_beside_others_keeps_its_trial() -> None:
     machine = machine_of()
     raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.slices) > 9)
     result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
     best = by_workers(result)[0]
-    assert 0 in machine.slices[9:], "the best so far is measured on beside those that come later"
+    assert 0 in machine.slices[9:], "the best so far is measured beside later candidates"
     assert (best.state, best.reason) == (TrialState.OK, "")
     assert best.objective_s == pytest.approx(1000.0)
     assert recorder.done.count(0) == 1
@@ -263,7 +254,7 @@ def test_a_companion_that_fails_loses_that_turn_and_not_its_trial() -> None:
 
 
 class ReadOnce(SimulatedLoader):
-    """A stream that goes on where it was: ``__iter__`` gives the same iterator again."""
+    """A stream whose ``__iter__`` returns the same iterator each time."""
 
     def __iter__(self) -> Iterator[int]:
         if not self.epochs_begun:
@@ -271,7 +262,7 @@ class ReadOnce(SimulatedLoader):
         return self.stream
 
 
-def test_a_stream_that_can_be_read_only_once_ends_with_what_was_measured() -> None:
+def test_a_stream_that_can_be_read_only_once_is_measured_to_its_end() -> None:
     clock = FakeClock()
     trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, windows=20)
     assert trial.state is TrialState.OK
@@ -279,8 +270,8 @@ def test_a_stream_that_can_be_read_only_once_ends_with_what_was_measured() -> No
     assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
 
 
-def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
-    """One that was seen to the end and one that was not must be ranked by the same quantity."""
+def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
+    """Complete and incomplete epochs must be ranked by the same quantity."""
     machine = machine_of(batches=100, start_s=0.0)
     machine.batches_per_epoch = 1000
     trials = measured(configuration(candidates=(0, 4)), machine)
@@ -289,7 +280,7 @@ def test_a_length_that_is_wrong_is_forgotten_for_all_candidates() -> None:
     assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in trials[0].notes)
 
 
-def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
+def test_a_second_interruption_while_processes_end_leaves_none() -> None:
     machine = machine_of()
     ended = []
 
@@ -310,11 +301,8 @@ def test_a_second_interruption_while_arms_are_ended_leaves_none() -> None:
     assert len(ended) == 4
 
 
-# What there is room for.
-
-
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
-def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with_the_figures(measure: Any) -> None:
+def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reason(measure: Any) -> None:
     machine = machine_of(batches=20 if measure else 1000)
     machine.distort = lambda window: replace(window, batch_bytes=1000 if window.startup_s else None, batch_tensors=2)
     machine.shm_bytes = 6000
@@ -330,11 +318,9 @@ def test_a_candidate_whose_batches_cannot_fit_into_shared_memory_is_skipped_with
 
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
-def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_does_not_alone_is_skipped(
-    measure: Any,
-) -> None:
+def test_candidates_that_do_not_fit_together_alternate_and_one_that_does_not_fit_alone_is_skipped(measure: Any) -> None:
     machine = machine_of(batches=20 if measure else 1000)
-    machine.budget_bytes = 250  # a trial process holds 100 to 140
+    machine.budget_bytes = 250  # a trial process has 100 to 140
     trials = measured(configuration(**measure), machine)
     assert [trials[n].state for n in (0, 1, 2, 4)] == [TrialState.OK] * 4
     assert machine.most_alive == 2
@@ -347,15 +333,15 @@ def test_candidates_that_do_not_fit_beside_each_other_take_turns_and_one_that_do
     )
 
 
-def test_a_candidate_may_hold_what_the_others_leave_of_the_budget() -> None:
+def test_a_candidate_may_use_the_rest_of_the_memory_budget() -> None:
     machine = machine_of()
     machine.budget_bytes = 1000
     run_search(configuration(candidates=(0, 4)), machine)
     assert machine.allowed[:2] == [(0, 1000), (4, 900)]
-    assert set(machine.allowed[2:]) == {(0, 860), (4, 900)}  # 100 and 140 are held once both are alive
+    assert set(machine.allowed[2:]) == {(0, 860), (4, 900)}  # both alive: 100 and 140
 
 
-def test_a_candidate_that_is_found_to_hold_too_much_after_its_turn_is_out_of_memory() -> None:
+def test_a_candidate_above_the_memory_budget_after_its_time_slice_is_out_of_memory() -> None:
     machine = machine_of()
     machine.budget_bytes = 1000
 
@@ -369,17 +355,14 @@ def test_a_candidate_that_is_found_to_hold_too_much_after_its_turn_is_out_of_mem
     assert "held 2.00 kB of memory" in trial.reason
 
 
-# Data that come from storage.
-
-
 def cold(machine: FakeMachine) -> FakeMachine:
-    """Every batch comes from storage."""
+    """All batches are read from storage."""
     machine.read = lambda batches: 100_000 * batches
     return machine
 
 
-def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_even_its_beginning() -> None:
-    """Batches that were not read before take 100 times as long; the projected epoch must not know it."""
+def test_with_a_warm_cache_batches_read_from_storage_do_not_count() -> None:
+    """Uncached batches take 100 times as long; the projected epoch must not include them."""
     seen: set[int] = set()
     counted = [0]
 
@@ -398,11 +381,11 @@ def test_what_read_from_disk_does_not_count_where_the_cache_should_be_warm_not_e
     trials = measured(configuration(candidates=(0, 4), window_s=0.2), machine)
     assert costs(trials) == pytest.approx({0: 4.0, 4: 1.0}, rel=0.05)
     opened = [settings.num_workers for settings in machine.opened]
-    assert (opened.count(0), 2 in opened) == (2, True)  # restarted; the trial process that reads ahead
+    assert (opened.count(0), 2 in opened) == (2, True)  # restarted; the process that fills the cache
     assert all(count(trial) >= 4 for trial in trials.values())
 
 
-def test_data_that_no_cache_holds_are_measured_as_they_are_and_as_is_neither_discards_nor_reads_ahead() -> None:
+def test_uncacheable_data_are_measured_and_as_is_neither_discards_nor_fills_the_cache() -> None:
     for trial in measured(configuration(candidates=(0, 2)), cold(machine_of())).values():
         assert trial.state is TrialState.OK
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
@@ -411,12 +394,12 @@ def test_data_that_no_cache_holds_are_measured_as_they_are_and_as_is_neither_dis
     assert (len(machine.opened), [count(trial) for trial in trials.values()]) == (2, [4, 4])
 
 
-def test_cold_drops_the_datasets_files_before_each_turn_and_refuses_those_without(tmp_path: Path) -> None:
+def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     machine = cold(machine_of())
     machine.files = (str(tmp_path),)
     run_search(configuration(candidates=(0, 2), cache="cold"), machine)
     assert set(machine.dropped) == {(str(tmp_path / "a"),)}
-    assert len(machine.dropped) == len(machine.slices) - 1  # the first one tells the files, and does not count
+    assert len(machine.dropped) == len(machine.slices) - 1  # the first one only finds the files
     with pytest.raises(ConfigurationError, match=r"measure\.cache=cold: .*measure\.cache_files=\[\.\.\.\]"):
         run_search(configuration(cache="cold"), machine_of())

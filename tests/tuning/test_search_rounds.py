@@ -38,7 +38,7 @@ def configuration(measure: dict[str, Any] | None = None, **rules: Any) -> Config
 
 
 def sleeping(batch_s: float = 0.32, consume_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
-    """A dataset that waits, and a consumer that eight workers keep busy."""
+    """A dataset that sleeps, and a consumer that eight workers keep busy."""
     return machine_of(lambda workers: batch_s, batches, consume_s, start_s=0.01)
 
 
@@ -47,13 +47,13 @@ def recommended(result: SearchRecord) -> LoaderSettings:
     return result.verdict.recommended
 
 
-def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
+def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     machine = sleeping()
     result, recorder = run_search(configuration(), machine)
     trials = by_workers(result)
     assert recommended(result).num_workers == 8
     assert result.stop_reason == (
-        "num_workers=8 is the fastest; nothing can be faster: it keeps the consumer busy all the time"
+        "num_workers=8 is the fastest; no candidate can be faster, since it keeps the consumer busy all the time"
     )
     assert result.cost_s < 0.25 * 2000 * 0.04
     assert len(trials) <= 4
@@ -79,7 +79,7 @@ def test_it_predicts_the_knee_and_finds_it_at_a_fraction_of_an_epoch() -> None:
 @pytest.mark.parametrize(
     ("budget_s", "strategy"), [(1.0, "adaptive"), (2.0, "adaptive"), (3.0, "adaptive"), (20.0, "exhaustive")]
 )
-def test_a_time_budget_is_kept_to_within_a_burst_and_the_best_so_far_is_given(budget_s: float, strategy: str) -> None:
+def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(budget_s: float, strategy: str) -> None:
     machine = sleeping()
     result, _ = run_search(configuration(time_budget_s=budget_s, strategy=strategy), machine)
     assert result.verdict is not None
@@ -104,7 +104,7 @@ def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None)
     assert runner._deadline(replace(so_far, trials=()), 100.0) is None
 
 
-def test_when_everything_crashes_patience_ends_the_search() -> None:
+def test_patience_ends_a_search_of_failures() -> None:
     machine = sleeping()
     machine.failures = {n: TrialError("boom") for n in range(33)}
     result, _ = run_search(configuration(), machine)
@@ -112,21 +112,20 @@ def test_when_everything_crashes_patience_ends_the_search() -> None:
     assert result.stop_reason == "4 candidates could not be measured"
 
 
-def test_a_guess_is_tried_but_is_never_the_answer_by_itself() -> None:
+def test_a_guess_is_measured_like_any_candidate() -> None:
     start = SearchRecord(configuration=configuration(), host=factories.HOST)
     result = search(start, sleeping().environment(), Recorder(), guess=3)
     assert 3 in by_workers(result)
     assert recommended(result).num_workers == 8
 
 
-def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
+def test_a_trial_that_is_faster_than_the_cpus_allow_is_never_recommended() -> None:
     machine = sleeping()
 
     def distort(window: Window) -> Window:
         for process in machine.running:
-            process.cpu_s += (
-                1.0 * window.batches if process.settings.num_workers == 8 else 0.0
-            )  # two CPUs: at least 0.5 s
+            if process.settings.num_workers == 8:
+                process.cpu_s += 1.0 * window.batches  # two CPUs: at least 0.5 s
         return window
 
     machine.distort = distort
@@ -135,14 +134,14 @@ def test_what_beats_the_cpus_is_measured_again_and_never_recommended() -> None:
     assert recommended(result).num_workers != 8
 
 
-def test_a_dataset_of_one_short_epoch_is_raced_by_whole_epochs() -> None:
+def test_candidates_of_a_short_epoch_are_compared_by_whole_epochs() -> None:
     result, _ = run_search(configuration(), sleeping(batches=6))
     assert result.complete
     assert WindowKind.EPOCH in {window.kind for trial in result.trials for window in trial.windows}
 
 
 @pytest.mark.parametrize("interleave", [1, 2, 3])
-def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave: int) -> None:
+def test_a_candidate_that_ended_for_another_one_has_no_time_slice_in_that_round(interleave: int) -> None:
     machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
     result, _ = run_search(configuration({"interleave": interleave}), machine)
     assert machine.most_alive <= interleave
@@ -151,7 +150,7 @@ def test_whoever_made_room_for_another_in_a_round_takes_no_turn_in_it(interleave
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
-def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_before_it_is_idle() -> None:
+def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle() -> None:
     """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
     machine = sleeping()
     stalls: list[int] = []
@@ -162,7 +161,7 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
             stalls.append(workers)
             (process,) = machine.running
             process.stall()
-            assert len(machine.running) == len(machine.alive), "all go on"
+            assert len(machine.running) == len(machine.alive), "all are resumed"
         return window
 
     machine.distort = stall_once
@@ -172,15 +171,12 @@ def test_where_candidates_wait_for_a_lock_that_others_hold_nobody_is_stopped_bef
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
-# Whether samples are right.
-
-
 def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
     part = SamplePart(form=b"", content=content.encode())
     return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
 
 
-def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended_unless_nobody_wants_to_know() -> None:
+def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is_off() -> None:
     machine = sleeping()
     right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
     machine.without_workers = right
@@ -198,7 +194,7 @@ def test_a_candidate_that_delivers_wrong_samples_is_failed_and_never_recommended
     assert {trial.state for trial in unchecked.trials} == {TrialState.OK}
 
 
-def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers() -> None:
+def test_an_iterable_dataset_whose_workers_repeat_samples_ends_the_search_without_workers() -> None:
     machine = sleeping(batches=None)
     machine.facts = replace(machine.facts, iterable=True, samples=None)
     streams = [logged(worker, worker + 8, worker=worker, content="same") for worker in range(32)]
@@ -208,16 +204,16 @@ def test_the_first_look_at_an_unsharded_stream_ends_the_search_without_workers()
     machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
     unending = SamplesSeen(digests=(), workers=frozenset(), complete=False)
     machine.epochs = dict.fromkeys(range(33), unending)
-    result, recorder = run_search(configuration(reference=2), machine)  # which would be started in the same round
+    result, recorder = run_search(configuration(reference=2), machine)
     assert recommended(result).num_workers == 0
-    assert result.stop_reason.startswith("no candidate with workers is right: ")
+    assert result.stop_reason.startswith("workers deliver wrong samples: ")
     workers = [trial for trial in result.trials if trial.num_workers]
     assert [trial.state for trial in workers] == [TrialState.WRONG_SAMPLES]
     assert "get_worker_info" in workers[0].reason
     assert recorder.done.count(0) == 1
 
 
-def test_handles_that_workers_share_are_named_once_before_any_candidate_has_workers() -> None:
+def test_shared_handles_are_reported_once_before_workers_are_started() -> None:
     machine = sleeping()
     machine.facts = replace(machine.facts, handles=("dataset.file (BufferedReader of data.bin)",))
     events = run_search(configuration(), machine)[1].events

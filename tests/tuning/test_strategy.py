@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.tuning.strategy import CompareInRound, Measure, Observation, Stop, Strategy, make, with_workers
+from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
+from nws_sweep.tuning.strategy import make
 from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
@@ -31,7 +32,7 @@ def patient(candidates: tuple[int, ...], maximum_patience: int) -> Strategy:
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
-    """The candidates in the order of measuring, and why the search stopped."""
+    """The candidates in the order of measuring, and the reason to stop."""
     observations: list[Observation] = []
     while isinstance(decision := strategy.decide(observations), Measure):
         observations += [seen(chosen.num_workers, costs[chosen.num_workers]) for chosen in decision.candidates]
@@ -43,7 +44,7 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     ("maximum_patience", "costs", "tried", "reason"),
     [
         (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
-        # An improvement, however small, starts the count again; being better than the one before is none.
+        # Any improvement of the best resets the count; an improvement on the previous candidate does not.
         (1, [9, 9.5, 8.999, 9.5, 9.5, 1], 5, "2 candidates after num_workers=2 did not improve on it (patience 1)"),
         (1, [4, None, None, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
         (1, [None, None, None, None], 2, "2 candidates could not be measured (patience 1)"),
@@ -51,7 +52,7 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
         (None, [1, 5, None, 9, 9, 9], 6, "all 6 candidates were measured"),
     ],
 )
-def test_patience_stops_when_one_more_than_its_number_has_not_improved_and_exhaustive_never(
+def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive_never(
     maximum_patience: int | None, costs: list[float | None], tried: int, reason: str
 ) -> None:
     rules = search_rules(tuple(range(len(costs))), maximum_patience=maximum_patience or 0)
@@ -59,20 +60,20 @@ def test_patience_stops_when_one_more_than_its_number_has_not_improved_and_exhau
     assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
 
 
-def test_the_candidates_that_are_certain_are_asked_for_together_beside_the_best() -> None:
+def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
     strategy = patient(tuple(range(10)), 2)
     assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
     observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
     assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
-    # What was observed out of order counts when its turn comes.
+    # An observation out of order counts when the order reaches it.
     assert strategy.decide([seen(8, 1.0)]) == Measure(candidates=settings(0, 1, 2))
     assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
 
 
-def raced(chosen: LoaderSettings, *costs: float) -> Observation:
-    """A candidate that cost so much in each round, and can go on."""
+def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
+    """A candidate with these costs in consecutive rounds that may continue."""
     mean_s = sum(costs) / len(costs)
-    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), open=True)
+    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), may_continue=True)
 
 
 def also(*names: str) -> Strategy:
@@ -83,26 +84,26 @@ def prefetching(factor: int) -> LoaderSettings:
     return replace(with_workers(BASE, 2), prefetch_factor=factor)
 
 
-def test_whoever_is_faster_beyond_noise_goes_on_while_others_are_in_doubt() -> None:
+def test_a_faster_value_continues_until_all_others_are_decided() -> None:
     decision = also("prefetch_factor").decide(
         [
-            raced(prefetching(2), 1.0, 1.0, 1.0),
-            raced(prefetching(1), 2.0, 2.0, 2.0),
-            raced(prefetching(4), 0.8, 0.8, 0.8),
-            raced(prefetching(8), 0.97, 0.85, 1.02),
+            by_rounds(prefetching(2), 1.0, 1.0, 1.0),
+            by_rounds(prefetching(1), 2.0, 2.0, 2.0),
+            by_rounds(prefetching(4), 0.8, 0.8, 0.8),
+            by_rounds(prefetching(8), 0.97, 0.85, 1.02),
         ]
     )
-    assert decision == CompareInRound(
+    assert decision == MeasureRound(
         candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
     )
 
 
-def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> None:
+def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() -> None:
     strategy = also("prefetch_factor", "pin_memory")
-    known = [raced(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
+    known = [by_rounds(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
     pinned = replace(prefetching(4), pin_memory=True)
-    assert strategy.decide(known) == CompareInRound(candidates=(prefetching(4), pinned), window_s=0.5)
-    known.append(raced(pinned, *[0.8] * 6))
+    assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
+    known.append(by_rounds(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
         reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
         "beyond noise"
@@ -122,18 +123,18 @@ def test_the_next_setting_is_searched_beside_the_best_of_the_one_before() -> Non
         ("threads_per_worker", 2, (2, 4)),
     ],
 )
-def test_the_values_of_a_setting_that_are_tried(name: str, workers: int, values: tuple[object, ...]) -> None:
+def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
     best = with_workers(BASE, workers)
-    decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([raced(best, 1.0, 1.0, 1.0)])
-    tried = decision.candidates[1:] if isinstance(decision, CompareInRound) else ()
+    decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
+    tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
 
 @pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
-def test_the_start_of_workers_counts_before_any_was_started(start_method: str, most: int) -> None:
+def test_the_time_to_start_workers_counts_before_it_is_measured(start_method: str, most: int) -> None:
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
-    first = replace(raced(with_workers(BASE, 0), 1.7), batch_s=0.067, startup_s=0.07, cpu_s=0.001, batches=25)
+    first = replace(by_rounds(with_workers(BASE, 0), 1.7), batch_s=0.067, startup_s=0.07, cpu_s=0.001, batches=25)
     decision = made(rules, cores=2.0, start_method=start_method).decide([first])
-    assert isinstance(decision, CompareInRound)
+    assert isinstance(decision, MeasureRound)
     started = [settings.num_workers for settings in decision.candidates if settings.num_workers]
     assert (max(started) <= most, max(started) >= most / 2) == (True, True)

@@ -1,0 +1,84 @@
+"""timings.csv and ranks.csv: one row per trial, and one per trial and rank; the identifying columns come first."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from nws_sweep.results.measurements import Trial
+from nws_sweep.results.search_record import SearchRecord
+
+TIMING_COLUMNS = (
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
+    "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
+    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
+    "settings", "notes",
+)  # fmt: skip
+RANK_COLUMNS = (
+    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "barrier_s",
+    "startup_s", "settings",
+)  # fmt: skip
+
+
+def text_of(result: SearchRecord) -> str:
+    """The content of timings.csv."""
+    return _identified(result, TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+
+
+def ranks_text(result: SearchRecord) -> str:
+    """The content of ranks.csv."""
+    return _identified(result, RANK_COLUMNS, _rank_rows(result))
+
+
+def _identified(result: SearchRecord, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """CSV whose rows begin with the identifying columns of the configuration."""
+    identity = result.configuration.columns
+    return csv_text(tuple(dict.fromkeys((*identity, *columns))), ({**identity, **row} for row in rows))
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table as CSV; missing values are empty cells."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
+    """The row of a trial in timings.csv, without the identifying columns; undefined values are absent or None."""
+    configuration = result.configuration
+    measurement, noise = _values(trial.measurement), _values(trial.noise)
+    batch = measurement.pop("batch_s", None)
+    measurement.pop("ranks", None)  # the rows of ranks.csv
+    if batch:
+        measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
+    return {
+        "num_workers": trial.num_workers,
+        **measurement,
+        **noise,
+        **({"outliers": len(noise["outliers"])} if noise else {}),
+        "cache": configuration.measure.cache,
+        "state": trial.state.value,
+        "reason": trial.reason,
+        "windows": batch.n if batch else 0,
+        "cost_s": trial.cost_s,
+        "settings": configuration.differing(trial.settings),
+        "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
+    }
+
+
+def _values(record: Any) -> dict[str, Any]:
+    """The fields without copies: asdict takes seconds for thousands of trials."""
+    return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
+
+
+def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
+    for trial in result.trials:
+        settings = result.configuration.differing(trial.settings)
+        for rank in trial.measurement.ranks if trial.measurement else ():
+            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
+            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
