@@ -21,7 +21,7 @@ from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.measurement import sample_check
+from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
@@ -312,7 +312,7 @@ def _measured(
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
         start = _as_made(start, start_process) if loader_input.open else start
         record = run_search(start, Environment(start_process=start_process), reporter)
-        return sample_check.checked(record, start_process) if start.configuration.check_samples else record
+        return epoch_check.with_epoch_check(record, start_process) if start.configuration.check_samples else record
 
 
 def _as_made(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:

@@ -1,7 +1,7 @@
-"""Records with sensible values, for tests that care about one or two of them.
+"""Records with default values; tests set the values that they depend on.
 
-Times are made of powers of two where they can be, so that tests may compare them exactly: an epoch is 65 batches of 64
-samples, half of it is start-up, and the interval of a batch's time reaches from 0.75 to 1.5 of it.
+Times are powers of two where possible, so that they compare exactly. An epoch has 65 batches of 64 samples and spends
+half of its time on the start-up; the interval of a batch time reaches from 0.75 to 1.5 of it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def search_rules(candidates: tuple[int, ...] = (0, 1, 2, 4), **changes: Any) -> 
 
 
 def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> Configuration:
-    """One whose columns are ``COLUMNS`` with the given ones on top."""
+    """A configuration whose columns are ``COLUMNS``, updated by ``columns``."""
     defaults: dict[str, Any] = {
         "columns": {**COLUMNS, **(columns or {})},
         "dataset": {"_target_": "package.Photos", "files": 100},
@@ -76,8 +76,8 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
     return Configuration(**{**defaults, **changes})
 
 
-def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
-    """A trial process with one of the datasets of tests.user_datasets, and nothing that consumes."""
+def process_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
+    """A trial process with a dataset of tests.user_datasets and no consumer."""
     return ProcessSpec(
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
         consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
@@ -86,7 +86,7 @@ def arm_spec(name: str, log_path: Path | None = None, **arguments: Any) -> Proce
 
 
 def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: Any) -> Window:
-    """Batch i waits 0.25 + i s and is consumed in 0.125 s."""
+    """Batch i: wait 0.25 + i s, consumer 0.125 s."""
     defaults: dict[str, Any] = {
         "kind": kind,
         "startup_s": None,
@@ -148,7 +148,7 @@ def failed_trial(num_workers: int, reason: str = "it broke", state: TrialState =
 
 
 def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchRecord:
-    """A search that finished, of the given trials."""
+    """A finished search with the given trials."""
     defaults: dict[str, Any] = {
         "configuration": configuration(columns),
         "host": HOST,
@@ -185,7 +185,7 @@ def store_run(parent: Path, result: SearchRecord, name: str = "run") -> Path:
 
 
 def store_grid(parent: Path, *results: SearchRecord) -> Path:
-    """Stores the results as configurations of one grid, measured in their order, and gives its folder."""
+    """Stores the results as configurations of one grid, in order of time; returns the folder."""
     for index, result in enumerate(results):
         overrides = [f"{name}={value}" for name, value in result.configuration.columns.items()]
         dated = replace(result, started_at=f"2024-05-01T12:{index:02}:00+00:00")

@@ -1,4 +1,4 @@
-"""A clock that goes only when told, and a loader, trial processes and a machine whose truth is known exactly."""
+"""A fake clock; simulated loaders, trial processes, machines and ranks with exactly known times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nws_sweep.system.resources import FreeResources
 
 
 class FakeClock:
-    """Seconds that pass only by ``advance``."""
+    """Seconds that pass by ``advance`` only."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -43,7 +43,7 @@ class FakeClock:
 
 @dataclass
 class _Job:
-    """A batch in a worker's hands, in the loader's own time."""
+    """A batch that a worker makes, in the loader's own time."""
 
     start: float
     end: float
@@ -51,21 +51,21 @@ class _Job:
 
 @dataclass(eq=False)
 class SimulatedLoader:
-    """DataLoader's own rules on a fake clock.
+    """The rules of DataLoader on a fake clock.
 
-    Batch b is made by worker b mod n; its index is handed out when batch b - n x prefetch_factor is taken (the first
-    ones at once); batches are handed over in order. Its workers stand still between ``pause`` and ``resume``, but what
-    they sleep for goes on: the sample that each is waiting for is there when they wake.
+    Worker b mod n makes batch b. It receives the index when batch b - n x prefetch_factor is taken (the first indices
+    at once). Batches are delivered in order. Workers are paused between ``pause`` and ``resume``, but a
+    sleep continues: the sample that each worker waits for is complete at ``resume``.
 
     Args:
-        clock: Advanced to the moment when a batch is in hand.
+        clock: Advanced to the arrival of each batch.
         batches: Length of an epoch.
-        make_s: Seconds that making batch b takes in a worker, s, or one number for all.
+        make_s: Seconds for making batch b, or one number for all batches.
         num_workers: 0 makes batches in ``next()``.
-        prefetch_factor: Indices in the hands of each worker.
+        prefetch_factor: Indices that each worker holds.
         start_s: Seconds until the workers have started.
         end_s: Seconds that the end of an epoch takes.
-        batch_size: Samples of a batch, which take equal parts of its time.
+        batch_size: Samples of a batch; they take equal times.
     """
 
     clock: FakeClock
@@ -114,7 +114,7 @@ class SimulatedLoader:
 
     @property
     def _local(self) -> float:
-        """The loader's own time, which does not pass while it is paused."""
+        """The loader's own time, which excludes pauses."""
         now = self.clock.now if self._stopped_at is None else self._stopped_at
         return now - self._stopped_s
 
@@ -142,7 +142,7 @@ class SimulatedLoader:
             self._wake(worker, pause_s)
 
     def _wake(self, worker: int, pause_s: float) -> None:
-        """The sample that a worker waits for has come meanwhile; all that it has in hand moves up."""
+        """Completes the sample that a worker waited for, and advances all its batches by as much."""
         jobs = [job for job in self._jobs[worker :: self.num_workers] if job.end > self._local]
         if not jobs or jobs[0].start > self._local:
             return
@@ -156,8 +156,8 @@ class SimulatedLoader:
 FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelerator=None)
 
 
-class FakeArm:
-    """A trial process without a process, on a machine: a simulated loader behind the commands of a real one."""
+class FakeProcess:
+    """A simulated trial process: a simulated loader behind the commands of ``TrialProcess``."""
 
     def __init__(self, machine: FakeMachine) -> None:
         self.facts = machine.facts
@@ -182,7 +182,7 @@ class FakeArm:
 
     def window(self, request: WindowRequest) -> Window:
         machine = self._machine
-        assert self._stalled or machine.running == {self}, "another candidate's workers are at work"
+        assert self._stalled or machine.running == {self}, "another candidate is running"
         machine.requests.append((self.settings.num_workers, request))
         window = machine.distort(self._session.window(request))
         self.cpu_s += machine.cpu_s * window.batches
@@ -194,7 +194,7 @@ class FakeArm:
         self._machine.clock.advance(self._machine.consume_s)
 
     def _answer(self) -> FakeMachine:
-        assert self in self._machine.running, "a paused process cannot answer"
+        assert self in self._machine.running, "the process is paused"
         return self._machine
 
     def warned(self) -> tuple[str, ...]:
@@ -205,12 +205,12 @@ class FakeArm:
         self._on_stall = on_stall
 
     def stall(self) -> None:
-        """Does as if it took too long; until it is paused others may be at work."""
+        """Simulates a stall; until the next pause other processes may run."""
         self._stalled = True
         self._on_stall()
 
     def wait_until_idle(self) -> None:
-        self._answer().converged += 1
+        self._answer().idle_waits += 1
 
     def files(self) -> tuple[str, ...]:
         return self._answer().files
@@ -246,7 +246,7 @@ class FakeArm:
 
 @dataclass(eq=False)
 class FakeMachine:
-    """Opens fake trial processes and sees that only one of them works at a time; its clock is the loaders'."""
+    """Starts simulated trial processes on one clock and asserts that one of them runs at a time."""
 
     make_loader: Callable[[LoaderSettings], SimulatedLoader]
     batches_per_epoch: int | None
@@ -255,10 +255,10 @@ class FakeMachine:
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
     requests: list[tuple[int, WindowRequest]] = field(default_factory=list)
-    running: set[FakeArm] = field(default_factory=set)
-    alive: list[FakeArm] = field(default_factory=list)
+    running: set[FakeProcess] = field(default_factory=set)
+    alive: list[FakeProcess] = field(default_factory=list)
     most_alive: int = 0
-    converged: int = 0
+    idle_waits: int = 0
     distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0
     files: tuple[str, ...] = ()
@@ -278,8 +278,8 @@ class FakeMachine:
     shm_bytes: int | None = None
 
     @contextlib.contextmanager
-    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
-        process = FakeArm(self)
+    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeProcess]:
+        process = FakeProcess(self)
         self.alive.append(process)
         self.most_alive = max(self.most_alive, len(self.alive))
         try:
@@ -290,7 +290,7 @@ class FakeMachine:
 
     @property
     def slices(self) -> list[int]:
-        """num_workers of the candidates in the order in which windows and epochs were taken."""
+        """num_workers of the candidates in the order of their windows."""
         return [workers for workers, request in self.requests if request.kind.value != "warm_up"]
 
     def environment(self) -> Environment:
@@ -300,7 +300,7 @@ class FakeMachine:
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
-            room=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
+            free_resources=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
             cores=lambda: self.cores,
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),
@@ -308,11 +308,11 @@ class FakeMachine:
 
 
 class FakeRanks:
-    """So many ranks in threads, each with a clock of its own; when they meet, all show what the latest one did."""
+    """Ranks in threads, each with its own clock; a barrier sets all clocks to the latest."""
 
     def __init__(self, count: int) -> None:
         self.clocks = [FakeClock() for _ in range(count)]
-        self.meetings = 0
+        self.barriers_passed = 0
         self.numbers = [0] * count
         self.largest = 0
         self.agreed: list[list[int]] = [[] for _ in range(count)]
@@ -320,21 +320,21 @@ class FakeRanks:
         self.barrier = threading.Barrier(count, self._align, timeout=60.0)
 
     def _align(self) -> None:
-        self.meetings += 1
+        self.barriers_passed += 1
         self.largest = max(self.numbers)
         latest = max(clock.now for clock in self.clocks)
         for clock in self.clocks:
             clock.now = latest
 
     def run(self, work: Callable[[FakeRank], Window]) -> list[Window]:
-        """What each of them returns."""
+        """The result of each rank."""
         with ThreadPoolExecutor(len(self.clocks)) as threads:
             return list(threads.map(work, [FakeRank(self, number) for number in range(len(self.clocks))]))
 
 
 @dataclass(frozen=True)
 class FakeRank:
-    """One of them, and how it sees the others (``measure.OtherRanks``)."""
+    """One rank and its view of the others (``timing.OtherRanks``)."""
 
     ranks: FakeRanks
     number: int

@@ -1,4 +1,4 @@
-"""Whole searches on simulated machines, and what an observer is told of them."""
+"""Whole searches on simulated machines, and an observer that records their events."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
 
 class Recorder:
-    """Writes down what an observer is told."""
+    """Records the events of a search."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
         self.results: list[SearchRecord] = []
 
     def slice_started(self, num_workers: int) -> None:
-        self.events.append(f"turn {num_workers}")
+        self.events.append(f"slice {num_workers}")
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         assert trial in result.trials
@@ -48,7 +48,7 @@ def machine_of(
     consume_s: float = 0.0,
     start_s: float = 1.0,
 ) -> FakeMachine:
-    """A dataset that sleeps: n workers are n times as fast up to 4, above that start-up eats the gain."""
+    """A dataset that sleeps: n workers are n times as fast up to 4; the start-up takes 1 s a worker."""
     clock = FakeClock()
 
     def make_loader(settings: LoaderSettings) -> SimulatedLoader:
@@ -63,7 +63,7 @@ def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecor
     recorder = Recorder()
     start = SearchRecord(configuration=chosen, host=factories.HOST)
     result = search(start, machine.environment(), recorder)
-    assert not machine.alive, "a trial process is left"
+    assert not machine.alive, "a trial process is still alive"
     return result, recorder
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import evidence_of, is_consumer_bound
-from nws_sweep.measurement import sample_check
+from nws_sweep.measurement import epoch_check, sample_check
 from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
 
 # From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
@@ -33,9 +33,9 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
         yield f"num_workers={wrong.num_workers} is no choice: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
-        yield sample_check.about_handles(result.facts)
+        yield sample_check.shared_handles_warning(result.facts)
     if result.sample_check is not None:
-        yield from sample_check.remarks(result.sample_check)
+        yield from epoch_check.warnings(result.sample_check)
     if best is not None:
         yield from _about_objects(result)
         yield from _about_ranking(result, best)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from nws_sweep.measurement.quantities import LEAST_CONSUMER
+from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.measurement.stats import half_width
 from nws_sweep.results import Configuration, Measurement, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.tuning.bottleneck import Profile, ScalingFit, scaling_fit
@@ -102,7 +102,7 @@ class Evidence:
     @property
     def has_consumer(self) -> bool:
         """Whether anything is done with a batch that takes time."""
-        return self.consume_s >= LEAST_CONSUMER * self.batch_s
+        return self.consume_s >= MIN_CONSUMER_SHARE * self.batch_s
 
     @property
     def loading_s(self) -> float | None:

@@ -1,4 +1,22 @@
-"""Turns batches into figures: windows of batches, their quantities, candidates measured in rounds.
+"""Turns batches into the figures of trials: takes time slices of candidates in rounds and estimates their quantities.
 
-May import: ``system`` and below; no torch.
+May import ``system``, ``units``, ``results`` and ``errors``; no torch. Everything from ``schedule`` to ``timeline`` is
+pure: functions of values.
+
+timing           takes windows of batches from any iterable and times them with any clock
+schedule         which window a trial takes next
+stats            means with intervals, outliers
+counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
+quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
+timeline         windows of a loop that a program runs by itself
+environment      the interfaces of a search: trial processes, clock, machine, observer
+trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
+candidate_process  the life of a candidate's trial process
+candidate        the windows of one time slice of one candidate
+search_progress  the candidates of a search, its record and its cost
+admission        which candidate fits beside those that have processes
+cache_control    the state of the page cache before each time slice
+sample_check     compares the samples of workers with those loaded without workers
+epoch_check      counts the samples of whole epochs
+rounds           all of it together: candidates in rounds of time slices
 """

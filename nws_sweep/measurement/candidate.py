@@ -1,425 +1,216 @@
-"""One candidate while it is measured: its trial process, its turns, and the trial that they make."""
+"""One candidate while it is measured: the windows of a time slice, from its trial process into its trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
-from typing import TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from nws_sweep import errors, units
+from nws_sweep import errors
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import quantities, schedule
+from nws_sweep.measurement.candidate_process import CandidateProcess
 from nws_sweep.measurement.environment import Environment, TrialProcess
-from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.results import (
     Configuration,
-    DatasetFacts,
     LoaderSettings,
-    Measurement,
     SamplesLogged,
-    SearchCost,
     TimeSlice,
-    Trial,
-    TrialState,
-    Usage,
     Window,
     WindowKind,
     WindowRequest,
 )
 
-Answer = TypeVar("Answer")
-
-_STATES: dict[type[TrialError], TrialState] = {
-    errors.TrialTimeout: TrialState.TIMEOUT,
-    errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
-    errors.TrialSkipped: TrialState.SKIPPED,
-    errors.TrialMismeasured: TrialState.MISMEASURED,
-    errors.WrongSamples: TrialState.WRONG_SAMPLES,
-}
-
-# A cache that is still cold after so many turns does not hold the data: then that is what is measured.
-_MOST_COLD_SLICES = 3
-_QUICKER_WHEN_WARM = 8
-# By the end of its second turn a process has touched what it needs of its libraries.
-_FIRST_SLICES = 2
-
-_STALLED = "it did not come forward while others stood still: they may have held a lock that it needed"
+_STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 
 
 @dataclass(eq=False)
 class Candidate:
-    """One setting of the loader under a configuration, from the start of its trial process to its trial.
+    """One setting of the DataLoader under a configuration, with its trial process and its trial."""
 
-    Attributes:
-        settings: The candidate, canonical.
-        configuration: What is held fixed.
-        environment: Trial processes, clock and machine.
-        is_late: Whether the search must end, so that no window begins.
-        on_stall: Called when a window does not come forward, with the candidate.
-        facts: What the dataset said of itself; None before it was made.
-        batches_per_epoch: Length of an epoch; None if it is unknown, or was found wrong.
-        usage: What its processes had used when they were last looked at; nothing without a trial process.
-        cost_s: Seconds that it has taken so far.
-        done: Whether its trial has its state; turns that it takes after that only make it more precise.
-        settles: Whether its workers must be idle before they are stopped, since they may hold a lock else.
-        came_from_disk: Whether the files of its latest turn were not in the page cache.
-        logged: Some of the samples that its workers made; None before their first window.
-    """
-
-    settings: LoaderSettings
-    configuration: Configuration
+    settings: LoaderSettings  # canonical
+    configuration: Configuration  # what is held fixed
     environment: Environment
-    is_late: Callable[[], bool]
-    on_stall: Callable[[Candidate], None]
-    facts: DatasetFacts | None = None
-    batches_per_epoch: int | None = None
-    usage: Usage = Usage()
-    cost_s: float = 0.0
-    done: bool = False
-    waits_until_idle: bool = False
-    came_from_disk: bool = False
-    logged: SamplesLogged | None = None
+    is_late: Callable[[], bool]  # True if the search must end, so that no window starts
+    on_stall: Callable[[Candidate], None]  # called when one of its windows makes no progress
+    process: CandidateProcess = field(init=False)
+    progress: TrialProgress = field(init=False)
+    logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
     _stalled: bool = False
-    _has_stalled: bool = False
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _process: TrialProcess | None = None
-    _slices: list[TimeSlice] = field(default_factory=list)
-    _earlier: list[TimeSlice] = field(default_factory=list)  # of trial processes that were restarted
-    _warnings: tuple[str, ...] = ()
-    _own_warnings: tuple[str, ...] = ()
-    _window_s: float | None = None
-    _starting_s: float = 0.0
-    _error: TrialError | None = None
-    _restarts: bool = False
-    _cold_slices: int = 0
-    _doubts: int = 0
-    _exhausted: bool = False
+    _stall_counted: bool = False
 
     def __post_init__(self) -> None:
-        """Notes what was asked for but has no meaning without workers."""
-        asked = replace(self.configuration.loader, num_workers=self.num_workers)
-        used = asked.canonical()
-        names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
-        self._notes: tuple[str, ...] = (f"num_workers=0 has no {', '.join(names)}",) if names else ()
+        """Makes both without starting a process."""
+        self.process = CandidateProcess(self.settings, self.configuration, self.environment, self._report_stall)
+        self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
 
     @property
     def num_workers(self) -> int:
-        """Its value."""
+        """Its number of workers."""
         return self.settings.num_workers
 
     @property
     def alive(self) -> bool:
         """Whether it has a trial process."""
-        return self._process is not None
+        return self.process.running is not None
 
     @property
-    def windows(self) -> list[Window]:
-        """All windows so far."""
-        return quantities.all_windows(self._slices)
-
-    @property
-    def position(self) -> int:
-        """Batches into the data that it may have asked for by the end of its next turn, which may be much quicker."""
-        taken = sum(window.batches for window in self.windows)
-        latest = sum(window.batches for time_slice in self._slices[-1:] for window in time_slice.windows)
-        quicker = _QUICKER_WHEN_WARM if self.came_from_disk else 2
-        return taken + quicker * latest + 2 * self.settings.queued_batches
-
-    @property
-    def trial(self) -> Trial:
-        """What it has come to, finished or not."""
-        found = self._measurement()
-        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in quantities.all_windows(self._earlier)]
-        return Trial(
-            settings=self.settings,
-            state=TrialState.OK if self._error is None else _STATES.get(type(self._error), TrialState.FAILED),
-            reason="" if self._error is None else str(self._error),
-            notes=self._notes,
-            warnings=(*self._warnings, *self._own_warnings),
-            measurement=found,
-            noise=quantities.noise_of(self._slices, self._conditions.cores, len(uncounted)) if found else None,
-            finished=self.done,
-            windows=(*uncounted, *self.windows),
-            cost_s=self.cost_s,
-        )
+    def done(self) -> bool:
+        """Whether the state of its trial is final."""
+        return self.progress.done
 
     @property
     def may_continue(self) -> bool:
-        """Whether it can take further turns, within the limits of a trial."""
-        return self.alive and not self._limit()
-
-    @property
-    def by_round(self) -> dict[int, float]:
-        """What candidates are ranked by, as each round alone would have it, s."""
-        return quantities.costs_by_round(self._slices, self._conditions) if self._measurement() else {}
-
-    @property
-    def costs(self) -> SearchCost:
-        """Where its time went."""
-        warm_up = [window for window in self.windows if window.kind is WindowKind.WARM_UP]
-        thrown_away = [*quantities.all_windows(self._earlier), *warm_up]
-        starts_s = sum(window.startup_s or 0.0 for window in thrown_away)
-        return SearchCost(
-            startup_s=self._starting_s + starts_s,
-            warm_up_s=sum(window.elapsed_s for window in thrown_away) - starts_s,
-            measuring_s=sum(window.elapsed_s for window in self.windows if window.kind is not WindowKind.WARM_UP),
-        )
-
-    @property
-    def wrong_length(self) -> str:
-        """What was seen of an epoch that is not as long as its length says; empty if that was not seen."""
-        seen = schedule.ended_epoch_batches(self.windows)
-        if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
-            return ""
-        return f"an epoch ended after {seen} batches, though its length says {self.batches_per_epoch}"
-
-    @property
-    def _conditions(self) -> Conditions:
-        rules = self.configuration.measure
-        return Conditions(
-            settings=self.settings,
-            rules=rules if self._window_s is None else replace(rules, window_s=self._window_s),
-            batches_per_epoch=self.batches_per_epoch,
-            cores=self.environment.enforced_cores(),
-            ranks=self.configuration.ranks,
-        )
+        """Whether further time slices are possible within the limits of a trial."""
+        return self.alive and not self.progress.limit
 
     def time_slice(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
-        """Starts its trial process if it has none, throws away what must be, takes one window or epoch, and is paused.
+        """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
-        One that is done goes along with others; what fails then costs it its trial process and that turn, not its trial. Its
-        processes may hold so many bytes from now on. The window lasts ``window_s`` at least, else as configured.
+        An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
+
+        Args:
+            memory_bytes: Memory limit of its processes; None for no limit.
+            number: The round.
+            window_s: Least length of the window, s; None for ``measure.window_s``.
         """
-        self._window_s, self._stalled = window_s, False
-        with self._paid_for():
-            if self._restarts:
-                self._earlier, self._slices = [*self._earlier, *self._slices], []
-                self.close()
-            kept = list(self._slices)
+        self.progress.window_s, self._stalled = window_s, False
+        with self._errors_recorded():
+            if self.progress.must_restart:
+                self.progress.discard_slices()
+                self.process.close()
+            earlier = list(self.progress.slices)
             try:
-                process = self._process or self._open(memory_bytes)
+                process = self.process.running
+                if process is None:
+                    process = self.process.start(memory_bytes)
+                    self.progress.batches_per_epoch = process.batches_per_epoch
                 process.allow(memory_bytes)
                 process.resume()
-                self._take_slice(process, number)
-                self._check_memory(memory_bytes)
+                self._take_windows(process, number)
+                self.process.check_memory(memory_bytes)
             except TrialError:
                 if not self.done:
                     raise
-                self._slices = kept
-                self.close()
+                self.progress.slices = earlier
+                self.process.close()
                 return
-            if self._stalled and not self._has_stalled:  # a second time it is its own pace
-                self._has_stalled, self._slices = True, kept
+            if self._stalled and not self._stall_counted:  # later stalls are the candidate's own
+                self._stall_counted, self.progress.slices = True, earlier
             elif not self.done:
-                self._judge()
-
-    def resume(self) -> None:
-        """Lets its processes go on though it is not its turn."""
-        if self._process is not None:
-            self._process.resume()
-
-    def pause(self) -> None:
-        """Stops them again, when they have nothing left to do."""
-        if self._process is not None:
-            with suppress(TrialError):  # its next turn says what has become of it
-                self._process.wait_until_idle()
-            self._process.pause()
-
-    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """What its process answers between two turns; None if it has no process, or the process fails at that."""
-        if self._process is None:
-            return None
-        self._process.resume()
-        try:
-            return question(self._process)
-        except TrialError:  # its next turn says what has become of it
-            return None
-        finally:
-            self._process.pause()
-
-    def warn(self, line: str) -> None:
-        """Adds a warning to its trial, unless the line is empty."""
-        self._own_warnings += (line,) if line else ()
+                self.progress.judge()
+                self._take_last_look()
 
     def fail(self, error: TrialError) -> None:
-        """Ends it with this reason, whatever was measured of it."""
-        self._error, self.done = error, True
-        self.close()
-
-    def restart(self) -> None:
-        """Lets its next turn start with a new trial process; what was measured so far does not count."""
-        self._restarts = True
-
-    def forget_length(self, reason: str) -> None:
-        """Takes the length of an epoch for unknown from now on."""
-        if self.batches_per_epoch is not None:
-            self._notes += (f"{reason}: candidates are ranked by seconds per batch",)
-        self.batches_per_epoch = None
+        """Ends the trial as failed, and its trial process."""
+        self.progress.error, self.progress.done = error, True
+        self.process.close()
 
     def conclude(self, note: str = "") -> None:
-        """Ends the trial with what there is of it, and a note why it has no more.
+        """Finishes the trial with what was measured, and adds a note.
 
-        One that cannot be true restarts, the first time; one that has nothing stays unfinished, if it still could.
+        An impossible trial is restarted the first time. A trial without figures stays unfinished if it may continue.
         """
         if self.done:
             return
-        with self._paid_for():
-            if self._measurement() is not None:
-                self._conclude("")
+        with self._errors_recorded():
+            if self.progress.measurement is not None:
+                self.progress.finish()
+                self._take_last_look()
             elif not self.may_continue:
-                raise TrialError("it was ended, to make room or by a limit, before it was measured")
+                raise TrialError("it was stopped, by a limit or to free resources, before it was measured")
         if self.done and note:
-            self._notes += (note,)
+            self.progress.note(note)
 
     def retire(self, note: str) -> None:
-        """Ends its trial process, and its trial if there is anything of it; no process needs it measured again."""
-        self._doubts += 1
-        if self._measurement() is not None:
+        """Finishes the trial if it has figures, without repetition, and ends its trial process."""
+        self.progress.violations += 1
+        if self.progress.measurement is not None:
             self.conclude(note)
-        self.close()
-
-    def close(self) -> None:
-        """Ends its trial process; what was measured stays."""
-        self._process, self.usage = None, Usage()
-        self._stack.close()
+        self.process.close()
 
     @contextmanager
-    def _paid_for(self) -> Iterator[None]:
-        """Counts the time, and makes of whatever goes wrong in the trial process the trial's state and reason."""
+    def _errors_recorded(self) -> Iterator[None]:
+        """Counts the time, and records errors as the trial's state and reason."""
         began = self.environment.clock()
         try:
             yield
         except TrialError as error:
-            self.environment.check_interrupts()  # who ends the program may have ended its trial processes too
+            self.environment.check_interrupts()  # an interrupt may have ended the trial process too
             self.fail(error)
         finally:
-            self.cost_s += self.environment.clock() - began
+            self.progress.cost_s += self.environment.clock() - began
 
-    def _open(self, memory_bytes: int | None) -> TrialProcess:
-        self._restarts = False
-        began = self.environment.clock()
-        process = self._process = self._stack.enter_context(
-            self.environment.start_process(self.configuration, memory_bytes)
-        )
-        self.facts = process.facts
-        process.watch(self._notice_stall)
-        process.open(self.settings)
-        self.batches_per_epoch = process.batches_per_epoch
-        self.usage = process.usage()
-        self._starting_s += self.environment.clock() - began
-        return process
-
-    def _notice_stall(self) -> None:
+    def _report_stall(self) -> None:
         self._stalled = True
-        if _STALLED not in self._notes:
-            self._notes += (_STALLED,)
+        self.progress.note(_STALLED)
         self.on_stall(self)
 
-    def _take_slice(self, process: TrialProcess, number: int | None = None, *, last_look: bool = False) -> None:
-        rested = bool(self._slices)
+    def _take_windows(self, process: TrialProcess, number: int | None, *, last_look: bool = False) -> None:
+        """Takes windows up to the first that counts, pauses the process, and adds the time slice."""
+        was_paused = bool(self.progress.slices)
         machine_before, began = self.environment.machine_time(), self.environment.clock()
         windows: list[Window] = []
         request = None
         try:
-            while request is None or (request.kind is WindowKind.WARM_UP and not self._exhausted):
+            while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
                 if self.is_late():
                     raise errors.TimeBudgetSpent
-                taken = [*self.windows, *windows]
-                if last_look and schedule.whole_epochs(taken, self._conditions):  # only the first batch of another one
-                    request = WindowRequest(kind=WindowKind.STEADY, fresh=True)
-                else:
-                    request = schedule.next_request(taken, self._conditions, rested=rested and not windows)
+                request = self._next_request(windows, was_paused, last_look)
                 windows.append(process.window(replace(request, kind=WindowKind.LOADING) if last_look else request))
-                self._notice_end(request, windows[-1])
-            self._warnings = process.warned()
+                self._check_end(request, windows[-1])
+            self.progress.process_warnings = process.warned()
             if self.num_workers and self.logged is None:
                 self.logged = process.logged()
         finally:
-            if self.waits_until_idle:
-                with suppress(TrialError):  # the next turn says what has become of it
-                    process.wait_until_idle()
-            process.pause()
+            self.process.pause(until_idle=self.process.waits_until_idle)
             elapsed_s = self.environment.clock() - began
             machine = self.environment.machine_time().since(machine_before)
-            time_slice = TimeSlice(
-                windows=tuple(windows), before=self.usage, elapsed_s=elapsed_s, machine=machine, round=number
+            before, self.process.usage = self.process.usage, process.usage()
+            after = self.process.usage
+            self.progress.slices.append(
+                TimeSlice(
+                    windows=tuple(windows),
+                    before=before,
+                    after=after,
+                    elapsed_s=elapsed_s,
+                    machine=machine,
+                    round=number,
+                )
             )
-            self.usage = process.usage()
-            self._slices.append(replace(time_slice, after=self.usage))
 
-    def _notice_end(self, request: WindowRequest, window: Window) -> None:
-        """A new epoch without a batch would be begun again for ever."""
+    def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
+        taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
+        if last_look and schedule.whole_epochs(taken, conditions):  # the first batch of another epoch is enough
+            return WindowRequest(kind=WindowKind.STEADY, fresh=True)
+        return schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
+
+    def _check_end(self, request: WindowRequest, window: Window) -> None:
+        """Detects a new epoch without a batch: otherwise the loop would start epochs for ever."""
         if window.batches or not window.ended_epoch or not (request.fresh or request.kind is WindowKind.EPOCH):
             return
-        if not schedule.steady_windows(self.windows):
+        if not schedule.steady_windows(self.progress.windows):
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
             raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
-        self._exhausted = True
+        self.progress.exhausted = True
 
-    def _check_memory(self, memory_bytes: int | None) -> None:
-        held = self.usage.memory_bytes
-        if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise errors.TrialOutOfMemory(
-                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
-                "measure.memory_budget_bytes"
-            )
-
-    def _judge(self) -> None:
-        """Decides whether the latest turn counts, or came from a cold cache, and whether there is enough."""
-        self.came_from_disk = quantities.came_from_disk(self._slices[-1], at_first=len(self._slices) <= _FIRST_SLICES)
-        # What has read an epoch has read everything once.
-        most = 1 if schedule.whole_epochs(self.windows, self._conditions) else _MOST_COLD_SLICES
-        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_slices < most:
-            self._cold_slices += 1
-            self.restart()
+    def _take_last_look(self) -> None:
+        """Takes a window without the consumer; of whole epochs the start of another, for the memory of workers."""
+        process, found, conditions = self.process.running, self.progress.measurement, self.progress.conditions
+        if not self.done or process is None or found is None or not self.num_workers:
             return
-        enough, limit = quantities.converged(self._slices, self._conditions), self._limit()
-        if enough or limit:
-            self._conclude("" if enough else limit)
-
-    def _limit(self) -> str:
-        if self._exhausted:
-            return "the end of the data, which can be read only once,"
-        return quantities.out_of_limits(self.windows, self._conditions)
-
-    def _conclude(self, limit: str) -> None:
-        """Finishes the trial; what cannot be true is measured once more."""
-        doubt = quantities.violation(self._slices, self._conditions)
-        if doubt and self._doubts:
-            raise errors.TrialMismeasured(f"{doubt}; measured twice" if self._earlier else doubt)
-        if doubt:
-            self._doubts += 1
-            self._notes += (f"measured again, since {doubt}",)
-            self.restart()
+        share = quantities.MIN_CONSUMER_SHARE
+        has_consumer = found.batch_s is not None and (found.consume_s or 0.0) >= share * found.batch_s.value
+        has_no_workers = (  # between whole epochs, unless workers persist
+            schedule.whole_epochs(self.progress.windows, conditions) and not self.settings.persistent_workers
+        )
+        if not (has_consumer or has_no_workers) or self.progress.exhausted or self.is_late():
             return
-        self.done = True
-        self._look_once_more(quantities.summarise(self._slices, self._conditions))
-        if limit:
-            precision = self.configuration.measure.precision
-            self._notes += (f"stopped at {limit} before the interval was within measure.precision={precision:g}",)
-
-    def _look_once_more(self, found: Measurement) -> None:
-        """A window without the consumer; of whole epochs the beginning of another, to see the memory of workers."""
-        consumes = found.batch_s and (found.consume_s or 0.0) >= quantities.LEAST_CONSUMER * found.batch_s.value
-        unseen = schedule.whole_epochs(self.windows, self._conditions) and not self.settings.persistent_workers
-        if (
-            self._process is None
-            or not self.num_workers
-            or not (consumes or unseen)
-            or self._exhausted
-            or self.is_late()
-        ):
-            return
-        kept = list(self._slices)
+        earlier = list(self.progress.slices)
         try:
-            self._process.resume()
-            self._take_slice(self._process, last_look=True)
+            process.resume()
+            self._take_windows(process, None, last_look=True)
         except (TrialError, errors.TimeBudgetSpent):
-            self._slices = kept
-            self.close()
-
-    def _measurement(self) -> Measurement | None:
-        believed = self._error is None or isinstance(self._error, errors.TrialMismeasured)
-        begun = any(window.startup_s is not None for window in self.windows)
-        return quantities.summarise(self._slices, self._conditions) if believed and begun else None
+            self.progress.slices = earlier
+            self.process.close()

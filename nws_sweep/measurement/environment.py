@@ -1,4 +1,4 @@
-"""What measuring needs of the world outside, trial processes and clock and counters; tests put simulated ones in its place."""
+"""The interfaces of a search: trial processes, clock, machine and observer. Tests replace them with simulations."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from nws_sweep.results import (
     SampleMade,
     SamplesLogged,
     SamplesSeen,
+    SearchRecord,
+    Trial,
     Usage,
     Window,
     WindowRequest,
@@ -27,7 +29,7 @@ from nws_sweep.system.resources import FreeResources
 
 
 class TrialProcess(Protocol):
-    """Where a trial is measured: a trial process in a process of its own, or a simulated one."""
+    """The commands of a trial process: a child process, the ranks of one, or a simulated process."""
 
     facts: DatasetFacts
     batches_per_epoch: int | None
@@ -45,68 +47,78 @@ class TrialProcess(Protocol):
         """The files and folders that the dataset's attributes name."""
 
     def logged(self) -> SamplesLogged:
-        """Some of the samples that the workers have made, and the open files that they share."""
+        """Some of the samples that the workers have made, and the open files that the workers share."""
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples without workers, of an iterable dataset its first ones."""
+        """Loads samples without workers; of an iterable dataset, the first ones."""
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        """Loads samples in workers of the same numbers, one at a time."""
+        """Loads samples in the workers that made them before, one sample at a time."""
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """The samples of an epoch of a DataLoader of its own, so many at most and for so many seconds."""
+        """The samples of an epoch of a separate DataLoader: at most ``most``, for at most ``limit_s`` seconds."""
 
     def allow(self, memory_bytes: int | None) -> None:
-        """Sets what its processes may hold from now on; None for no limit."""
+        """Sets the memory limit of its processes; None for no limit."""
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a window does not come forward for long."""
+        """Sets the function that is called when a window makes no progress for 10 s."""
 
     def wait_until_idle(self) -> None:
-        """Waits until the workers have nothing left to do, since the queue is full."""
+        """Waits until the queue is full and all workers are idle."""
 
     def pause(self) -> None:
-        """Stops its processes where they are; nothing may be asked of it until it is resumed."""
+        """Stops all its processes (SIGSTOP). A paused process accepts ``resume`` only."""
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Continues all its processes (SIGCONT)."""
 
     def usage(self) -> Usage:
-        """What its processes have used so far."""
+        """Resources used so far by all its processes."""
 
 
-# Starts a trial process for a configuration, which may hold so many bytes (None for no limit), and ends it.
+# Starts a trial process for a configuration with a memory limit (bytes, None for no limit), and ends it.
 ProcessFactory = Callable[[Configuration, int | None], AbstractContextManager[TrialProcess]]
+
+
+class Observer(Protocol):
+    """Receives the events of a search as they happen: for files, the terminal, a program."""
+
+    def slice_started(self, num_workers: int) -> None:
+        """A time slice of a candidate starts."""
+
+    def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
+        """A trial is finished; ``result`` holds this trial and all others, unfinished ones included."""
+
+    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
+        """Every active candidate had a time slice; ``result_so_far`` makes the result on demand."""
+
+    def note(self, line: str) -> None:
+        """A warning that the user should see before the search ends."""
+
+    def interrupted(self, result: SearchRecord) -> None:
+        """The search was interrupted by the user; ``result`` is what was measured."""
+
+    def search_finished(self, result: SearchRecord) -> None:
+        """The search has its verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What measuring needs; the defaults are this machine's own.
-
-    Attributes:
-        open_arm: Starts and ends trial processes.
-        clock: Seconds from any fixed point.
-        machine_time: What the machine's CPUs have done so far.
-        memory_budget: Bytes for all candidates, given those asked for.
-        room: What there is room for, given the bytes that are left of the memory budget.
-        cores: CPUs that a trial may use.
-        shared_cores: CPUs that several ranks may use together, which are measured at once.
-        enforced_cores: CPUs that it can use at all: a batch system or a launcher may ask for less than that.
-        drop_files: Drops files from the page cache.
-        check_interrupts: Raises KeyboardInterrupt if the search shall end; called between turns.
-    """
+    """Trial processes, clock and machine of a search; the defaults are those of this machine."""
 
     start_process: ProcessFactory
-    clock: Callable[[], float] = time.perf_counter
-    machine_time: Callable[[], MachineTime] = usage.of_machine
+    clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
+    machine_time: Callable[[], MachineTime] = usage.of_machine  # CPU time of the machine so far
+    # Memory limit of all candidates together, bytes, given ``measure.memory_budget_bytes``.
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
-    room: Callable[[int | None], FreeResources] = resources.now
-    cores: Callable[[], float] = usable_cores
-    enforced_cores: Callable[[], float] = enforced_cores
-    shared_cores: Callable[[], float] = shared_cores
-    drop_files: Callable[[Sequence[str]], object] = page_cache.drop
-    check_interrupts: Callable[[], None] = lambda: None
+    free_resources: Callable[[int | None], FreeResources] = resources.now  # given the bytes left of the memory budget
+    cores: Callable[[], float] = usable_cores  # CPUs that a trial is assigned
+    enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
+    shared_cores: Callable[[], float] = shared_cores  # CPUs that the ranks of one host are assigned together
+    drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
+    check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt
 
     def cores_of_each(self, ranks: int) -> float:
-        """CPUs that each of so many ranks may use."""
+        """CPUs that each of ``ranks`` ranks may use."""
         return self.cores() if ranks == 1 else self.shared_cores() / ranks

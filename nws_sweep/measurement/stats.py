@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from nws_sweep.results import Estimate
 
-# Below this many windows a spread cannot be told from luck, so there is no interval.
+# Fewer windows have no interval: their spread is too uncertain.
 MIN_WINDOWS_FOR_INTERVAL = 3
 
-_FEWEST_FOR_OUTLIERS = 5
-_MOST_Z = 3.5
-_LEAST_FACTOR = 1.1
+_MIN_FOR_OUTLIERS = 5
+_MAX_Z = 3.5
+_MIN_FACTOR = 1.1
 
 # 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests compare them with SciPy's).
 _T_975 = (
@@ -27,7 +27,10 @@ def student_t_975(degrees_of_freedom: int) -> float:
     """The 97.5 % quantile of Student's t, for a two-sided interval of 95 %.
 
     From a table up to 30 degrees of freedom; above, the first terms of the Cornish-Fisher expansion about the normal
-    quantile (Abramowitz and Stegun, 26.7.5), right to 4 decimals there.
+    quantile (Abramowitz and Stegun, 26.7.5), correct to 4 decimals there.
+
+    Raises:
+        ValueError: Below 2 degrees of freedom.
     """
     if degrees_of_freedom < 2:
         raise ValueError(f"degrees_of_freedom must be at least 2, got {degrees_of_freedom}")
@@ -38,16 +41,19 @@ def student_t_975(degrees_of_freedom: int) -> float:
 
 
 def estimate_mean(window_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
-    """A mean per batch with its 95 % interval, the window being the unit of replication.
+    """A mean per batch with its 95 % interval; the unit of replication is the window.
 
-    Batches inside a window are not independent (n workers deliver in multiples of n), their means over whole multiples of the workers nearly
-    are. The interval is Student's t on the logarithms, which keeps it above zero and fits times, whose errors are
-    proportional. It is centred on the overall mean, which weighs each window by its length.
+    Batches inside a window are not independent, because n workers deliver in multiples of n. Their means over whole
+    multiples of the workers nearly are. The interval is Student's t on the logarithms: it stays above zero and fits
+    times, whose errors are proportional. Its centre is the overall mean, which weights each window by its length.
 
     Args:
-        burst_means: Seconds per batch of each window, all > 0.
+        window_means: Seconds per batch of each window, all > 0.
         overall: Total seconds / total batches over all windows.
-        widened_by: Factor on the half-width of the interval (on the log scale) beyond Student's.
+        widened_by: Factor on the half-width of Student's interval (on the log scale).
+
+    Returns:
+        An estimate without interval below three windows.
     """
     n = len(window_means)
     if n < MIN_WINDOWS_FOR_INTERVAL or min(window_means) <= 0:
@@ -58,24 +64,23 @@ def estimate_mean(window_means: Sequence[float], overall: float, widened_by: flo
 
 
 def half_width(estimate: Estimate) -> float:
-    """Half the width of the interval as a share of the mean; infinite where there is none."""
+    """Half the width of the interval as a share of the mean; infinite without an interval."""
     if estimate.low is None or estimate.high is None:
         return math.inf
     return math.sqrt(estimate.high / estimate.low) - 1
 
 
 def outliers(values: Sequence[float]) -> tuple[int, ...]:
-    """Indices of values that lie far from the others: to be labelled, never to be dropped.
+    """Indices of values far from the others, to be labelled and still counted.
 
     The modified z-score of the logarithms (Iglewicz and Hoaglin, 1993: 0.6745 x deviation from the median / median
-    absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth.
-
-    All values are > 0. Fewer than five have no outliers: their spread cannot be told.
+    absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth. Fewer than five values,
+    or values that are not all > 0, have no outliers.
     """
-    if len(values) < _FEWEST_FOR_OUTLIERS or min(values) <= 0:
+    if len(values) < _MIN_FOR_OUTLIERS or min(values) <= 0:
         return ()
     logs = [math.log(value) for value in values]
     middle = statistics.median(logs)
     deviations = [abs(value - middle) for value in logs]
-    least = max(_MOST_Z * statistics.median(deviations) / 0.6745, math.log(_LEAST_FACTOR))
+    least = max(_MAX_Z * statistics.median(deviations) / 0.6745, math.log(_MIN_FACTOR))
     return tuple(index for index, deviation in enumerate(deviations) if deviation > least)

@@ -1,10 +1,10 @@
-"""What a program's own iteration over a DataLoader says: when it asked for each batch, and when it had it. Pure.
+"""Windows of a loop that a program runs by itself, from the times of its requests and batches. Pure.
 
-Here no process is asked for windows; they are cut out of what happened. The first batches of an epoch, as many as the queue
-holds, are thrown away, windows of whole multiples of the workers follow, and the last ones, when the workers run out of work, are thrown
-away again. Where the program does something else for a while, such as a validation pass over another loader, the queue
-fills meanwhile: that time is not the training's, and as many batches are thrown away after it. Epochs too short for all
-this are taken whole, if the program saw their end.
+The windows are cut out of the recorded times. Of each epoch the first batches, as many as the queue holds, are
+discarded; windows of whole multiples of the workers follow; the last batches, for which the workers have no further
+work, are discarded. If the program pauses to iterate over another loader, such as a validation pass, the queue fills
+during the pause: the pause is excluded from the training's time, and as many batches are discarded after it. Epochs too
+short for that are taken whole if they ended.
 """
 
 from __future__ import annotations
@@ -18,31 +18,22 @@ from itertools import accumulate, pairwise
 from nws_sweep.measurement.schedule import Conditions, whole_epochs
 from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, Window, WindowKind
 
-# What happens in a larger share of the gaps between batches is a part of the training step.
+# Pauses between a larger share of the batches are a part of the training step.
 _RARELY = 0.1
-# A loader with a smaller share of the longest time of any is a validation's, though it has the number of workers.
+# A loader used for a smaller share of the longest loader's time is a validation loader.
 _LEAST_SHARE = 1 / 3
 
 
 @dataclass(slots=True, kw_only=True)
 class Epoch:
-    """One iteration over a loader, to its end or as far as the program took it. All moments are of one clock, s.
+    """One iteration over a loader, complete or not. All moments are of one clock, s."""
 
-    Attributes:
-        began_s: When ``iter()`` was called.
-        iter_s: How long that took.
-        asked_s: When each batch was asked for.
-        given_s: When it was there.
-        over_s: When a batch was asked for that there was not, and when that was known; None if it did not come to that.
-        batch_length: Samples in the first batch; None if they cannot be told.
-    """
-
-    began_s: float
-    iter_s: float
-    asked_s: list[float] = field(default_factory=list)
-    given_s: list[float] = field(default_factory=list)
-    over_s: tuple[float, float] | None = None
-    batch_length: int | None = None
+    began_s: float  # call of ``iter()``
+    iter_s: float  # duration of that call
+    asked_s: list[float] = field(default_factory=list)  # request of each batch
+    given_s: list[float] = field(default_factory=list)  # arrival of each batch
+    over_s: tuple[float, float] | None = None  # request and return of the end of the epoch; None if it was not reached
+    batch_length: int | None = None  # samples in the first batch; None if unknown
 
     @property
     def batches(self) -> int:
@@ -51,13 +42,13 @@ class Epoch:
 
     @property
     def last_s(self) -> float:
-        """The last moment that is known of it."""
+        """The last recorded moment."""
         return max(self.began_s + self.iter_s, *self.given_s[-1:], *(self.over_s or ()), self.began_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All epochs of one loader, in their order; ``length`` is that of an epoch, None if only its end can tell."""
+    """All epochs of one loader in order; ``length`` is the batches of an epoch, None if the loader has no length."""
 
     settings: LoaderSettings
     facts: DatasetFacts
@@ -66,7 +57,7 @@ class Timeline:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds that the program spent on it, batches' use included."""
+        """Seconds of all epochs, training steps included."""
         return sum(epoch.last_s - epoch.began_s for epoch in self.epochs)
 
     @property
@@ -76,13 +67,13 @@ class Timeline:
 
     @property
     def batches_per_epoch(self) -> int | None:
-        """Length of an epoch, as the latest one that ended had it, else as the loader says; None if unknown."""
+        """Batches of the latest epoch that ended, else the loader's length; None if unknown."""
         ended = (epoch.batches for epoch in reversed(self.epochs) if epoch.over_s is not None)
         return next(ended, self.length)
 
 
 def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
-    """Loaders that say the same of themselves count as one: many programs make theirs again for each epoch."""
+    """Merges loaders with equal settings, dataset and length: many programs make a new loader for each epoch."""
     found: dict[tuple[LoaderSettings, DatasetFacts, int | None], Timeline] = {}
     for each in timelines:
         one = found.setdefault((each.settings, each.facts, each.length), replace(each, epochs=[]))
@@ -91,10 +82,10 @@ def merged(timelines: Iterable[Timeline]) -> list[Timeline]:
 
 
 def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None:
-    """The training's loader: the one that took the most time, if possible of those with so many workers.
+    """The training's loader: of those with ``num_workers`` workers the one that took the most time.
 
-    Those that took less than a third of the most time do not count: the training has another number of workers then.
-    None if there is no loader that gave a batch.
+    Loaders with less than a third of the longest time do not count; if none with ``num_workers`` is left, the longest
+    loader is the training's. None without any batch.
     """
     able = [timeline for timeline in timelines if timeline.batches]
     most_s = max((timeline.elapsed_s for timeline in able), default=0.0)
@@ -104,7 +95,7 @@ def training(timelines: Sequence[Timeline], num_workers: int) -> Timeline | None
 
 
 def windows(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Window, ...]:
-    """The windows of the epochs of the training's loader; passes over others may lie between two of its batches."""
+    """The windows of the training's loader; iterations over ``others`` may lie between two of its batches."""
     length = timeline.batches_per_epoch
     conditions = Conditions(settings=timeline.settings, rules=MeasureRules(), batches_per_epoch=length)
     passes = [epoch for other in others for epoch in other.epochs if epoch.batches > 1 or epoch.over_s is not None]
@@ -116,9 +107,9 @@ def windows(timeline: Timeline, others: Iterable[Timeline]) -> tuple[Window, ...
 
 
 def pauses(epoch: Epoch, passes: Iterable[Epoch]) -> dict[int, float]:
-    """Numbers of the batches after which the program went over other loaders, and how long that took, s.
+    """Indices of the batches after which the program iterated over other loaders, and the seconds of that.
 
-    A single batch of another loader is a part of the training step, and so is what happens again and again.
+    Empty if that happens after more than a tenth of the batches: then it is a part of the training step.
     """
     ends = [*epoch.asked_s[1:], epoch.over_s[0] if epoch.over_s else math.inf]
     found: dict[int, float] = {}
@@ -150,7 +141,7 @@ def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions,
 
 
 def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -> Window:
-    """The whole epoch as one window; without its last batch if no process knows how long that was used."""
+    """The whole epoch as one window; without its last batch if the time of its training step is unknown."""
     waits = [given - asked for asked, given in zip(epoch.asked_s, epoch.given_s, strict=True)]
     waits[0] += epoch.iter_s
     ends = [*epoch.asked_s[1:], *(epoch.over_s[:1] if epoch.over_s else ())]
@@ -169,14 +160,14 @@ def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -
 def _steady(
     whole: Window, paused: Mapping[int, float], conditions: Conditions, *, is_first: bool
 ) -> list[tuple[int, int]]:
-    """First batch of each window, and the one after its last: whole multiples of the workers, and at least as long as the rules say.
+    """Index of the first batch of each window and after its last one; whole multiples of the workers, >= ``window_s``.
 
-    A program is slower at first: the first epoch's warm-up is as long as a window, but no more than half of what there
-    is. Only a first window may be shorter, for want of more batches.
+    A program is slower at first: the first epoch's warm-up is as long as a window, up to half of the epoch. Only the
+    first window may be shorter, if there are too few batches.
     """
     worker_multiple, window_s = conditions.worker_multiple, conditions.rules.window_s
-    room = whole.batches if conditions.last_position is None else conditions.last_position
-    last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, room)
+    limit = whole.batches if conditions.last_position is None else conditions.last_position
+    last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, limit)
     at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
     begin = math.ceil(conditions.warm_up / worker_multiple) * worker_multiple
     while is_first and begin + worker_multiple <= last / 2 and at[begin] < window_s:
@@ -187,7 +178,7 @@ def _steady(
         while pause is None and at[end] - at[begin] < window_s and end + worker_multiple <= last:
             end += worker_multiple
             pause = next((index for index in range(end - 1, end - worker_multiple - 1, -1) if index in paused), None)
-        if pause is not None:  # what lay ready after it comes for nothing
+        if pause is not None:  # batches that became ready in the pause do not count
             begin = pause + 1 + conditions.warm_up
         elif end == begin or (found and at[end] - at[begin] < window_s):
             break

@@ -1,12 +1,12 @@
-"""Takes batches from any iterable and times them with any clock. No torch: the seam that tests use.
+"""Takes windows of batches from any iterable and times them with any clock. Imports no torch.
 
-The clock is read once after each ``next()`` and once after each call of the consumer, so that waits and consumer times
-add up to the elapsed time without a gap.
+The clock is read after each ``next()`` and after each call of the consumer, so waits and consumer times add up to the
+elapsed time.
 
-Several sessions can go in lockstep, as the ranks of a training do: in DistributedDataParallel no process begins the next
-step before the slowest has its batch. Then each meets the others before a window and after every batch, and the clock is
-read once more after that. A consumer that is such a training step has met them already: then no process waits once more,
-and what all must know of each other (whether the window is over) is told a step ahead.
+Several sessions run in lockstep as the ranks of a training: in DistributedDataParallel no rank starts a step before the
+slowest rank has its batch. Ranks wait for each other at a barrier before a window and after every batch, and read the
+clock after the barrier. A consumer that synchronizes the ranks itself replaces the barrier of each batch; the state of
+the window is then published one step ahead.
 """
 
 from __future__ import annotations
@@ -23,59 +23,50 @@ from nws_sweep.results import Window, WindowKind, WindowRequest
 
 Clock = Callable[[], float]
 Consumer = Callable[[Any], object]
+_Step = tuple[float, float, int]  # wait, s; consumer, s; samples
 
 
 class OtherRanks(Protocol):
-    """The other ranks, as one of them sees them; each does the same as often."""
+    """The other ranks, as seen from one rank; all ranks make the same sequence of calls."""
 
     def barrier(self, number: int) -> int:
-        """Waits until all have called it, and answers the largest of their numbers."""
+        """Waits until all ranks have called it, and returns the largest of their numbers."""
 
     def agreed(self) -> int:
-        """The largest number of those that all told when this one told its latest."""
+        """The largest of the numbers that all ranks published together with the latest number of this rank."""
 
     def publish(self, number: int) -> None:
-        """Tells the others a number, without waiting."""
+        """Sends a number to the other ranks without waiting."""
 
 
 _END = object()
 
 
 class _State(IntEnum):
-    """How a window goes on after a batch; of several ranks the largest counts."""
+    """State of a window after a batch; the largest of all ranks decides."""
 
-    GOES_ON = 0
+    CONTINUES = 0
     SATISFIED = 1
-    ENDED = 2  # an epoch that ends in one rank ends in all
+    ENDED = 2  # the epoch ended; it ends for all ranks
 
 
 @dataclass(eq=False)
 class LoaderSession:
-    """One loader that is being iterated, epoch after epoch, in windows.
+    """The iteration over one loader, epoch after epoch, in windows.
 
-    A window goes on where the last one stopped. An epoch that ends inside a window ends the window; the next one starts a
-    new epoch, whose start-up is reported as such and never as a batch.
-
-    Attributes:
-        loader: Any iterable of batches; ``iter(loader)`` begins an epoch.
-        consume: Called with each batch, in the consumer's time.
-        default_batch_length: Samples counted for a batch whose length cannot be told.
-        clock: Seconds from any fixed point.
-        produced: Samples that the workers have finished so far; None if that cannot be told.
-        drain: Take an epoch to its end, untimed, before a new one begins in its middle: workers that persist would
-            do that in the new one's start-up.
-        others: The other ranks; None for one alone.
-        consumer_meets: Whether the consumer makes the ranks wait for each other.
+    A window starts where the previous window stopped. The end of an epoch ends its window; the next window starts a new
+    epoch, whose start-up is reported separately.
     """
 
-    loader: Iterable[Any]
-    consume: Consumer
-    default_batch_length: int = 1
-    clock: Clock = time.perf_counter
-    produced: Callable[[], int | None] = lambda: None
+    loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
+    consume: Consumer  # called with each batch
+    default_batch_length: int = 1  # samples of a batch without a length
+    clock: Clock = time.perf_counter  # seconds from any fixed point
+    produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
+    # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
-    others: OtherRanks | None = None
-    consumer_synchronizes: bool = False
+    others: OtherRanks | None = None  # None for a single rank
+    consumer_synchronizes: bool = False  # the consumer makes the ranks wait for each other
     _iterator: Iterator[Any] | None = field(default=None, init=False)
     _taken: int = field(default=0, init=False)
     _produced_before: int = field(default=0, init=False)
@@ -83,25 +74,28 @@ class LoaderSession:
     def window(self, request: WindowRequest) -> Window:
         """Takes batches until the request is satisfied or the epoch ends."""
         if request.fresh or request.kind is WindowKind.EPOCH:
-            self._leave_epoch()
+            if self.drain and self._iterator is not None:
+                for _ in self._iterator:
+                    pass
+            self._iterator = None
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
-        if self.others is not None:  # all begin together, and take what the fullest queue holds
+        if self.others is not None:  # all ranks start together, and take as many batches as the fullest queue holds
             least = self.others.barrier(least)
         return self._take(replace(request, min_batches=least), fresh)
 
     def is_idle(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
-        """Whether the workers have made all that a full queue holds, and stand idle; an epoch may have no length."""
+        """Whether the queue is full, so that all workers are idle; ``batches_per_epoch`` is None if unknown."""
         produced = self.produced()
         if self._iterator is None or produced is None:
             return True
         if batches_per_epoch is not None and batches_per_epoch - self._taken <= queued_batches:
-            return self._taken + self._buffered_batches() >= batches_per_epoch  # the last one is shorter
-        # To the last sample: a batch that is nearly made has a worker at it.
+            return self._taken + self._buffered_batches() >= batches_per_epoch  # the last batch is shorter
+        # Every sample counts: the worker of an unfinished batch is not idle.
         return produced - self._produced_before >= (self._taken + queued_batches) * self.default_batch_length
 
     def _take(self, request: WindowRequest, fresh: bool) -> Window:
-        steps: list[tuple[float, float, int]] = []
+        steps: list[_Step] = []
         barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
         consumes = request.kind is not WindowKind.LOADING
@@ -110,8 +104,8 @@ class LoaderSession:
         started = now = self.clock()
         if ahead and self.others is not None:
             self.others.publish(_state(request, 1, 0.0))
-        state = _State.GOES_ON
-        while state is _State.GOES_ON:
+        state = _State.CONTINUES
+        while state is _State.CONTINUES:
             batch = self._next()
             finished = arrived = self.clock()
             if batch is not _END:
@@ -120,10 +114,10 @@ class LoaderSession:
                 finished = self.clock()
                 steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
                 if fresh and len(steps) == 1:
-                    size_bytes, tensors = weight_of(batch)
+                    size_bytes, tensors = tensor_sizes(batch)
             state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
             if self.others is not None:
-                state, finished = self._agreed(state, finished, self.others, steps, barrier_s, ahead=ahead)
+                state, finished = self._synchronize(self.others, state, finished, steps, barrier_s, ahead)
             end_s = finished - now if state is _State.ENDED else None
             now = finished
         self._taken += len(steps)
@@ -141,29 +135,28 @@ class LoaderSession:
             barrier_s=tuple(barrier_s),
         )
 
-    def _agreed(
+    def _synchronize(
         self,
+        others: OtherRanks,
         state: _State,
         finished: float,
-        others: OtherRanks,
-        steps: list[tuple[float, float, int]],
+        steps: list[_Step],
         barrier_s: list[float],
-        *,
         ahead: bool,
     ) -> tuple[_State, float]:
-        """What all ranks agree on, and when they did; a batch that not all have is no step."""
+        """The state that all ranks share and the moment after that; drops a batch that not all ranks have."""
         if not ahead:
-            agreed, met = _State(others.barrier(state)), self.clock()
+            agreed, passed = _State(others.barrier(state)), self.clock()
             if agreed is _State.ENDED:
                 self._iterator = None
                 del steps[len(barrier_s) :]
             else:
-                barrier_s.append(met - finished)
-            return agreed, met
-        if state is _State.ENDED:  # there is no next step: all must know that now
+                barrier_s.append(passed - finished)
+            return agreed, passed
+        if state is _State.ENDED:  # there is no next step
             others.publish(state)
             return _State(others.agreed()), self.clock()
-        agreed = _State(others.agreed())  # a step ago
+        agreed = _State(others.agreed())  # of the previous step
         others.publish(state)
         return agreed, self.clock()
 
@@ -176,14 +169,8 @@ class LoaderSession:
             self._iterator = None
         return batch
 
-    def _leave_epoch(self) -> None:
-        if self.drain and self._iterator is not None:
-            for _ in self._iterator:
-                pass
-        self._iterator = None
-
     def _buffered_batches(self) -> int:
-        """Batches that were made in this epoch and not taken, the unfinished ones included; 0 if it is unknown."""
+        """Batches of this epoch that were made, unfinished ones included, and not taken; 0 if unknown."""
         produced = self.produced()
         if produced is None:
             return 0
@@ -192,24 +179,24 @@ class LoaderSession:
 
 
 def _state(request: WindowRequest, batches: int, elapsed_s: float) -> _State:
-    """How a window goes on within an epoch."""
+    """State of a window within an epoch."""
     if request.kind is WindowKind.EPOCH:
-        return _State.GOES_ON
+        return _State.CONTINUES
     enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
     if request.max_batches is not None and batches >= request.max_batches:
         return _State.SATISFIED
-    return _State.SATISFIED if enough and batches % request.multiple_of == 0 else _State.GOES_ON
+    return _State.SATISFIED if enough and batches % request.multiple_of == 0 else _State.CONTINUES
 
 
-def weight_of(batch: Any) -> tuple[int | None, int | None]:
-    """Bytes and number of all tensors and arrays in what a collate_fn builds; None each where it holds none."""
+def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:
+    """Bytes and number of all tensors and arrays in a batch; None and None if it has none."""
     sizes = list(_tensor_bytes(batch))
     return (sum(sizes), len(sizes)) if sizes else (None, None)
 
 
 def _tensor_bytes(value: Any) -> Iterator[int]:
     size = None
-    with suppress(RuntimeError):  # sparse tensors do not say
+    with suppress(RuntimeError):  # sparse tensors
         size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         yield size
@@ -222,9 +209,9 @@ def _tensor_bytes(value: Any) -> Iterator[int]:
 
 
 def batch_length(batch: Any, default: int) -> int:
-    """Samples in a batch: the first dimension of its first tensor or array, ``default`` where there is none.
+    """Samples in a batch: the first dimension of its first tensor or array; ``default`` if it has none.
 
-    Looks into tuples, lists and mappings (collated dictionaries), as DataLoader's default collate_fn builds them.
+    Searches tuples, lists and mappings, which DataLoader's default collate_fn builds.
     """
     if shape := getattr(batch, "shape", None):
         return int(shape[0])

@@ -33,7 +33,7 @@ from nws_sweep.config.schema import column_value
 from nws_sweep.dataloading.watching import LoaderWatch
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.measurement import timeline
-from nws_sweep.measurement.quantities import noise_of
+from nws_sweep.measurement.counters import noise_of
 from nws_sweep.report.progress import printer_for
 from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming

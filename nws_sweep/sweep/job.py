@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import spec_of
-from nws_sweep.measurement import sample_check
+from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, SearchCost, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore, default_folder
@@ -107,7 +107,7 @@ def _searched(
         result = search(start, environment, observer, guess)
         if start.configuration.check_samples:
             view.status("looking at how workers share the samples")
-            result = sample_check.checked(result, start_process)
+            result = epoch_check.with_epoch_check(result, start_process)
             storage.save(folder, result)
     return result
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
-from nws_sweep.measurement.environment import Environment
-from nws_sweep.measurement.rounds import Observer, Rounds
+from nws_sweep.measurement.environment import Environment, Observer
+from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
 from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy
@@ -34,9 +34,9 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
-            observer.interrupted(rounds.record)
+            observer.interrupted(rounds.search.record)
             raise
-    result, verdict = replace(rounds.record, stop_reason=reason), strategy.verdict(_observations(rounds))
+    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(_observations(rounds))
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
@@ -46,28 +46,28 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
 
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     """Measures until the strategy stops; returns the reason, and True if the time budget ended the search."""
-    rules, is_first = rounds.start.configuration.search, not rounds.start.trials
+    rules, is_first = rounds.search.start.configuration.search, not rounds.search.start.trials
     try:
         while True:
-            rounds.deadline = _deadline(rounds.record, rounds.began)
+            rounds.deadline = _deadline(rounds.search.record, rounds.search.began)
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
                 rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
             elif rounds.conclude():  # otherwise a candidate must be measured again
-                suffix = ", each rank" if rounds.start.configuration.ranks > 1 else ""
+                suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
             if is_first and rules.strategy == "adaptive":
-                rounds.end_profile()
+                rounds.search.end_profile()
             is_first = False
-            if rounds.unshared and rounds.conclude():
-                return f"workers deliver wrong samples: {rounds.unshared}", False
+            if rounds.search.stream_error and rounds.conclude():
+                return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeBudgetSpent:
         default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
         budget_s = rules.time_budget_s
         spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
-        rounds.give_up(f"stopped when {spent}")
+        rounds.stop(f"stopped when {spent}")
         return spent, True
 
 
@@ -84,13 +84,13 @@ def _deadline(result: SearchRecord, began: float) -> float | None:
 
 def _observations(rounds: Rounds) -> list[Observation]:
     """The observations of trials from the start and of candidates."""
-    start, facts = rounds.start, rounds.facts
+    start, facts = rounds.search.start, rounds.search.facts
     kept = []
     for trial in start.trials:
         has_length = trial.measurement is not None and trial.measurement.epoch_s is not None
         batches = start.configuration.batches_of(trial.settings, facts) if has_length and facts else None
         kept.append(replace(_observation(trial, start.configuration.ranks), batches=batches, spent_s=0.0))
-    return [*kept, *(_observation(c.trial, start.configuration.ranks, c) for c in rounds.candidates)]
+    return [*kept, *(_observation(c.progress.trial, start.configuration.ranks, c) for c in rounds.search.candidates)]
 
 
 def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -> Observation:
@@ -98,12 +98,12 @@ def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -
     return Observation(
         settings=trial.settings,
         cost_s=trial.objective_s,
-        by_round=candidate.by_round if candidate else {},
+        by_round=candidate.progress.by_round if candidate else {},
         batch_s=found.batch_s.value if found and found.batch_s else None,
         startup_s=found.startup_s if found else None,
         cpu_s=found.cpu_s / ranks if found and found.cpu_s is not None else None,
         consume_s=found.consume_s if found else None,
-        batches=candidate.batches_per_epoch if candidate else None,
+        batches=candidate.progress.batches_per_epoch if candidate else None,
         spent_s=trial.cost_s,
         may_continue=candidate is not None and candidate.may_continue,
     )

@@ -17,8 +17,8 @@ from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, ProcessSpec, Window, WindowKind, WindowRequest
 from nws_sweep.system import processes
-from tests.factories import arm_spec as spec
 from tests.factories import configuration
+from tests.factories import process_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 

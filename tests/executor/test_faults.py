@@ -32,7 +32,7 @@ def searched(
     **arguments: Any,
 ) -> dict[int, Trial]:
     """The trials of a whole search over a dataset of tests/user_datasets.py, by num_workers."""
-    spec = factories.arm_spec(dataset, **arguments)
+    spec = factories.process_spec(dataset, **arguments)
     configuration = factories.configuration(
         dataset=spec.dataset,
         consumer=spec.consumer,
@@ -121,7 +121,7 @@ def test_a_timeout_of_the_loader_that_fires() -> None:
 def test_an_iterable_dataset_that_ends_early_is_measured_as_long_as_it_is() -> None:
     for trial in searched("EndsEarly", (0, 1), promised=4000, given=64).values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
-        assert any("ended after 8 batches, though its length says 500" in note for note in trial.notes)
+        assert any("ended after 8 batches, but its length is 500" in note for note in trial.notes)
     for trial in searched("EndsEarly", (0, 1), promised=4000, given=0).values():
         check(trial, TrialState.FAILED, "gave no batch of 8")
 

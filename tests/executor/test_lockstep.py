@@ -54,7 +54,7 @@ def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
     assert slow.wait_s == (1.0,) * 3
     assert slow.barrier_s == (0.0,) * 3
     assert quick.elapsed_s == slow.elapsed_s == ranks.clocks[0].now == 4.5
-    assert ranks.meetings == 1 + 3  # to begin with, and after each batch
+    assert ranks.barriers_passed == 1 + 3  # to begin with, and after each batch
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
 def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -> None:
     found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, meets=True)
     assert [window.batches for window in found] == [4, 4]
-    assert ranks.meetings == 1 + 4  # its own
+    assert ranks.barriers_passed == 1 + 4  # its own
     assert found[0].consume_s == (1.25,) * 4
     merged = merged_window(found)
     assert merged.consume_s == (0.5,) * 4
@@ -103,7 +103,7 @@ def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -
         [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, meets=True
     )
     assert found[0].barrier_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
-    assert ranks.meetings == 1 + 4
+    assert ranks.barriers_passed == 1 + 4
 
 
 def in_two_processes(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:

@@ -135,7 +135,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def started(
     dataset: str, count: int = 2, timeout_s: float = 60.0, **arguments: Any
 ) -> AbstractContextManager[RankedProcesses]:
-    return ranks.start(factories.arm_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s))
+    return ranks.start(factories.process_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s))
 
 
 def opened(process: RankedProcesses, num_workers: int = 0) -> None:
@@ -217,7 +217,7 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.1},
         "device": "cpu",
     }
-    made = factories.arm_spec("SlowPairs", slow_rank=1, seconds=0.01)
+    made = factories.process_spec("SlowPairs", slow_rank=1, seconds=0.01)
     with ranks.start(replace(made, consumer=consumer), 2) as process:
         opened(process)
         window = process.window(FEW)

@@ -21,7 +21,7 @@ from nws_sweep.executor import trial_process
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import processes
 from tests.children import child, line_of
-from tests.factories import arm_spec as spec
+from tests.factories import process_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 

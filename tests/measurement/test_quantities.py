@@ -1,4 +1,4 @@
-"""What turns say together, against values worked out by hand and simulated with a known truth."""
+"""Quantities of trials against values computed by hand and simulations with a known truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import came_from_disk, converged, noise_of, summarise, violation
+from nws_sweep.measurement.counters import came_from_disk, noise_of
+from nws_sweep.measurement.quantities import converged, summarise, violation
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     LoaderSettings,
@@ -56,18 +57,18 @@ def measured(*windows: Window, num_workers: int = 4) -> Measurement:
 @pytest.mark.parametrize(
     ("windows", "batch_s", "bias_bound"),
     [
-        # Clumps come and go: what the consumer took differs from window to window, what the workers made hardly.
+        # The batches taken differ from window to window, the samples made hardly do.
         ([window(batches=4, produced=60), window(batches=12, produced=70), window(produced=70)], 12.0 / 25, 1 / 24),
-        # The queue fills: a slow consumer, or batches that wait behind a slow one. The workers can't go on like that.
+        # The queue fills: a slow consumer, or batches behind a slow batch.
         ([window(produced=80), window(produced=72), window(produced=80)], 0.5, 5 / 24),
         ([window(produced=80)], 0.5, 2 / 8),
-        # It empties: the consumer lives on what lay ready, 4 batches made while 8 were taken.
+        # The queue empties: 4 batches made while 8 were taken.
         ([window(batch_s=0.0, produced=32)] * 2, 0.5, 1 / 2),
-        # Where samples are not counted, the whole queue may have been full, and then empty.
+        # Without counts the queue may have changed from full to empty.
         ([window(produced=None)] * 2, 0.5, 8 / 16),
     ],
 )
-def test_the_pace_is_that_of_the_side_of_the_queue_that_can_go_on_like_that(
+def test_the_pace_is_that_of_the_slower_end_of_the_queue(
     windows: list[Window], batch_s: float, bias_bound: float
 ) -> None:
     found = measured(*windows)
@@ -86,7 +87,7 @@ def test_waits_and_consumer_add_up_to_the_pace_and_samples_are_those_that_the_ba
 @pytest.mark.parametrize("consume_s", [0.0, 0.05, 0.3, 2.0])
 @pytest.mark.parametrize("batches", [96, 397])
 def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s: float, batches: int) -> None:
-    """Up to one batch's making: what the last workers do when the others have nothing left is not steady."""
+    """Up to the time of one batch: at the end of an epoch some workers are idle."""
     _, projected = simulate(num_workers, consume_s=consume_s, batches=batches, start_s=2.0)
     whole = MeasureRules(mode="epoch")
     _, stopped = simulate(num_workers, consume_s=consume_s, batches=batches, start_s=2.0, rules=whole)
@@ -97,24 +98,26 @@ def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s:
         assert projected.epoch_s == pytest.approx(stopped.epoch_s, rel=0.03)
 
 
-def begun(startup_s: float) -> TimeSlice:
-    """A turn that begins an epoch; its first 8 batches come together."""
+def epoch_start(startup_s: float) -> TimeSlice:
+    """A time slice that starts an epoch; its first 8 batches arrive together."""
     wait_s = (startup_s,) + (0.0,) * 7
     return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, consume_s=(0.0,) * 8),))
 
 
-def test_the_beginning_of_an_epoch_counts_as_it_was_measured_without_the_first() -> None:
-    found = summarise([begun(9.0), begun(4.0), begun(2.0), *slices(window())[1:]], conditions(batches=100))
+def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
+    found = summarise(
+        [epoch_start(9.0), epoch_start(4.0), epoch_start(2.0), *slices(window())[1:]], conditions(batches=100)
+    )
     assert found.epoch_s == 3.0 + 92 * 0.5
     assert measured(window()).epoch_s is None  # of unknown length
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [(1, 50.0), (2, 49.0), (10, 48.2)])
-def test_the_start_of_workers_that_persist_is_shared_by_the_epochs(epochs: int, expected: float) -> None:
-    """4 s to begin the first epoch, 2 s to begin the others; however many were measured."""
+def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, expected: float) -> None:
+    """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
     persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = summarise([begun(4.0), begun(2.0), begun(2.0), *slices(window())[1:]], persistent)
+    found = summarise([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
     assert found.epoch_s == pytest.approx(expected)
 
 
@@ -129,7 +132,7 @@ def using(cpu_s: float, *windows: Window, elapsed_s: float = 4.0) -> TimeSlice:
     return TimeSlice(windows=windows, after=used(cpu_s), elapsed_s=elapsed_s)
 
 
-def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_leave_the_start_out() -> None:
+def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_exclude_the_start() -> None:
     taken = [
         TimeSlice(windows=START.windows, before=used(0.0, disk=0), after=used(9.0, disk=9000)),
         TimeSlice(windows=(window(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
@@ -140,14 +143,14 @@ def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_leave_the_start_out
 
 
 @pytest.mark.parametrize(("produced", "batches", "cpu_s"), [(64, 8, 0.5), (2, 1, 4.0)])
-def test_the_start_counts_where_there_is_nothing_else_and_a_shorter_last_batch_is_a_batch(
+def test_the_start_counts_in_a_single_slice_and_a_shorter_last_batch_is_a_batch(
     produced: int, batches: int, cpu_s: float
 ) -> None:
     epoch = window(WindowKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
     assert summarise([using(4.0, epoch)], conditions()).cpu_s == cpu_s
 
 
-def test_what_the_platform_does_not_tell_is_empty_and_nothing_read_is_zero() -> None:
+def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
     found = measured(window())
     assert (found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes) == (None,) * 4
     assert found.disk_bytes is None
@@ -159,7 +162,7 @@ def test_what_the_platform_does_not_tell_is_empty_and_nothing_read_is_zero() -> 
 def test_memory_is_the_largest_seen_and_growth_is_per_1000_batches_after_the_start(
     memory: list[int], growth_bytes: float | None
 ) -> None:
-    """A byte for each of 8 batches a turn; less than three points make no line."""
+    """8 bytes in each time slice of 8 batches; no slope below three points."""
     taken = [
         TimeSlice(windows=(window(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
         for index, held in enumerate(memory)
@@ -172,15 +175,15 @@ def test_memory_is_the_largest_seen_and_growth_is_per_1000_batches_after_the_sta
 @pytest.mark.parametrize(
     ("read_bytes", "faults", "expected", "at_first"),
     [
-        (65536, 0, False, False),  # happens by the way
+        (65536, 0, False, False),  # stray reads
         (65537, 0, True, False),
-        # what the faults of a new process bring is the program; later it is the data
+        # page faults of a new process read the program, later ones read data
         (27_000_000, 1, True, True),
         (27_000_000, 4, False, True),
         (27_000_000, 4, True, False),
     ],
 )
-def test_a_turn_came_from_disk_if_more_was_read_than_the_program(
+def test_a_slice_came_from_disk_if_it_read_more_than_the_program(
     read_bytes: int, faults: int, expected: bool, at_first: bool
 ) -> None:
     before, after = (
@@ -190,72 +193,72 @@ def test_a_turn_came_from_disk_if_more_was_read_than_the_program(
     assert not came_from_disk(TimeSlice(windows=(window(),)))
 
 
-# Whether it can be true: 8 batches of 0.5 s on two CPUs, with 5 % for the edges.
+# Whether a trial is possible: 8 batches of 0.5 s on two CPUs, with a margin of 5 %.
 
 
 EPOCH = window(WindowKind.EPOCH, startup_s=0.25, end_s=4.0)
 
 
 @pytest.mark.parametrize(
-    ("taken", "believed"),
+    ("taken", "possible"),
     [
         ([using(8.3, window())], True),
         ([using(8.5, window())], False),
-        # Without an interval the slowest window is believed: the CPU time may be that of it alone.
+        # Without an interval the slowest window is compared: the CPU time may be its own.
         ([using(12.0, window()), using(12.0, window(batch_s=0.75))], True),
         ([using(17.0, window()), using(17.0, window(batch_s=0.75))], False),
-        # Else the upper end of the interval.
+        # With an interval its upper end is compared.
         ([using(8.8, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], True),
         ([using(10.0, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], False),
-        # In 6 s, of which the window took 4, two CPUs may have done 4 s beside it.
+        # In the 2 s outside the window two CPUs may have spent 4 s.
         ([using(12.3, window(), elapsed_s=6.0)], True),
         ([using(12.5, window(), elapsed_s=6.0)], False),
-        # Starting and ending the workers takes CPU time too, which is not that of a batch.
+        # Starts and ends of workers take CPU time, which no batch needs.
         ([using(99.0, *START.windows, window())], True),
         ([using(99.0, window(end_s=0.5))], True),
-        # Of whole epochs start and end count on both sides: 8 s.
+        # Whole epochs include start and end in both figures: 8 s.
         ([using(16.7, EPOCH, elapsed_s=8.0)], True),
         ([using(17.0, EPOCH, elapsed_s=8.0)], False),
         ([START], True),
     ],
 )
-def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[TimeSlice], believed: bool) -> None:
-    assert (violation([START, *taken], conditions()) == "") is believed
+def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[TimeSlice], possible: bool) -> None:
+    assert (violation([START, *taken], conditions()) == "") is possible
 
 
 def test_a_batch_takes_at_least_the_consumers_time() -> None:
-    """Samples that are counted in a few windows and were made in others do not make a batch quicker than that."""
+    """Samples counted in a later window than they were made in do not make a batch faster than its consumer."""
     taken = slices(*[window()] * 97, *[window(produced=8 * 400)] * 3)
     assert violation(taken, conditions()).endswith("ms a batch cannot be: the consumer alone takes 250 ms")
 
 
-# What disturbed it.
+# Noise.
 
 
 def disturbed(batch_s: float = 0.5, **machine: float) -> TimeSlice:
-    """10 s in which the trial itself used 5 s of CPU time."""
+    """A time slice of 10 s with 5 s of CPU time."""
     windows = window(WindowKind.WARM_UP, batch_s=99.0), window(batch_s=batch_s)
     return TimeSlice(windows=windows, before=used(1.0), after=used(6.0), elapsed_s=10.0, machine=MachineTime(**machine))
 
 
 @pytest.mark.parametrize(
     ("busy_s", "other_cpus"),
-    [((20.0, 5.0), 0.75), ((4.9,), 0.0)],  # 25 s busy, 10 s of them the trial's, in 20 s; a coarser counter
+    [((20.0, 5.0), 0.75), ((4.9,), 0.0)],  # 25 s busy in 20 s, 10 s by the trial; a coarser counter
 )
-def test_what_others_used_is_what_was_busy_and_not_the_trials_own(busy_s: tuple[float, ...], other_cpus: float) -> None:
+def test_other_cpus_are_busy_time_without_that_of_the_trial(busy_s: tuple[float, ...], other_cpus: float) -> None:
     noise = noise_of([disturbed(busy_s=each, steal_s=2.0, throttled_s=1.0) for each in busy_s], 2.0)
     assert noise is not None
     assert (noise.other_cpus, noise.steal, noise.throttled) == pytest.approx((other_cpus, 0.1, 0.1))
     assert noise_of([], 2.0) is None
 
 
-def test_windows_far_from_the_others_are_named_by_their_number_in_the_trial() -> None:
+def test_outliers_are_numbers_of_windows_in_the_trial() -> None:
     noise = noise_of([disturbed(each) for each in (0.5, 0.51, 0.5, 0.9, 0.49, 0.5)], 2.0, 4)
     assert noise is not None
-    assert noise.outliers == (11,)  # warm-ups are numbered too
+    assert noise.outliers == (11,)  # warm-ups have numbers too
 
 
-# When it is enough.
+# Convergence.
 
 
 @pytest.mark.parametrize(
@@ -263,32 +266,30 @@ def test_windows_far_from_the_others_are_named_by_their_number_in_the_trial() ->
     [
         (waiting(1.0, 1.01, 1.0, 0.99, 1.0, 1.01), True),
         (waiting(1.0, 1.01, 1.0, 0.99, 1.0), False),
-        # A precision that has not held for two windows is luck: who stops at the first picks those too narrow.
+        # The precision must hold for two windows in succession.
         (waiting(1.0, 1.0, 1.06, 0.94, 1.0, 1.0), False),
         (waiting(1.0, 1.0, 1.06, 0.94, 1.0, 1.0, 1.0), True),
         (waiting(1.0, 1.5, 1.0, 1.5, 1.0, 1.5, 1.0), False),
         (waiting(*[1.0] * 8, produced=80), False),  # a quarter more made than taken
-        (waiting(*[1.0] * 8, produced=None), False),  # not counted: 8 of 64 may have lain ready
+        (waiting(*[1.0] * 8, produced=None), False),  # not counted: 8 of 64 may have been ready
         (waiting(*[1.0] * 21, produced=None), True),
         ([START], False),
     ],
 )
-def test_windows_that_agree_are_enough_when_there_are_as_many_as_asked_for(
-    taken: list[TimeSlice], expected: bool
-) -> None:
+def test_a_trial_converges_with_enough_windows_that_agree(taken: list[TimeSlice], expected: bool) -> None:
     assert converged(taken, conditions()) is expected
 
 
 @pytest.mark.parametrize(
     ("lengths_s", "expected"), [((1.0, 1.01, 1.0, 1.0), True), ((1.0, 1.01, 1.0), False), ((1.0, 1.5, 1.0, 1.5), False)]
 )
-def test_whole_epochs_are_enough_when_their_lengths_agree(lengths_s: tuple[float, ...], expected: bool) -> None:
+def test_a_trial_of_whole_epochs_converges_when_they_agree(lengths_s: tuple[float, ...], expected: bool) -> None:
     whole = (window(WindowKind.EPOCH, batch_s=s / 8, consume_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
     assert converged([TimeSlice(windows=(each,)) for each in whole], conditions(batches=8, windows=3)) is expected
 
 
 def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, spread: float, per_window: int) -> Any:
-    """A trial that stops by its own rule, on batches of mean 1 that depend on each other and are slow now and then."""
+    """A trial that stops when converged, on correlated batches with outliers, of 0.01 s on average."""
     serial = Conditions(settings=LoaderSettings(batch_size=1), rules=MeasureRules(), batches_per_epoch=None)
     taken, state = [TimeSlice(windows=(factories.window(WindowKind.WARM_UP, 1, startup_s=0.01),))], rng.gauss(0.0, 1.0)
     while len(taken) < 40 and not converged(taken, serial):
@@ -309,7 +310,7 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
 def test_a_nominal_95_per_cent_interval_covers_the_truth(
     correlation: float, outlier_share: float, spread: float
 ) -> None:
-    """Correlated batches, a tenth of them five times as slow, 12 to 200 in a window, stopped by their own rule."""
+    """Trials stop when converged; windows have 12 to 200 batches."""
     rng = random.Random(f"{correlation}-{outlier_share}-{spread}")
     sizes = [size for size, count in ((12, 200), (50, 100), (200, 30)) for _ in range(count)]
     found = [noisy_trial(rng, correlation, outlier_share, spread, size) for size in sizes]

@@ -1,4 +1,4 @@
-"""Whether samples that workers made are those of loading without workers, and whether workers share them."""
+"""Whether workers deliver the samples of loading without workers, and whether they share them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import nws_sweep
 from nws_sweep.dataloading.digests import digest_of
 from nws_sweep.errors import WrongSamples
-from nws_sweep.measurement import sample_check
-from nws_sweep.measurement.sample_check import Reference, SampleWatch
+from nws_sweep.measurement import epoch_check, sample_check
+from nws_sweep.measurement.sample_check import Reference, SampleComparison
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from tests.factories import FACTS
 
@@ -31,7 +31,7 @@ STREAM = replace(FACTS, iterable=True)
 
 
 def made(key: Any, *contents: object, worker: int = 0) -> SampleMade:
-    """A sample with a part for each content; None for one that cannot be compared."""
+    """A sample with a part for each content; None for a part that is not comparable."""
     parts = tuple(
         SamplePart(form=f"part {place}".encode(), content=None if content is None else str(content).encode())
         for place, content in enumerate(contents)
@@ -39,33 +39,34 @@ def made(key: Any, *contents: object, worker: int = 0) -> SampleMade:
     return SampleMade(worker=worker, key=key, parts=parts)
 
 
-# The samples of each worker, as tuples of their parts; and how many of them another one delivered too.
+# The samples of each worker as tuples of parts, and how many of them another worker delivered too.
 STREAMS: list[tuple[list[list[Any]], int]] = [
-    ([[(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)]], 4),  # both have all, in another order
+    ([[(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)]], 4),  # both workers have all samples
     ([[(1,), (3,), (5,), (7,)], [(2,), (4,), (6,), (8,)]], 0),
     ([[(1,)], [(1,)]], 0),  # too few
-    ([[(0,)] * 4, [(0,)] * 4], 0),  # a stream has the same one again and again
-    # Random images: the key tells, but labels do not, and few samples neither.
+    ([[(0,)] * 4, [(0,)] * 4], 0),  # a stream repeats one sample
+    # Random images are identified by a key, but not by a label.
     ([[(random.random(), f"key {i}") for i in range(40)] for _ in range(3)], 80),
     ([[(random.random(), i % 10) for i in range(40)] for _ in range(3)], 0),
 ]
 
 
 @pytest.mark.parametrize(("streams", "repeated"), STREAMS)
-def test_samples_that_several_workers_deliver_are_counted(streams: list[list[Any]], repeated: int) -> None:
+def test_samples_of_several_workers_are_counted(streams: list[list[Any]], repeated: int) -> None:
     found = [made(0, *parts, worker=number) for number, samples in enumerate(streams) for parts in samples]
     assert sample_check.repeated(found)[0] == repeated
 
 
 def test_the_latest_samples_of_a_few_workers_are_compared_first() -> None:
     logged = [made(key, worker=key % 6) for key in range(18)]
-    assert [sample.key for sample in sample_check.candidates(logged)] == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
+    compared = [sample.key for sample in sample_check.comparable_samples(logged)]
+    assert compared == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
 
 
-def test_a_part_differs_by_its_content_its_form_and_by_being_there() -> None:
+def test_parts_differ_by_content_form_and_number() -> None:
     reference: Reference = {1: made(1, "a", None, 3).parts}
     other = SamplePart(form=b"another shape", content=b"3")
-    assert sample_check.differing(made(1, "a", "b", 3), reference) == set()  # one cannot be compared
+    assert sample_check.differing(made(1, "a", "b", 3), reference) == set()  # one part is not comparable
     assert sample_check.differing(made(1, "b", None, 3), reference) == {0}
     assert sample_check.differing(made(1, "a", None), reference) == {2}
     assert sample_check.differing(replace(made(1), parts=(*made(1, "a", None).parts, other)), reference) == {2}
@@ -76,25 +77,22 @@ RANDOM: Sample = lambda index, worker=0: (random.random(), index)  # noqa: E731
 
 
 class World:
-    """A dataset as a process without workers sees it, as workers do beside each other, and one at a time.
+    """Samples by index and worker: loaded without workers (alone), by workers together, one by one; epochs' lengths."""
 
-    Each is a function of the index and of the worker.
-    """
-
-    def __init__(self, alone: Sample, beside: Sample, in_turn: Sample | None = None, epochs: Sequence[int] = ()):
-        self.alone, self.beside, self.in_turn = alone, beside, in_turn or (lambda index, worker: alone(index))
+    def __init__(self, alone: Sample, together: Sample, one_by_one: Sample | None = None, epochs: Sequence[int] = ()):
+        self.alone, self.together, self.one_by_one = alone, together, one_by_one or (lambda index, worker: alone(index))
         self.epochs = list(epochs)
         self.loaded: list[int] = []
 
     def logged(self, *indices: int) -> SamplesLogged:
-        return SamplesLogged(samples=tuple(made(i, *self.beside(i, i % 4), worker=i % 4) for i in indices))
+        return SamplesLogged(samples=tuple(made(i, *self.together(i, i % 4), worker=i % 4) for i in indices))
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         self.loaded += keys
         return tuple(made(key, *self.alone(key)) for key in keys)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        return tuple(made(one.key, *self.in_turn(one.key, one.worker), worker=one.worker) for one in samples)
+        return tuple(made(one.key, *self.one_by_one(one.key, one.worker), worker=one.worker) for one in samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen:
         count = self.epochs.pop(0)
@@ -103,21 +101,21 @@ class World:
     def ask(self, question: Callable[[Any], Any]) -> Any:
         return question(self)
 
-    def check(self, watch: SampleWatch, *indices: int, handles: tuple[str, ...] = ()) -> str:
-        return watch.check(self.logged(*indices), FOUR, replace(FACTS, handles=handles), 1.0, self.ask)
+    def check(self, comparison: SampleComparison, *indices: int, handles: tuple[str, ...] = ()) -> str:
+        return comparison.check(self.logged(*indices), FOUR, replace(FACTS, handles=handles), 1.0, self.ask)
 
 
-def test_samples_that_are_the_same_cost_two_of_them_once() -> None:
-    world, watch = World(lambda i: (i,), lambda i, worker: (i,)), SampleWatch()
+def test_equal_samples_cost_loading_two_of_them_once() -> None:
+    world, comparison = World(lambda i: (i,), lambda i, worker: (i,)), SampleComparison()
     for _ in range(3):
-        assert world.check(watch, *range(16)) == ""
+        assert world.check(comparison, *range(16)) == ""
     assert len(world.loaded) == 2
 
 
-def test_samples_that_are_wrong_only_beside_others_are_reported() -> None:
+def test_samples_that_are_wrong_when_workers_load_together_are_reported() -> None:
     world = World(lambda i: (i, "label"), lambda i, worker: (0, "label"))
     with pytest.raises(WrongSamples, match="8 of 8 compared samples differ from those loaded without workers: open"):
-        world.check(SampleWatch(), *range(1, 17))
+        world.check(SampleComparison(), *range(1, 17))
 
 
 @pytest.mark.parametrize(
@@ -125,46 +123,46 @@ def test_samples_that_are_wrong_only_beside_others_are_reported() -> None:
     [
         World(RANDOM, RANDOM, RANDOM),
         World(lambda i: (i,), lambda i, worker: (i + worker,), lambda i, worker: (i + worker,)),  # by the worker's seed
-        World(lambda i: (i,), lambda i, worker: (i if i % 16 else -1,)),  # seldom, as random erasing
+        World(lambda i: (i,), lambda i, worker: (i if i % 16 else -1,)),  # rarely, as random erasing
     ],
-    ids=["random", "worker", "seldom"],
+    ids=["random", "worker", "rarely"],
 )
-def test_parts_that_differ_for_other_reasons_are_not_reported(world: World) -> None:
-    watch = SampleWatch()
+def test_random_parts_are_not_reported(world: World) -> None:
+    comparison = SampleComparison()
     for _ in range(3):
-        assert world.check(watch, *range(16)) == ""
-    assert len(world.loaded) <= sample_check.MOST_COMPARED
+        assert world.check(comparison, *range(16)) == ""
+    assert len(world.loaded) <= sample_check.MAX_COMPARED
 
 
 def test_with_shared_files_two_wrong_samples_are_enough() -> None:
     world = World(lambda i: (i,), lambda i, worker: (i if i % 8 not in (4, 5) else -1,))
-    assert world.check(SampleWatch(), *range(16)) == ""
+    assert world.check(SampleComparison(), *range(16)) == ""
     with pytest.raises(WrongSamples, match=r"; forked workers share dataset\.file: open files"):
-        world.check(SampleWatch(), *range(16), handles=("dataset.file",))
+        world.check(SampleComparison(), *range(16), handles=("dataset.file",))
 
 
 @pytest.mark.parametrize(
     ("epochs", "wrong"),
     [
         ((40, 160), True),
-        ((40, 44), False),  # each worker ends with a part of a batch: they are equal by chance
+        ((40, 44), False),  # each worker ends with a shorter batch
         ((40, 40), False),
-        ((20_000,), True),  # no process waits for its end
+        ((20_000,), True),  # the count has a limit
     ],
 )
-def test_streams_that_seem_to_be_the_same_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:
+def test_streams_with_equal_samples_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:
     world = World(lambda i: (i,), lambda i, worker: (i // 4,), epochs=epochs)
     logged = world.logged(*range(40))
     reported = pytest.raises(WrongSamples, match="30 of the first 40 samples were delivered by another worker too")
     with reported if wrong else contextlib.nullcontext():
-        assert SampleWatch().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
+        assert SampleComparison().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
     assert not world.epochs
 
 
-def test_of_random_streams_it_is_said_that_nothing_can_be_seen() -> None:
+def test_random_streams_give_a_warning() -> None:
     noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
-    told = SampleWatch().check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
-    assert told.startswith("whether the workers share the samples of the iterable dataset cannot be seen")
+    warning = SampleComparison().check(noise.logged(*range(40)), FOUR, STREAM, 1.0, noise.ask)
+    assert warning.startswith("the first samples of the iterable dataset are random, so they do not show whether")
 
 
 def seen(*names: str | None, workers: int = 2, complete: bool = True) -> SamplesSeen:
@@ -176,24 +174,22 @@ def seen(*names: str | None, workers: int = 2, complete: bool = True) -> Samples
     ("alone", "shared", "num_workers", "line"),
     [
         (seen("a", "b", workers=1), seen("b", "a"), 2, ""),
-        (seen("a", "a", workers=1), seen("a", "a"), 2, ""),  # it has them twice by itself
+        (seen("a", "a", workers=1), seen("a", "a"), 2, ""),  # the dataset has equal samples
         (seen(None, None, workers=1), seen(None, None), 2, ""),
         (seen("a", "b", workers=1), seen("c", "d", "e", "f"), 2, "4 in an epoch instead of 2"),  # changed at random
-        (seen(*"abcd", workers=1, complete=False), seen(*"abab", complete=False), 2, "2 of those looked at had come"),
+        (seen(*"abcd", workers=1, complete=False), seen(*"abab", complete=False), 2, "2 of those counted"),
         (seen("a", "b", workers=1), seen("a"), 2, "samples are lost with num_workers=2: 1 in an epoch instead of 2"),
         (seen("a", workers=1), seen("a", workers=1), 4, "3 of 4 workers get no samples"),
     ],
 )
-def test_what_two_epochs_say_of_each_other(
-    alone: SamplesSeen, shared: SamplesSeen, num_workers: int, line: str
-) -> None:
-    check = sample_check.judged(alone, shared, LoaderSettings(batch_size=1, num_workers=num_workers))
-    told = "; ".join(sample_check.remarks(check))
-    assert line in told
-    assert bool(line) == bool(told)
+def test_two_epochs_are_compared(alone: SamplesSeen, shared: SamplesSeen, num_workers: int, line: str) -> None:
+    check = epoch_check.compare_epochs(alone, shared, LoaderSettings(batch_size=1, num_workers=num_workers))
+    lines = "; ".join(epoch_check.warnings(check))
+    assert line in lines
+    assert bool(line) == bool(lines)
 
 
-def test_equal_samples_have_equal_digests_different_ones_others_and_what_cannot_be_told_none() -> None:
+def test_equal_samples_have_equal_digests_and_unknown_types_have_none() -> None:
     image, values = Image.new("RGB", (4, 4)), {"a": np.arange(3), "b": ["x", b"y", None, 1.5]}
     for sample in (torch.arange(6).reshape(2, 3).t(), image, values):
         assert digest_of(sample) == digest_of(copy.deepcopy(sample)) is not None
@@ -203,7 +199,7 @@ def test_equal_samples_have_equal_digests_different_ones_others_and_what_cannot_
 
 
 class Stream(IterableDataset[int]):
-    """Shares its samples among workers by shards, or not at all."""
+    """Shares its samples among workers by shards, or not (None)."""
 
     def __init__(self, shards: int | None) -> None:
         self.shards = shards
@@ -218,7 +214,7 @@ class Stream(IterableDataset[int]):
 
 
 class SharedFile(Dataset[Any]):
-    """Reads all samples through one open file; the label says which of them it is."""
+    """Reads all samples through one open file; the label is the index."""
 
     def __init__(self, path: Path) -> None:
         self.file = path.open("rb", buffering=0)
@@ -260,12 +256,12 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search)
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
     loader = DataLoader(Stream(None), batch_size=5)
-    with pytest.warns(UserWarning, match="is no choice"):  # a remembered answer too
+    with pytest.warns(UserWarning, match="is no choice"):  # also from a stored result
         tuned = nws_sweep.tune(loader, candidates=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
 
-def test_workers_that_share_an_open_file_are_no_choice(measured: Search, tmp_path: Path) -> None:
+def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"".join(index.to_bytes(4, "little") for index in range(600)))
     lines: list[str] = []
@@ -277,15 +273,15 @@ def test_workers_that_share_an_open_file_are_no_choice(measured: Search, tmp_pat
     assert not any("a batch" in line for line in lines[: lines.index(named)])
 
 
-def test_random_transforms_are_no_wrong_samples(measured: Search) -> None:
+def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
     result = measured(Augmented(), candidates=[0, 2, 4], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
     assert result.record.cost is not None
     assert 0 < result.record.cost.samples_s < result.cost_s
 
 
-def test_real_workers_are_looked_at(measured: Search) -> None:
+def test_samples_of_real_workers_are_counted(measured: Search) -> None:
     few, enough = (measured(Stream(shards), candidates=[4], check_samples=True).warnings for shards in (3, 4))
     assert not [line for line in enough if "samples" in line]
     assert "1 of 4 workers get no samples" in "".join(few)
-    assert "1 of 4 workers got no samples in an epoch" in "".join(few)  # seen without being asked for
+    assert "1 of 4 workers got no samples in an epoch" in "".join(few)  # also without check_samples

@@ -1,55 +1,58 @@
+"""Which windows a trial takes, on simulated loaders with a known truth."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.quantities import all_windows, converged, out_of_limits, summarise
+from nws_sweep.measurement.counters import all_windows
+from nws_sweep.measurement.quantities import converged, out_of_limits, summarise
 from nws_sweep.measurement.schedule import Conditions, next_request
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
-from tests.fakes import FakeArm, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 
 RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0}
 
 
 class Simulation:
-    """A loader whose truth is known, and the trial process that measures it under some rules."""
+    """A simulated loader and the trial process that measures it."""
 
     def __init__(
         self,
         num_workers: int,
         *,
         batches: int = 10_000,
-        says: int | None = -1,
+        declared: int | None = -1,
         consume_s: float = 0.0,
         rules: MeasureRules | None = None,
         **loader: Any,
     ) -> None:
-        self.clock, length = FakeClock(), batches if says == -1 else says
+        self.clock, length = FakeClock(), batches if declared == -1 else declared
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        self.process = FakeArm(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
+        self.process = FakeProcess(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
         self.process.open(settings)
         self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
         self.slices: list[TimeSlice] = []
 
-    def take_turn(self) -> None:
+    def take_slice(self) -> None:
         taken: list[Window] = []
         before = all_windows(self.slices)
         while not taken or taken[-1].kind is WindowKind.WARM_UP:
-            request = next_request([*before, *taken], self.conditions, rested=bool(before) and not taken)
+            request = next_request([*before, *taken], self.conditions, was_paused=bool(before) and not taken)
             taken.append(self.process.window(request))
         self.slices.append(TimeSlice(windows=tuple(taken), elapsed_s=sum(window.elapsed_s for window in taken)))
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
-        """A whole trial, with a pause of a given length between its turns."""
+        """A whole trial, with a pause between its time slices."""
         while not (converged(self.slices, self.conditions) or out_of_limits(all_windows(self.slices), self.conditions)):
             if self.slices:
                 self.process.pause()
                 self.clock.advance(pause_s)
                 self.process.resume()
-            self.take_turn()
+            self.take_slice()
         return all_windows(self.slices), summarise(self.slices, self.conditions)
 
 
@@ -69,42 +72,42 @@ def pace(found: Measurement) -> float:
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("consume_s", [0.0, 0.1, 0.3, 2.0])
 @pytest.mark.parametrize("prefetch_factor", [1, 2, 8])
-def test_steady_time_is_the_slower_of_workers_and_consumer_in_windows_of_whole_clumps(
+def test_steady_time_is_the_slower_of_workers_and_consumer_in_windows_of_whole_multiples(
     num_workers: int, consume_s: float, prefetch_factor: int
 ) -> None:
-    """With n workers a batch takes max(m / n, y): m to make one, y to consume it, once the queue is in balance."""
+    """A steady batch takes max(m / n, y): n workers make a batch in m, the consumer takes y."""
     windows, found = simulate(num_workers, consume_s=consume_s, prefetch_factor=prefetch_factor)
     assert pace(found) == pytest.approx(max(1.0 / num_workers, consume_s), rel=0.02)
     assert {window.batches % num_workers for window in windows if window.kind is WindowKind.STEADY} == {0}
 
 
-def test_without_workers_making_and_consuming_add_up_and_nothing_is_thrown_away_after_a_pause() -> None:
+def test_without_workers_loader_and_consumer_add_up_and_no_batch_is_discarded_after_a_pause() -> None:
     windows, found = simulate(0, consume_s=0.25)
     assert (pace(found), found.wait_s, found.consume_s) == pytest.approx((1.25, 1.0, 0.25))
     assert found.stall_fraction == pytest.approx(0.8)
     assert kinds(windows[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
 
 
-@pytest.mark.parametrize("batches", [60, 10_000])  # in the short one the first start is taken once more
+@pytest.mark.parametrize("batches", [60, 10_000])  # in the short epoch the start-up is measured twice
 def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> None:
-    """Ten batches against a queue of 16 measure the buffer."""
+    """The queue holds 16 batches: the first ten would measure the queue only."""
     windows, _ = simulate(8, batches=batches)
-    thrown_away = 0
+    discarded = 0
     for window in windows[: kinds(windows).index("steady")]:
-        thrown_away = window.batches + (0 if window.startup_s is not None else thrown_away)
-    assert thrown_away >= 16
+        discarded = window.batches + (0 if window.startup_s is not None else discarded)
+    assert discarded >= 16
 
 
 @pytest.mark.parametrize(
     ("batches", "starts_before_a_window", "startup_s"), [(20, 2, 0.1), (60, 1, 0.1), (10_000, 1, 0.3)]
 )
-def test_a_first_start_that_matters_is_taken_once_more_and_does_not_count(
+def test_a_first_start_that_matters_is_measured_again_and_does_not_count(
     batches: int, starts_before_a_window: int, startup_s: float
 ) -> None:
-    """A process does many things for the first time then: here it takes 0.3 s, and 0.1 s later.
+    """The first start-up takes 0.3 s, later ones 0.1 s.
 
-    That is a tenth of an epoch of 20 batches, a twentieth of one of 60, which waits for the second turn, and next to
-    nothing of a long one, which has no other.
+    The difference is a tenth of 20 batches (measured again at once), a twentieth of 60 (in the second time slice), and
+    negligible in a long epoch.
     """
     first = iter([0.3])
     rules = MeasureRules(window_s=0.5)
@@ -116,22 +119,19 @@ def test_a_first_start_that_matters_is_taken_once_more_and_does_not_count(
     assert found.epoch_s == pytest.approx(batches * 0.1 + startup_s - 0.1)
 
 
-def test_a_first_start_that_takes_long_is_taken_as_it_is_and_is_no_batch() -> None:
+def test_a_long_first_start_is_not_measured_again_and_is_no_batch() -> None:
     windows, found = simulate(2, start_s=50.0)
     assert kinds(windows[:3]) == ["warm_up", "warm_up", "steady"]
     assert [window.startup_s is None for window in windows[:2]] == [False, True]
     assert (found.startup_s, pace(found)) == pytest.approx((51.0, 0.5))
 
 
-def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None:
-    """A pause during which 16 batches came to lie ready: what is buffered at resume must be thrown away.
-
-    Eight workers make a batch of 0.64 s each: 80 ms a batch. Timing the next eight batches would give 0.
-    """
+def test_batches_that_became_ready_before_a_slice_are_discarded() -> None:
+    """16 batches are ready. Eight workers make a batch in 0.64 s each, 80 ms a batch; the ready batches take 0 s."""
     simulated = Simulation(8, make_s=0.64, rules=MeasureRules(window_s=0.5))
-    simulated.take_turn()
+    simulated.take_slice()
     simulated.clock.advance(60.0)  # not paused
-    simulated.take_turn()
+    simulated.take_slice()
     *warm_up, last = simulated.slices[1].windows
     assert sum(window.batches for window in warm_up) >= 16
     alone = [simulated.slices[0], TimeSlice(windows=(last,))]
@@ -140,23 +140,23 @@ def test_a_loader_that_ran_on_while_others_were_timed_is_not_flattered() -> None
 
 @pytest.mark.parametrize("batch_size", [1, 16])
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
-def test_what_a_sleeping_sample_gains_during_a_pause_is_not_counted(num_workers: int, batch_size: int) -> None:
-    """While the processes stand still, what they wait for goes on: one sample of each worker comes for nothing."""
+def test_samples_that_a_pause_completes_are_not_counted(num_workers: int, batch_size: int) -> None:
+    """A sleep continues during a pause: one sample of each worker takes no time."""
     _, found = simulate(num_workers, batch_size=batch_size, pause_s=60.0, rules=MeasureRules(window_s=2.0))
     assert pace(found) == pytest.approx(1.0 / num_workers, rel=0.01)
 
 
-def test_after_a_pause_a_clump_and_what_lay_ready_are_thrown_away_or_the_whole_queue_if_nothing_is_counted() -> None:
+def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_counts() -> None:
     windows, _ = simulate(4)
     assert kinds(windows[1:6]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
     assert windows[4].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
-    conditions = Simulation(4, prefetch_factor=5, says=None).conditions
-    request = next_request([uncounted], conditions, rested=True)
+    conditions = Simulation(4, prefetch_factor=5, declared=None).conditions
+    request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
 
-def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of_work() -> None:
+def test_windows_end_before_the_workers_run_out_of_work() -> None:
     rules = MeasureRules(windows=5, window_s=20.0, max_seconds=1000.0)
     windows, found = simulate(4, batches=200, start_s=5.0, rules=rules)
     position = 0
@@ -165,27 +165,24 @@ def test_windows_keep_away_from_the_end_of_an_epoch_where_the_workers_run_out_of
         assert position <= 200 - 8
     assert sum(window.startup_s is not None for window in windows) == 4  # an epoch has room for two windows of 80
     assert {window.kind for window in windows if window.startup_s is not None} == {WindowKind.WARM_UP}
-    assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the restart is no batch
+    assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the start-up is no batch
 
 
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
-        (
-            {"window_s": 10.0, "max_seconds": 25.0},
-            [1, 9, 10, 10],
-        ),  # 10 s of warm-up, since processes are slower at first, ...
+        ({"window_s": 10.0, "max_seconds": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up
         ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
-        ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1, 1]),  # one window is always taken
+        ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1, 1]),  # at least one window
     ],
 )
-def test_after_the_most_time_or_batches_no_further_window_begins(changes: dict[str, Any], batches: list[int]) -> None:
+def test_after_the_maximum_of_time_or_batches_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
     windows, _ = simulate(0, rules=MeasureRules(windows=10, **changes))
     assert [window.batches for window in windows] == batches
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
-    """What only some candidates are seen to do, ending an epoch, must not decide between them."""
+    """The end of an epoch, which only some candidates reach, does not count."""
     whole, in_whole = simulate(4, batches=20, end_s=5.0)
     by_window, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
     assert (kinds(whole), kinds(by_window)[0]) == (["epoch"] * 4, "warm_up")
@@ -193,51 +190,50 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
-# 8 batches by 4 workers arrive as 4 at 1 s and 4 at 2 s: a batch takes 0.25 s, not (2 - 1) / 7. By 3 workers they
-# arrive at 1, 1, 1, 2, 2, 2, 3, 3 s: the steady multiple of the workers is the second.
+# 8 batches of 4 workers arrive at 1 s and at 2 s, 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
+# 2, 3, 3 s: the second multiple of the workers is steady.
 @pytest.mark.parametrize(("num_workers", "batch_s"), [(4, 0.25), (3, 1 / 3)])
-def test_the_first_clump_of_a_whole_epoch_belongs_to_the_startup_and_a_remainder_does_not_count(
+def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_count(
     num_workers: int, batch_s: float
 ) -> None:
     _, found = simulate(num_workers, batches=8)
     assert (pace(found), found.startup_s) == pytest.approx((batch_s, 1.0))
 
 
-def test_an_epoch_of_one_clump_has_no_steady_state() -> None:
+def test_an_epoch_of_one_batch_of_each_worker_has_no_steady_state() -> None:
     _, found = simulate(4, batches=4, end_s=0.5)
     assert (found.batch_s, found.samples_per_s, found.loading_s) == (None, None, None)
-    assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, its start included
+    assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, start-up included
     assert found.epoch_s == pytest.approx(1.0)
 
 
-def test_a_window_may_be_shorter_than_asked_for_where_an_epoch_is() -> None:
-    """200 batches in 0.2 s: windows of 1 s would never come to an end."""
+def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
+    """An epoch of 200 batches takes 0.2 s, a window should take 1 s."""
     windows, found = simulate(0, make_s=0.001, batches=200, rules=MeasureRules(windows=3, window_s=1.0))
     assert {window.batches for window in windows if window.kind is WindowKind.STEADY} == {199}
     assert pace(found) == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize(("num_workers", "batches", "says"), [(2, 12, 1000), (8, 10, None)])
-def test_an_epoch_shorter_than_its_length_says_or_of_unknown_length_is_measured_whole(
-    num_workers: int, batches: int, says: int | None
+@pytest.mark.parametrize(("num_workers", "batches", "declared"), [(2, 12, 1000), (8, 10, None)])
+def test_an_epoch_shorter_than_its_length_or_of_unknown_length_is_measured_whole(
+    num_workers: int, batches: int, declared: int | None
 ) -> None:
-    windows, _ = simulate(num_workers, batches=batches, says=says)
+    windows, _ = simulate(num_workers, batches=batches, declared=declared)
     assert kinds(windows)[-3:] == ["epoch"] * 3
 
 
 def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
     rules = MeasureRules(windows=3, window_s=20.0, max_seconds=1000.0)
-    windows, found = simulate(2, batches=100, says=None, rules=rules)
+    windows, found = simulate(2, batches=100, declared=None, rules=rules)
     cut = [window for window in windows if window.kind is WindowKind.STEADY and window.ended_epoch]
     assert cut
     assert found.batch_s is not None
     assert found.batch_s.n == 4
-    assert sum(window.startup_s is not None for window in windows) == 1 + len(
-        cut
-    )  # each new epoch fills the queue again
+    starts = [window for window in windows if window.startup_s is not None]
+    assert len(starts) == 1 + len(cut)
 
 
-def test_mode_epoch_takes_all_its_epochs_and_nothing_else_however_long_they_are() -> None:
+def test_mode_epoch_takes_its_epochs_only_for_any_length() -> None:
     rules = MeasureRules(mode="epoch", epochs=3, max_seconds=1.0)
     windows, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=rules)
     assert kinds(windows) == ["epoch"] * 3

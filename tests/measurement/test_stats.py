@@ -1,3 +1,5 @@
+"""Intervals and outliers against SciPy and values computed by hand."""
+
 from __future__ import annotations
 
 import math
@@ -17,7 +19,7 @@ def test_the_quantile_is_that_of_scipy() -> None:
 
 
 @pytest.mark.parametrize("window_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
-def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(window_means: list[float]) -> None:
+def test_below_three_windows_or_with_a_time_of_zero_there_is_no_interval(window_means: list[float]) -> None:
     found = estimate_mean(window_means, 0.375)
     assert found == Estimate(value=0.375, low=None, high=None, n=len(window_means))
     assert half_width(found) == math.inf
@@ -29,7 +31,7 @@ def test_below_three_bursts_or_with_one_that_took_no_time_there_is_no_interval(w
     [([1.0, 2.0, 4.0], 7 / 3, 2 ** (4.3027 / math.sqrt(3))), ([1e3, 2e3, 4e3], 7e3 / 3, 2 ** (4.3027 / math.sqrt(3))),
      ([0.5] * 5, 0.5, 1.0)],
 )  # fmt: skip
-def test_the_interval_is_as_computed_by_hand_in_any_unit(means: list[float], overall: float, factor: float) -> None:
+def test_the_interval_is_that_computed_by_hand_in_any_unit(means: list[float], overall: float, factor: float) -> None:
     estimate = estimate_mean(means, overall)
     assert (estimate.low, estimate.value, estimate.high) == pytest.approx((overall / factor, overall, overall * factor))
     assert estimate.n == len(means)

@@ -1,3 +1,5 @@
+"""Windows of batches on a fake clock."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -8,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from nws_sweep.measurement.timing import LoaderSession, batch_length, weight_of
+from nws_sweep.measurement.timing import LoaderSession, batch_length, tensor_sizes
 from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import FakeClock, SimulatedLoader
 
@@ -23,7 +25,7 @@ def request(**changes: Any) -> WindowRequest:
     return WindowRequest(**{"kind": WindowKind.STEADY, **changes})
 
 
-def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> None:
+def test_waits_and_consumer_times_add_up_to_the_clock() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=0.3), consume_s=0.2)
     window = measured.window(request(min_batches=4))
@@ -35,7 +37,7 @@ def test_waits_and_consumer_times_are_told_apart_and_add_up_to_the_clock() -> No
     assert without.consume_s == pytest.approx([0.0] * 4)
 
 
-def test_the_first_batch_of_an_epoch_is_the_startup_and_later_bursts_have_none() -> None:
+def test_the_first_batch_of_an_epoch_is_the_startup() -> None:
     clock = FakeClock()
     measured = session(clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0))
     assert [measured.window(request()).startup_s for _ in range(2)] == [6.0, None]
@@ -56,14 +58,14 @@ def test_the_first_batch_of_an_epoch_is_the_startup_and_later_bursts_have_none()
         ({"min_seconds": 7.5, "max_batches": 3}, 3),
     ],
 )
-def test_a_burst_stops_after_whole_clumps_when_both_minima_are_met_or_at_the_most(
+def test_a_window_stops_after_whole_multiples_at_both_minima_or_at_the_maximum(
     changes: dict[str, Any], batches: int
 ) -> None:
     clock = FakeClock()
     assert session(clock, SimulatedLoader(clock, 100, make_s=1.0)).window(request(**changes)).batches == batches
 
 
-def test_the_end_of_an_epoch_ends_the_burst_and_is_timed_apart() -> None:
+def test_the_end_of_an_epoch_ends_the_window_and_is_timed_separately() -> None:
     clock = FakeClock()
     loader = SimulatedLoader(clock, 3, make_s=1.0, end_s=0.5)
     measured = session(clock, loader)
@@ -74,7 +76,7 @@ def test_the_end_of_an_epoch_ends_the_burst_and_is_timed_apart() -> None:
     assert (over.batches, over.startup_s, over.ended_epoch, loader.epochs_begun) == (0, None, True, 2)
 
 
-def test_an_epoch_burst_begins_a_fresh_epoch_and_takes_all_of_it() -> None:
+def test_a_window_of_a_whole_epoch_starts_a_new_epoch() -> None:
     clock = FakeClock()
     loader = SimulatedLoader(clock, 5, make_s=1.0)
     measured = session(clock, loader)
@@ -85,7 +87,7 @@ def test_an_epoch_burst_begins_a_fresh_epoch_and_takes_all_of_it() -> None:
     assert (empty.batches, empty.startup_s, empty.ended_epoch) == (0, None, True)
 
 
-def test_samples_are_counted_by_what_the_batches_hold_and_the_first_one_is_weighed() -> None:
+def test_samples_are_counted_and_the_first_batch_is_sized() -> None:
     window = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).window(EPOCH)
     assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
 
@@ -109,25 +111,25 @@ SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), ch
         (None, 64),
     ],
 )
-def test_the_length_of_a_batch_is_found_in_what_collate_functions_build(batch: Any, length: int) -> None:
+def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any, length: int) -> None:
     assert batch_length(batch, default=64) == length
 
 
 @pytest.mark.parametrize(
-    ("batch", "weight"),
+    ("batch", "sizes"),
     [
         (np.zeros((8, 3), dtype=np.float32), (96, 1)),
         ({"image": torch.zeros(4, 2), "target": {"box": torch.zeros(4, 4), "label": torch.zeros(4)}}, (112, 3)),
         ([torch.zeros(2), ["a.jpg", "b.jpg"], 7, None, b"bytes"], (8, 1)),
         (default_collate([(torch.zeros(3), 1), (torch.zeros(3), 2)]), (40, 2)),
         (Pair(torch.zeros(1), torch.zeros(2)), (12, 2)),
-        ([SPARSE, torch.zeros(2)], (8, 1)),  # sparse tensors do not say
+        ([SPARSE, torch.zeros(2)], (8, 1)),  # sparse tensors have no size
         *((nothing, (None, None)) for nothing in (None, 7, "text", b"bytes", [], {}, ["a", ["b"]], SPARSE, {1: "x"})),
         (SimpleNamespace(nbytes=lambda: 5), (None, None)),
         (torch.zeros(3).untyped_storage(), (None, None)),
     ],
 )
-def test_the_weight_of_a_batch_is_that_of_all_tensors_and_arrays_in_it(
-    batch: Any, weight: tuple[int | None, int | None]
+def test_the_sizes_of_a_batch_are_those_of_its_tensors_and_arrays(
+    batch: Any, sizes: tuple[int | None, int | None]
 ) -> None:
-    assert weight_of(batch) == weight
+    assert tensor_sizes(batch) == sizes

@@ -26,7 +26,7 @@ from nws_sweep.results import (
 )
 from nws_sweep.tuning.runner import search
 from tests import factories
-from tests.fakes import FACTS, FakeArm, FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
@@ -237,7 +237,7 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
     machine.distort = distort
     trial = only_trial(machine)
     assert trial.state is TrialState.OK
-    assert trial.notes[0].startswith("measured again, since 250 ms a batch cannot be")
+    assert trial.notes[0].startswith("measured again because 250 ms a batch cannot be")
     assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
 
 
@@ -277,7 +277,7 @@ def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
     trials = measured(configuration(candidates=(0, 4)), machine)
     assert {found(trial).epoch_s for trial in trials.values()} == {None}
     assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
-    assert any("an epoch ended after 100 batches, though its length says 1000" in n for n in trials[0].notes)
+    assert any("an epoch ended after 100 batches, but its length is 1000" in n for n in trials[0].notes)
 
 
 def test_a_second_interruption_while_processes_end_leaves_none() -> None:
@@ -285,7 +285,7 @@ def test_a_second_interruption_while_processes_end_leaves_none() -> None:
     ended = []
 
     @contextlib.contextmanager
-    def start_process(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeArm]:
+    def start_process(configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeProcess]:
         with machine.start_process(configuration, memory_bytes) as process:
             try:
                 yield process

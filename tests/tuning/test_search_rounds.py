@@ -69,8 +69,8 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     parts = result.cost.profile_s, result.cost.startup_s, result.cost.warm_up_s, result.cost.measuring_s
     assert sum(parts) == pytest.approx(machine.clock.now)
     assert min(parts) > 0
-    # What is out of the race is ended at once, and its row says so.
-    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "out of the race after 1 rounds")
+    # An eliminated trial is ended at once, and its row says so.
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 1 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(WindowKind.STEADY) == 1
     assert kinds[-1] is WindowKind.STEADY
@@ -166,8 +166,8 @@ def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle
 
     machine.distort = stall_once
     result, _ = run_search(configuration(), machine)
-    assert by_workers(result)[stalls[0]].notes[0].startswith("it did not come forward while others stood still")
-    assert machine.converged >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
+    assert by_workers(result)[stalls[0]].notes[0].startswith("it made no progress while the others were paused")
+    assert machine.idle_waits >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
@@ -219,4 +219,4 @@ def test_shared_handles_are_reported_once_before_workers_are_started() -> None:
     events = run_search(configuration(), machine)[1].events
     (note,) = (event for event in events if event.startswith("note "))
     assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
-    assert all(event == "turn 0" for event in events[: events.index(note)])
+    assert all(event == "slice 0" for event in events[: events.index(note)])

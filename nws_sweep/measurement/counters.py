@@ -1,0 +1,70 @@
+"""What the counters of processes and machine report about time slices: CPU time, memory, storage, noise. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from nws_sweep.measurement.stats import outliers
+from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
+
+_MIN_POINTS_FOR_GROWTH = 3
+# Bytes that a process may read from storage for itself, such as a part of a library.
+_MAX_STRAY_BYTES = 65536
+# A page fault reads ahead (128 kB to 8 MB, by device).
+_BYTES_OF_A_FAULT = 2**23
+_PROGRAM_BYTES = 2**20
+
+
+def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
+    """The windows of all time slices in order."""
+    return [window for time_slice in slices for window in time_slice.windows]
+
+
+def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
+    """CPU seconds of the trial's processes."""
+    return sum(time_slice.after.cpu_s - time_slice.before.cpu_s for time_slice in slices)
+
+
+def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
+    """Growth of the memory per 1000 batches, B, as a slope over the time slices but the first; None below three."""
+    held, taken = {}, 0
+    for time_slice in slices:
+        taken += sum(window.batches for window in time_slice.windows)
+        memory_bytes = time_slice.after.memory_bytes
+        if memory_bytes is not None and any(window.kind is not WindowKind.LOADING for window in time_slice.windows):
+            held[taken] = memory_bytes
+    batches, memory = list(held)[1:], list(held.values())[1:]
+    enough = len(batches) >= _MIN_POINTS_FOR_GROWTH
+    return 1000 * statistics.linear_regression(batches, memory).slope if enough else None
+
+
+def came_from_disk(time_slice: TimeSlice, *, at_first: bool = False) -> bool:
+    """Whether a time slice read data from storage: a few such samples may take as long as hundreds of others.
+
+    In the first time slices (``at_first``), bytes read by page faults, and a little more, are the program's libraries.
+    Later they are a dataset that is mapped into memory.
+    """
+    before, after = time_slice.before.disk_bytes, time_slice.after.disk_bytes
+    if before is None or after is None:
+        return False
+    faults = (time_slice.after.major_faults or 0) - (time_slice.before.major_faults or 0)
+    program = _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT if at_first else 0
+    return after - before - program > _MAX_STRAY_BYTES
+
+
+def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -> Noise | None:
+    """What disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
+
+    ``first_window`` is the number of the first window in the trial.
+    """
+    elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
+    if elapsed_s <= 0:
+        return None
+    measured = [(n, b.elapsed_s / b.batches) for n, b in enumerate(all_windows(slices)) if b.counts and b.batches]
+    return Noise(
+        other_cpus=max(0.0, sum(time_slice.machine.busy_s for time_slice in slices) - cpu_time_s(slices)) / elapsed_s,
+        steal=sum(time_slice.machine.steal_s for time_slice in slices) / (elapsed_s * cores),
+        throttled=min(1.0, sum(time_slice.machine.throttled_s for time_slice in slices) / elapsed_s),
+        outliers=tuple(first_window + measured[index][0] for index in outliers([mean_s for _, mean_s in measured])),
+    )

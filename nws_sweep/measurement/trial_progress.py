@@ -1,0 +1,191 @@
+"""What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+from nws_sweep import errors
+from nws_sweep.errors import TrialError
+from nws_sweep.measurement import counters, quantities, schedule
+from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.results import (
+    Configuration,
+    LoaderSettings,
+    Measurement,
+    SearchCost,
+    TimeSlice,
+    Trial,
+    TrialState,
+    Window,
+    WindowKind,
+)
+
+_STATES: dict[type[TrialError], TrialState] = {
+    errors.TrialTimeout: TrialState.TIMEOUT,
+    errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialSkipped: TrialState.SKIPPED,
+    errors.TrialMismeasured: TrialState.MISMEASURED,
+    errors.WrongSamples: TrialState.WRONG_SAMPLES,
+}
+
+# If reads still come from storage after this many restarts, the page cache does not hold the data: measured as it is.
+_MAX_COLD_SLICES = 3
+# By the end of its second time slice a process has read the parts of its libraries that it needs.
+_FIRST_SLICES = 2
+
+
+@dataclass(eq=False)
+class TrialProgress:
+    """The state of one trial."""
+
+    settings: LoaderSettings  # canonical
+    configuration: Configuration  # what is held fixed
+    cores: float  # CPUs that the trial can use
+    batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
+    window_s: float | None = None  # least length of a window in this time slice; None for ``measure.window_s``
+    slices: list[TimeSlice] = field(default_factory=list)  # of the current trial process
+    discarded: list[TimeSlice] = field(default_factory=list)  # of earlier trial processes, not counted
+    notes: tuple[str, ...] = ()
+    process_warnings: tuple[str, ...] = ()  # issued in the trial process
+    warnings: tuple[str, ...] = ()  # about the candidate
+    error: TrialError | None = None  # why the trial failed
+    done: bool = False  # the state of the trial is final; later time slices only make it more precise
+    must_restart: bool = False  # the next time slice needs a new trial process
+    exhausted: bool = False  # the data can be read only once, and were
+    came_from_disk: bool = False  # the latest time slice read from storage
+    violations: int = 0  # times that the trial was found impossible
+    cost_s: float = 0.0
+    _cold_slices: int = 0
+
+    def __post_init__(self) -> None:
+        """Notes configured settings that have no meaning without workers."""
+        asked = replace(self.configuration.loader, num_workers=self.settings.num_workers)
+        used = asked.canonical()
+        names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
+        if names:
+            self.note(f"num_workers=0 has no {', '.join(names)}")
+
+    @property
+    def windows(self) -> list[Window]:
+        """All windows of the current trial process."""
+        return counters.all_windows(self.slices)
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of the latest time slice."""
+        rules = self.configuration.measure
+        return Conditions(
+            settings=self.settings,
+            rules=rules if self.window_s is None else replace(rules, window_s=self.window_s),
+            batches_per_epoch=self.batches_per_epoch,
+            cores=self.cores,
+            ranks=self.configuration.ranks,
+        )
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The quantities so far; None before the first batch and for trials that failed."""
+        has_figures = self.error is None or isinstance(self.error, errors.TrialMismeasured)
+        has_batches = any(window.startup_s is not None for window in self.windows)
+        return quantities.summarise(self.slices, self.conditions) if has_figures and has_batches else None
+
+    @property
+    def trial(self) -> Trial:
+        """The trial, finished or not."""
+        found = self.measurement
+        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in counters.all_windows(self.discarded)]
+        return Trial(
+            settings=self.settings,
+            state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
+            reason="" if self.error is None else str(self.error),
+            notes=self.notes,
+            warnings=(*self.process_warnings, *self.warnings),
+            measurement=found,
+            noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
+            finished=self.done,
+            windows=(*uncounted, *self.windows),
+            cost_s=self.cost_s,
+        )
+
+    @property
+    def by_round(self) -> dict[int, float]:
+        """Seconds that candidates are ranked by, an epoch or a batch, estimated from each round alone."""
+        return quantities.costs_by_round(self.slices, self.conditions) if self.measurement else {}
+
+    @property
+    def costs(self) -> SearchCost:
+        """Time in windows; without the start of the trial process."""
+        warm_up = [window for window in self.windows if window.kind is WindowKind.WARM_UP]
+        uncounted = [*counters.all_windows(self.discarded), *warm_up]
+        startup_s = sum(window.startup_s or 0.0 for window in uncounted)
+        return SearchCost(
+            startup_s=startup_s,
+            warm_up_s=sum(window.elapsed_s for window in uncounted) - startup_s,
+            measuring_s=sum(window.elapsed_s for window in self.windows if window.kind is not WindowKind.WARM_UP),
+        )
+
+    @property
+    def wrong_length(self) -> str:
+        """An epoch that ended after another number of batches than its length, in words; else empty."""
+        seen = schedule.ended_epoch_batches(self.windows)
+        if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
+            return ""
+        return f"an epoch ended after {seen} batches, but its length is {self.batches_per_epoch}"
+
+    @property
+    def limit(self) -> str:
+        """The limit that ends the trial before it is precise; empty if none is reached."""
+        if self.exhausted:
+            return "the end of the data, which can be read only once,"
+        return quantities.out_of_limits(self.windows, self.conditions)
+
+    def note(self, line: str) -> None:
+        """Adds a note, once."""
+        if line not in self.notes:
+            self.notes += (line,)
+
+    def forget_length(self, reason: str) -> None:
+        """Treats the length of an epoch as unknown from now on."""
+        if self.batches_per_epoch is not None:
+            self.note(f"{reason}: candidates are ranked by seconds per batch")
+        self.batches_per_epoch = None
+
+    def discard_slices(self) -> None:
+        """Excludes what was measured so far; the next trial process starts from nothing."""
+        self.discarded, self.slices, self.must_restart = [*self.discarded, *self.slices], [], False
+
+    def judge(self) -> None:
+        """Finishes the trial if it is precise or at a limit; restarts it if the page cache was cold.
+
+        Raises:
+            TrialMismeasured: If the trial was found impossible twice.
+        """
+        self.came_from_disk = counters.came_from_disk(self.slices[-1], at_first=len(self.slices) <= _FIRST_SLICES)
+        # A whole epoch has read all data once.
+        most = 1 if schedule.whole_epochs(self.windows, self.conditions) else _MAX_COLD_SLICES
+        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_slices < most:
+            self._cold_slices += 1
+            self.must_restart = True
+        elif quantities.converged(self.slices, self.conditions):
+            self.finish()
+        elif limit := self.limit:
+            precision = self.configuration.measure.precision
+            self.finish(f"stopped at {limit} before the interval was within measure.precision={precision:g}")
+
+    def finish(self, note: str = "") -> None:
+        """Makes the state of the trial final; an impossible trial is measured once more.
+
+        Raises:
+            TrialMismeasured: If the trial was found impossible before.
+        """
+        impossible = quantities.violation(self.slices, self.conditions)
+        if impossible and self.violations:
+            raise errors.TrialMismeasured(f"{impossible}; measured twice" if self.discarded else impossible)
+        if impossible:
+            self.violations += 1
+            self.must_restart = True
+            self.note(f"measured again because {impossible}")
+            return
+        self.done = True
+        if note:
+            self.note(note)
