@@ -181,7 +181,7 @@ def tune(  # noqa: PLR0913
 def _agreed(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
     """The answer of all ranks of the program, with a warning if workers deliver other samples than without workers."""
     plan = _plan(given)
-    result = rank0.agreed(lambda: _answer(make_loader_input(), plan, given))
+    result = rank0.run_on_rank0(lambda: _answer(make_loader_input(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)

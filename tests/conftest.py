@@ -95,15 +95,15 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Whom a trial process has is noted before it is ended: orphans have no parent by which they could be found afterwards.
     """
     family: list[psutil.Process] = []
-    end_tree = processes.end_tree
+    kill_tree = processes.kill_tree
 
     def noted(child: BaseProcess) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # dead already
             process = psutil.Process(child.pid)
             family.extend([process, *process.children(recursive=True)])
-        end_tree(child)
+        kill_tree(child)
 
-    monkeypatch.setattr(processes, "end_tree", noted)
+    monkeypatch.setattr(processes, "kill_tree", noted)
     before = orphaned_segments()  # of others, killed ones say
     yield
     left = [child for child in family if processes.is_alive(child)]
@@ -112,7 +112,7 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not left
     deadline = time.monotonic() + 10  # of the programs of other tests, which may just be ending, nothing stays
     while orphaned_segments() - before:
-        temporary.remove_left()  # as the next start does it for a program that was killed
+        temporary.remove_stale()  # as the next start does it for a program that was killed
         assert time.monotonic() < deadline, orphaned_segments()
         time.sleep(0.05)
 

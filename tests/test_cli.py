@@ -44,7 +44,7 @@ def only_folder(parent: Path) -> Path:
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
         (
             ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-            "dataset DiesWhenMade cannot be made: the loading process was killed by SIGKILL",
+            "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
         ),
         (
             ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
@@ -224,7 +224,10 @@ def test_what_was_measured_before_ctrl_c_is_kept_and_reported_and_no_process_is_
         os.killpg(running.pid, signal.SIGINT)
         output, errors = running.communicate()
     assert running.returncode == 130
-    assert errors.strip() == "nws_sweep: finishing what is being measured, then the report; once more ends it now"
+    assert (
+        errors.strip()
+        == "nws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now."
+    )
     assert re.search(r"the search did not finish; \d+ candidates were measured", output)
     run = only_folder(tmp_path / "outputs" / "runs")
     assert len(pd.read_csv(run / "timings.csv")) >= 3

@@ -64,8 +64,8 @@ class WorkerStart:
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         processes.die_with_parent()
-        if folder := processes.sockets_folder():
-            temporary.note_process(folder)
+        if folder := processes.socket_folder():
+            temporary.register_process(folder)
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         if self.user_function is not None:

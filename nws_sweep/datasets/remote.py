@@ -83,7 +83,7 @@ class Remote(Dataset[Any]):
         try:
             found = sorted(map(str, self._tried("glob", f"{self._url.rstrip('/')}/{pattern}")))
         except ImportError as error:
-            raise DatasetError(extras.of_protocol(f"dataset.url={self._url}", self._url, error)) from error
+            raise DatasetError(extras.protocol_advice(f"dataset.url={self._url}", self._url, error)) from error
         except Exception as error:  # each protocol has its own
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise DatasetError(f"dataset.url={self._url}: it cannot be read ({reason})") from error

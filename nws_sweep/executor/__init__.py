@@ -1,4 +1,12 @@
-"""Runs trials in processes of their own.
+"""Runs each trial in processes of its own: fork server, template process, trial processes, their workers.
 
-May import: ``dataloading`` and below.
+May import ``dataloading`` and below. ``child`` runs in the trial process and is imported only there.
+
+- ``dataset_server``: starts trial processes and keeps the template process of the latest dataset
+- ``trial_process``: the parent's handle of a trial process, with time limit and memory budget
+- ``child``: the trial process itself, which owns the DataLoader and answers commands
+- ``forking``: whether a process with a dataset may be forked
+- ``preloaded``: imported last by the fork server
+- ``ranks``: several trial processes as one, as in DistributedDataParallel; ``lockstep``: their barriers
+- ``rank0``: one search for all ranks of the user's training program
 """

@@ -1,7 +1,7 @@
-"""The inside of a trial process: a child process that makes the dataset, owns one DataLoader and answers commands over a pipe.
+"""The child side of a trial: the process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-Runs in a child that was forked from a server with torch preloaded (see trial processes.py), or from another trial process that has made the
-dataset. Ends its own process group, to which its workers belong, when the process that started it is gone.
+It is forked from the fork server or from a template process (``trial_process``). It kills its process group, workers
+included, when its parent exits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import forkserver, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -52,173 +54,189 @@ from nws_sweep.results import (
 )
 from nws_sweep.system import accelerator, page_cache, processes, temporary
 
-# torch says these once a DataLoader; nws_sweep tries many on purpose and says what matters itself.
+# torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
     r"This DataLoader will create \d+ worker processes",
     r"'pin_memory' argument is set as true but no accelerator is found",
-    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; our own watching thread
+    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; the watching thread
 )
-_MOST_WARNINGS = 5
-_SOONER_KILLED = "300"  # of 1000: as if it held 30 % more of the machine's memory
-_IDLE_WITHIN_S, _DEAD_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
+_MAX_WARNINGS = 5
+_OOM_SCORE_ADJ = "300"  # of 1000: as if the process held 30 % more of the machine's memory
+_IDLE_WITHIN_S, _EXITED_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedDataset:
+    """A dataset with the hints found in it. ``files`` were opened with it and are shared by forked workers."""
+
+    source: Source
+    objects: tuple[PythonObjects, ...]
+    files: Mapping[int, str]
+    handles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenLoader:
+    """An open DataLoader with its length in batches; ``positions`` are those of the dataset's files at the start."""
+
+    session: LoaderSession
+    settings: LoaderSettings
+    batches: int | None
+    counter: Counter | None
+    log: SampleLog | None
+    positions: Mapping[int, int]
 
 
 class _ChildCommands:
-    """What a trial process answers to ``trial processes.Commanded``; every public method is a command."""
+    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``; reuses the dataset of a template."""
 
-    spec: ProcessSpec
-    folder: str  # for temporary files
-    listener: (
-        socket.socket | None
-    )  # of a template process: where trial processes can be asked for that are forked from it
+    _loader: _OpenLoader
 
-    def __init__(self) -> None:
-        self._source: Any = None
-        self._objects: tuple[PythonObjects, ...] = ()
-        self._handles: tuple[str, ...] = ()
-        self._warnings: dict[str, None] = {}
-        self._files: dict[int, str] = {}
-        self._positions: dict[int, int] = {}
-        self._session: Any = None
-        self._others: Lockstep | None = None
-        self._counter: Counter | None = None
-        self._log: SampleLog | None = None
+    def __init__(self, spec: ProcessSpec, folder: str, template: _ChildCommands | None) -> None:
+        self._spec, self._folder = spec, folder
+        self._loaded: _LoadedDataset | None = template._loaded if template else None
+        self._warnings: dict[str, None] = dict(template._warnings) if template else {}
+        self._other_ranks: Lockstep | None = None
+        self.listener: socket.socket | None = None  # of a template process: forks trial processes on request
 
-    def keep(self) -> tuple[str, str]:
-        """What stands against forking trial processes from here, and else the address at which they can be asked for."""
+    @property
+    def _data(self) -> _LoadedDataset:
+        if self._loaded is None:
+            self._loaded = _load_dataset(self._spec)
+        return self._loaded
+
+    def make_template(self) -> tuple[str, str]:
+        """The obstacle to forking trial processes from this process; without one, the address that accepts requests."""
         before = forking.footprint()
-        self._make_source()
+        _ = self._data
         if obstacle := forking.obstacle_since(before):
             return obstacle, ""
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(Path(self.folder, "template")))
+        self.listener.bind(str(Path(self._folder, "template")))
         self.listener.listen()
         return "", self.listener.getsockname()
 
     def prepare(self) -> DatasetFacts:
-        if self.spec.rank is not None:  # datasets may ask which rank they are made in
-            self._others = lockstep.join(self.spec.rank)
-        if self._source is None:
-            self._make_source()
-        torch.manual_seed(self.spec.seed)
-        self._consumer = _make_consumer(self.spec.consumer)
-        self._collate_fn = _make("loader.collate_fn", self.spec.collate_fn, ConfigurationError)
-        dataset = self._source.dataset
+        if self._spec.rank is not None:  # before the dataset, which may ask for its rank
+            self._other_ranks = lockstep.join(self._spec.rank)
+        data, source = self._data, self._data.source
+        torch.manual_seed(self._spec.seed)
+        self._consumer = _make_consumer(self._spec.consumer)
+        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
-            type=f"{type(dataset).__module__}.{type(dataset).__qualname__}",
-            iterable=isinstance(dataset, IterableDataset),
-            samples=self._source.samples,
+            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
+            iterable=isinstance(source.dataset, IterableDataset),
+            samples=source.samples,
             accelerator=accelerator.available(),
-            objects=self._objects,
-            handles=self._handles,
-            loader=self._source.settings,
-            project=self._source.project,
+            objects=data.objects,
+            handles=data.handles,
+            loader=source.settings,
+            project=source.project,
         )
 
-    def _make_source(self) -> None:
-        torch.manual_seed(self.spec.seed)
-        before = objects.open_files()
-        made, target = _make("dataset", self.spec.dataset, DatasetError), self.spec.dataset.get("_target_")
-        self._source = Source(made, self.spec.seed, self.spec.rank)
-        dataset = self._source.dataset
-        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-            raise DatasetError(
-                f"dataset {target}: got {type(dataset).__name__}, which has neither __getitem__ nor __iter__"
-            )
-        if self._source.samples == 0:
-            raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-        self._objects = _found_in(dataset, objects.python_objects)
-        if multiprocessing.get_start_method() == "fork":
-            self._files = {number: path for number, path in objects.open_files().items() if number not in before}
-            self._handles = _found_in(dataset, lambda dataset: objects.handles(self._files.values(), dataset))
-
     def open(self, settings: LoaderSettings) -> int | None:
-        self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
-        self._log = SampleLog(self.folder) if self.spec.logs_samples else None
-        start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
-        loader = self._source.loader(settings, self._collate_fn, start)
-        self._session = LoaderSession(
+        counter = Counter(settings.num_workers) if settings.num_workers else None
+        log = SampleLog(self._folder) if self._spec.logs_samples else None
+        start = WorkerStart(counter, threads=settings.threads_per_worker, log=log) if counter else None
+        loader = self._data.source.loader(settings, self._collate_fn, start)
+        session = LoaderSession(
             loader,
             self._consumer,
             default_batch_length=settings.batch_size or 1,
-            # Samples can be told from batches only where the DataLoader makes the batches.
+            # Only a DataLoader that makes the batches has a known number of samples in each.
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
-            others=self._others,
-            consumer_synchronizes=self._others is not None and lockstep.synchronizes_itself(self._consumer),
+            others=self._other_ranks,
+            consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )
-        self._settings, self._batches = settings, loaders.length(loader)
-        self._positions = objects.positions(self._files)
-        return self._batches
+        positions = objects.positions(self._data.files)
+        self._loader = _OpenLoader(session, settings, loaders.length(loader), counter, log, positions)
+        return self._loader.batches
 
     def window(self, request: WindowRequest) -> Window:
-        window: Window = self._session.window(request)
-        counter = self._counter
-        iterable = isinstance(self._source.dataset, IterableDataset)
-        if window.ended_epoch and counter and iterable and (idle := counter.idle()):
-            reason = "fewer shards than workers, or shards that are not shared out"
+        window, counter = self._loader.session.window(request), self._loader.counter
+        is_iterable = isinstance(self._data.source.dataset, IterableDataset)
+        if window.ended_epoch and counter and is_iterable and (idle := counter.idle()):
+            reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
         return window
 
     def wait_until_idle(self) -> None:
-        give_up_at = time.monotonic() + _IDLE_WITHIN_S
-        while not self._session.is_idle(self._settings.queued_batches, self._batches):
-            if time.monotonic() >= give_up_at:
-                return
+        loader, deadline = self._loader, time.monotonic() + _IDLE_WITHIN_S
+        queued = loader.settings.queued_batches
+        while not loader.session.is_idle(queued, loader.batches) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
-        return tuple(os.path.abspath(path) for path in page_cache.paths_in(self._source.dataset))  # noqa: PTH100 - a million
+        return tuple(
+            map(os.path.abspath, page_cache.paths_in(self._data.source.dataset))
+        )  # pathlib is slow for a million
 
     def logged(self) -> SamplesLogged:
-        moved = dict(objects.positions(self._files).items() - self._positions.items())
+        files, loader = self._data.files, self._loader
+        moved = dict(objects.positions(files).items() - loader.positions.items())
         return SamplesLogged(
-            samples=self._log.read() if self._log else (),
-            moved_files=tuple(self._files[number] for number in moved),
+            samples=loader.log.read() if loader.log else (), moved_files=tuple(files[number] for number in moved)
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return load_alone(self._source.dataset, keys, limit_s)
+        return load_alone(self._data.source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
-        self._source.loader(settings, None, start)  # gives it the user's own worker_init_fn
-        return load_one_by_one(self._source.dataset, samples, start, settings.multiprocessing_context)
+        self._data.source.loader(settings, None, start)  # sets the user's worker_init_fn in it
+        return load_one_by_one(self._data.source.dataset, samples, start, settings.multiprocessing_context)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
-        loader = self._source.loader(settings, identify_one if settings.batch_size is None else identify, start)
+        collate_fn = identify_one if settings.batch_size is None else identify
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
         is_complete = True
-        for delivered in loader:
+        for delivered in self._data.source.loader(settings, collate_fn, start):
             workers.add(delivered.worker)
             digests += delivered.digests
-            is_complete = len(digests) < most and time.monotonic() - began <= limit_s
-            if not is_complete:
+            if len(digests) >= most or time.monotonic() - began > limit_s:
+                is_complete = False
                 break
         return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=is_complete)
 
     def warned(self) -> tuple[str, ...]:
         return tuple(self._warnings)
 
-    def note_warning(self, message: Warning | str, *_: Any) -> None:
-        """Takes the place of ``warnings.showwarning``."""
-        if len(self._warnings) < _MOST_WARNINGS:
+    def record_warning(self, message: Warning | str, *_: Any) -> None:
+        """Replaces ``warnings.showwarning``."""
+        if len(self._warnings) < _MAX_WARNINGS:
             self._warnings[one_line(message)] = None
-        else:  # each sample may have its own
-            self._warnings["further warnings are left out"] = None
+        else:  # each sample may issue its own
+            self._warnings["further warnings omitted"] = None
 
 
-_kept: _ChildCommands | None = None  # in what is forked from a template process: what it was there, with its dataset
+def _load_dataset(spec: ProcessSpec) -> _LoadedDataset:
+    torch.manual_seed(spec.seed)
+    before = objects.open_files()
+    source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
+    dataset, target = source.dataset, spec.dataset.get("_target_")
+    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+        kind = type(dataset).__name__
+        raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
+    if source.samples == 0:
+        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
+    found = _found_in(dataset, objects.python_objects)
+    if multiprocessing.get_start_method() != "fork":
+        return _LoadedDataset(source, found, {})
+    files = {number: path for number, path in objects.open_files().items() if number not in before}
+    return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
+
+
+_template: _ChildCommands | None = None  # set in a template process, and so in the trial processes forked from it
 
 
 def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> None:
-    """Answers commands until told to stop, or until the other end is gone."""
-    processes.let_fork_server_go()
-    # A child of the fork server would hand down "forkserver" to the DataLoader's workers; they get what the user's own
-    # program would give them.
+    """Answers commands until the command is None or the parent closes the pipe."""
+    processes.release_fork_server()
+    # A child of the fork server would pass "forkserver" to the DataLoader's workers; this is the user's own method.
     multiprocessing.set_start_method(spec.start_method, force=True)
     if spec.environment is not None:
         os.environ.clear()
@@ -227,114 +245,119 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
         sys.path[:] = spec.import_path
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
-    processes.keep_sockets_in(temporary_folder)
-    temporary.note_process(temporary_folder)
+    processes.set_socket_folder(temporary_folder)
+    temporary.register_process(temporary_folder)
     if spec.rank is None:
-        os.setpgid(0, 0)  # to be stopped and killed by
+        os.setpgid(0, 0)  # the parent stops and kills the whole group
     else:
         # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
         os.setsid()
-    if _kept is not None:  # if memory runs out this process is killed sooner than the template process
+    if _template is not None:  # when memory runs out, the kernel kills this process before the template process
         with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text(_SOONER_KILLED)
+            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
-    threading.Thread(target=_end_group_with_parent, name="end-group-with-parent", daemon=True).start()
-    processes.hear_signals()
+    threading.Thread(target=_kill_group_with_parent, name="kill-group-with-parent", daemon=True).start()
+    processes.restore_ending_signals()
     _redirect_output(spec.log_path)
-    server = _kept or _ChildCommands()
-    server.spec, server.folder, server.listener = spec, temporary_folder, None
-    warnings.showwarning = server.note_warning  # type: ignore[assignment]
+    commands = _ChildCommands(spec, temporary_folder, _template)
+    warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)
-    # A parent that is gone ends the pipe; the thread above then ends the workers too.
+    # When the parent has exited, the pipe closes, and the thread above kills the workers.
     with contextlib.suppress(EOFError, BrokenPipeError):
-        _serve(connection, server)
+        _serve(connection, commands)
 
 
-def _end_group_with_parent() -> None:
-    """For what the dataset has started besides, which the kernel does not end."""
+def _kill_group_with_parent() -> None:
+    """Ends processes that the dataset has started, which the kernel does not end."""
     parent: Any = parent_process()
     wait([parent.sentinel])
     os.killpg(0, signal.SIGKILL)
 
 
-def _serve(connection: Connection, server: _ChildCommands) -> None:
-    deaths = _WorkerDeaths()
+def _serve(connection: Connection, commands: _ChildCommands) -> None:
+    exits = _WorkerExits()
     while (command := connection.recv()) is not None:
         try:
-            answer = _answer(server, deaths, *command)
-        except RuntimeError as error:  # a second worker died when the answer to the first one's death was made
-            answer = "error", TrialError(describe_exception(error))
-        deaths.mute()
+            answer = _answer(commands, exits, *command)
+        except RuntimeError as error:  # a second worker exited while the answer to the first exit was made
+            answer = "error", _trial_error(error)
+        exits.disable()
         connection.send(answer)
-        if server.listener is not None:
-            global _kept  # noqa: PLW0603 - what is forked from here finds it there
-            _kept = server
-            forkserver.main(server.listener.detach(), connection.fileno(), [])
+        if commands.listener is not None:
+            global _template  # noqa: PLW0603 - processes forked from this one read it
+            _template = commands
+            forkserver.main(commands.listener.detach(), connection.fileno(), [])
 
 
-def _answer(server: _ChildCommands, deaths: _WorkerDeaths, name: str, *arguments: Any) -> tuple[str, Any]:
-    """The command's result, or why there is none; whatever a dataset raises must not end the search."""
+def _answer(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
+    """``"result"`` with the command's result, or ``"error"`` with the exception and the signal that killed a worker."""
     try:
-        deaths.hear()
-        return "result", getattr(server, name)(*arguments)
+        exits.enable()
+        return "result", getattr(commands, name)(*arguments)
     except NwsSweepError as error:
-        return "error", error
+        return "error", (error, None)
     except Exception as error:
-        deaths.mute()
+        exits.disable()
         traceback.print_exc()
-        return "error", TrialError(describe_exception(deaths.behind(error)))
+        return "error", _trial_error(exits.cause_of(error))
 
 
-class _WorkerDeaths:
-    """Confines torch's own signal handler, which raises wherever the process happens to be, to the time of a command.
+def _trial_error(error: Exception) -> tuple[TrialError, int | None]:
+    """The exception as a TrialError, with the number of the signal that killed a worker; torch gives only its name."""
+    killed = re.search(r"DataLoader worker .* is killed by signal: ([^.]*)\.", str(error))
+    numbers = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+    return TrialError(_describe(error)), numbers.get(killed[1]) if killed else None
 
-    Between two bytes of an answer the exception would end the trial process.
+
+class _WorkerExits:
+    """Enables torch's SIGCHLD handler only while a command runs.
+
+    The handler raises an exception wherever the process is; between two bytes of an answer that would end the process.
     """
 
     _handler: Any = None
 
-    def mute(self) -> None:
-        """Puts the handler off."""
-        while signal.getsignal(signal.SIGCHLD) is not _do_nothing:
-            with contextlib.suppress(RuntimeError):  # its last word; the death is known to the loader all the same
-                self._handler = signal.signal(signal.SIGCHLD, _do_nothing)
+    def disable(self) -> None:
+        while signal.getsignal(signal.SIGCHLD) is not _ignore:
+            with contextlib.suppress(RuntimeError):  # raised by its last call; the DataLoader has noticed the exit too
+                self._handler = signal.signal(signal.SIGCHLD, _ignore)
 
-    def hear(self) -> None:
-        """Puts it in its place again, and asks it for what has died meanwhile."""
+    def enable(self) -> None:
+        """Installs the handler and calls it once for workers that exited while it was disabled."""
         if callable(self._handler):
             signal.signal(signal.SIGCHLD, self._handler)
             self._handler(signal.SIGCHLD, None)
 
-    def behind(self, error: Exception) -> Exception:
-        """The death of a worker, if that is why a connection was lost; else the error."""
-        give_up_at = time.monotonic() + _DEAD_WITHIN_S
-        lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
-        while lost and time.monotonic() < give_up_at:
+    def cause_of(self, error: Exception) -> Exception:
+        """The exit of a worker, if it explains a lost connection; else the error."""
+        deadline = time.monotonic() + _EXITED_WITHIN_S
+        is_lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
+        while is_lost and time.monotonic() < deadline:
             try:
                 self._handler(signal.SIGCHLD, None)
-            except RuntimeError as death:
-                return death
+            except RuntimeError as worker_exit:
+                return worker_exit
             time.sleep(_POLL_S)
         return error
 
 
-def _do_nothing(signal_number: int, frame: types.FrameType | None) -> None:
+def _ignore(signal_number: int, frame: types.FrameType | None) -> None:
     pass
 
 
-def describe_exception(error: BaseException) -> str:
-    """One line: the exception's class and message; for one out of a worker, the original's."""
+def _describe(error: BaseException) -> str:
+    """One line: the class and message of the exception, or of the original one raised in a worker."""
     text = str(error)
     if text.startswith("Caught ") and "in DataLoader worker process" in text:
-        # What follows the frames of its traceback: the class and the message, which may have several lines.
+        # The class and the message, which may have several lines, follow the frames of the traceback.
         *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)
         return one_line(f"{original} (in a worker)")
     return one_line(f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__)
 
 
 def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepError]) -> Any:
-    """What Hydra instantiates from the node of that key, None for none."""
+    """Instantiates the configuration node at that key; None for None."""
     if config is None:
         return None
     try:
@@ -344,11 +367,11 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()
-        raise error_type(f"{key} {config.get('_target_')}: {describe_exception(cause)}") from error
+        raise error_type(f"{key} {config.get('_target_')}: {_describe(cause)}") from error
 
 
 def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What a look into a dataset finds; one that cannot be looked into loses this hint only."""
+    """What ``look`` finds in the dataset; an exception there costs this hint only."""
     try:
         return look(dataset)
     except Exception:
@@ -365,29 +388,29 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
             raise ConfigurationError(f"{error}; {hint}") from None
         raise
     if not callable(consumer):
+        kind = type(consumer).__name__
         raise ConfigurationError(
-            f"consumer {config.get('_target_')}: got {type(consumer).__name__}, which cannot be called with a batch; "
-            f"{hint}"
+            f"consumer {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
         )
     return consumer
 
 
 def _redirect_output(log_path: str | None) -> None:
-    """Sends what the dataset and its workers print to the log."""
+    """Redirects standard output and error of the dataset and its workers to the log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    nothing = log = os.open(os.devnull, os.O_RDWR)
+    null = log = os.open(os.devnull, os.O_RDWR)
     if log_path:
-        with contextlib.suppress(OSError):  # the folder is gone or full; what writes the results says so
+        with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
             log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+    for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    for descriptor in {nothing, log}:
+    for descriptor in {null, log}:
         os.close(descriptor)
 
 
 def _forward_progress(connection: Connection) -> None:
-    """Sends what this package logs at INFO to the parent, which shows it; workers stay silent."""
+    """Sends this package's INFO log lines to the parent; those of workers are dropped."""
     pid = os.getpid()
 
     def send(record: logging.LogRecord) -> None:

@@ -1,7 +1,6 @@
-"""Where trial processes come from: a dataset is made once, and its trial processes are forked from the process that made it.
+"""Starts trial processes, forked from a process that has made the dataset: listing a million files takes long.
 
-Some datasets take long to make: a folder of a million files must be listed. Where a fork would not do (see sharing.py)
-every trial process makes a dataset of its own.
+Where forking is unsafe (``forking``), each trial process makes the dataset.
 """
 
 from __future__ import annotations
@@ -24,46 +23,45 @@ logger = logging.getLogger(__name__)
 
 
 class DatasetServer(contextlib.ExitStack):
-    """Starts trial processes. Keeps the latest dataset until another one is asked for, or the context is left."""
+    """Starts trial processes; keeps the template process of the latest dataset until another one is needed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._template: ChildProcess | None = None
-        self._kept: tuple[object, ...] = ()
-        self._unfit: list[tuple[object, ...]] = []
+        self._template_key: tuple[object, ...] = ()
+        self._unforkable: list[tuple[object, ...]] = []
 
     @contextlib.contextmanager
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
-        """Starts a trial process with its dataset made, and kills it in the end.
+        """Starts a trial process and prepares it; kills it at the end.
 
         Raises:
             DatasetError: If the dataset cannot be made.
             ConfigurationError: If the consumer or the collate_fn cannot be made.
-            TrialError: If the process died while making them.
+            TrialError: If the process exited while making them.
         """
-        # What decides how a dataset comes out.
-        dataset = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
-        is_current = self._kept == dataset and self._template is not None and self._template.alive
-        unfit = dataset in self._unfit or sys.platform != "linux"  # elsewhere nothing tells what a fork leaves behind
-        if not is_current and not unfit:
+        key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
+        is_current = self._template_key == key and self._template is not None and self._template.alive
+        is_forkable = key not in self._unforkable and sys.platform == "linux"  # ``forking`` reads /proc
+        if is_forkable and not is_current:
             self.close()
             with contextlib.ExitStack() as making:
-                process = making.enter_context(trial_process.launch(spec, supervision))
-                if obstacle := process.keep():
+                process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
+                if obstacle := process.make_template():
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
-                    self._unfit.append(dataset)
+                    self._unforkable.append(key)
                     process.prepare()
                     yield process
                     return
-                self._template, self._kept = process, dataset
+                self._template, self._template_key = process, key
                 self.push(making.pop_all())
-        with trial_process.start(spec, supervision, None if unfit else self._template) as process:
+        with trial_process.start(spec, supervision, self._template if is_forkable else None) as process:
             yield process
 
     def factory(
         self, spec_of: Callable[[Configuration], ProcessSpec], on_progress: Callable[[str], None] = lambda text: None
     ) -> ProcessFactory:
-        """How a search starts its trial processes here; ``on_progress`` gets lines of text while a dataset is being made."""
+        """A function that starts a search's trial processes; ``on_progress`` gets lines while a dataset is made."""
 
         def start_process(
             configuration: Configuration, memory_bytes: int | None
@@ -71,7 +69,7 @@ class DatasetServer(contextlib.ExitStack):
             supervision = Supervision(
                 timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
-            if configuration.ranks > 1:  # each makes a dataset of its own: it may depend on the rank
+            if configuration.ranks > 1:  # each rank makes its dataset, which may depend on the rank
                 return ranks.start(spec_of(configuration), configuration.ranks, supervision)
             return self.start(spec_of(configuration), supervision)
 
@@ -79,7 +77,7 @@ class DatasetServer(contextlib.ExitStack):
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
-    """What the trial processes of a configuration are made of; see ``ProcessSpec`` for the folder and the file."""
+    """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
     return ProcessSpec(
         dataset=configuration.dataset,
         consumer=configuration.consumer,
@@ -88,7 +86,7 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         start_method=multiprocessing.get_start_method(allow_none=True),
         working_folder=working_folder,
         log_path=log_path,
-        # As they are now: the server that trial processes are forked from may have been started long ago, elsewhere.
+        # The current values: the fork server may have been started with others.
         environment=dict(os.environ),
         logs_samples=configuration.check_samples is not False,
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder

@@ -1,7 +1,7 @@
-"""Whether a process that has made a dataset may be forked, so that the dataset need not be made again.
+"""Whether a process that has made a dataset may be forked, so that trial processes share the dataset.
 
-A thread would be missing in the copy, with whatever lock it held; an open file has one position that all copies move;
-what is in shared memory, such as a lock, would be shared with other candidates, some of which stand still.
+A forked process lacks the threads of its parent, and locks that they held stay locked. Open files share one position.
+Shared memory, such as a lock, is shared with other candidates, some of which are paused.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import time
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-# What a process has that a fork would not take along, or would share, by kinds.
+# What a forked process would lack or share, by kind.
 Footprint = dict[str, AbstractSet[object]]
 
-_ALLOCATOR = "jemalloc_bg_thd"  # jemalloc's own, which pyarrow brings along; jemalloc stops it before a fork
-_LOOKS, _POLL_S = 20, 0.005
+_ALLOCATOR = "jemalloc_bg_thd"  # a thread of jemalloc, part of pyarrow; jemalloc stops it before a fork
+_ATTEMPTS, _POLL_S = 20, 0.005
 
 
 def footprint() -> Footprint:
-    """That of this process, from /proc."""
+    """The footprint of this process, read from /proc."""
     import psutil
 
     files = set()
     for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another thread has just closed it
-            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - what it leads to is no path
+        with contextlib.suppress(FileNotFoundError):  # closed by another thread
+            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - the target is no path
     mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
         "threads": set(range(_threads())),
@@ -37,12 +37,12 @@ def footprint() -> Footprint:
 
 
 def obstacle_since(before: Footprint) -> str:
-    """What has come since then that stands against forking this process; empty if nothing has.
+    """The kinds added since ``before``, which make forking this process unsafe; empty if there are none.
 
-    A thread that Python has joined already may live on for a moment: it is waited for.
+    Waits for threads that Python has joined and that are still exiting.
     """
     found: list[str] = []
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         now = footprint()
         found = [kind for kind in now if now[kind] - before[kind]]
         if not found:
@@ -52,12 +52,12 @@ def obstacle_since(before: Footprint) -> str:
 
 
 def _threads() -> int:
-    """Threads, but for those that a library ends itself before a fork: jemalloc, OpenBLAS."""
+    """The number of threads, without those that a library ends before a fork: jemalloc, OpenBLAS."""
     import threadpoolctl
 
     names = []
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited
             names.append((task / "comm").read_text().strip())
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]
     of_openblas: int = sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")

@@ -1,6 +1,6 @@
-"""Ranks in a trial process: a process group of torch.distributed, as a training has one, and the meetings of its steps.
+"""One rank in its trial process: joins a process group of torch.distributed and waits for the other ranks at barriers.
 
-Ranks find each other by a file in a folder and talk over the loopback interface: no free port is needed.
+Ranks connect through a file in a shared folder and the loopback interface: no free port is needed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from torch import distributed
 from nws_sweep.errors import ConfigurationError, RankLost, TrialError, one_line
 from nws_sweep.results import Rank
 
-# Ranks stand still while other candidates are measured.
-_FOR_EVER = timedelta(days=30)
-_MOST_LEVELS = 3
+_STEP_COUNTERS = "step_counters"  # written by ``ranks``
+_NO_TIMEOUT = timedelta(days=30)  # ranks are paused while other candidates are measured
+_MAX_DEPTH = 3
 _LATE_S, _POLL_S = 60.0, 0.0005
 
 
 class Lockstep:
-    """One of several ranks that go step by step; see ``measure.OtherRanks``.
+    """The other ranks as one rank sees them; implements ``timing.OtherRanks``.
 
-    A meeting is a small all-reduce: about what the steps of a training do at least. Beside that, a file that all have
-    mapped has a row of each rank: how often it has come, which tells who is missing when all wait (``ranks``), and the
-    number that it brought, in turn in two places: no process comes again before all have come and read the one before.
+    A barrier is a small all-reduce, about the least that the steps of a training do. A memory-mapped file has a row per
+    rank: its step counter, by which ``ranks`` finds a rank that hangs, and its latest two numbers. Two are enough: a
+    rank publishes a number after all ranks have read the one before.
     """
 
     def __init__(self, rank: Rank, group: Any) -> None:
         self._number = torch.zeros(1, dtype=torch.int64)
         self._group = group
-        self._rows = np.memmap(Path(rank.folder, "meetings"), np.int64, "r+", shape=(rank.ranks, 3))
+        self._rows = np.memmap(Path(rank.folder, _STEP_COUNTERS), np.int64, "r+", shape=(rank.ranks, 3))
         self._own = self._rows[rank.number]
-        self._times = 0
+        self._steps = 0
 
     def barrier(self, number: int) -> int:
-        """Waits until all ranks have called it: the largest number; RankLost if one is gone."""
+        """Waits until all ranks have called it; returns the largest number. Raises RankLost if a rank has exited."""
         self.publish(number)
         self._number[0] = number
         try:
@@ -51,55 +51,54 @@ class Lockstep:
         return int(self._number[0])
 
     def agreed(self) -> int:
-        """The largest number of those that all told when this one told its latest.
+        """The largest of the numbers that the ranks published in this rank's latest step.
 
-        TrialError if another one does not come to that: in a training all would wait for ever.
+        Raises TrialError if another rank takes no such step: in a training all ranks would wait forever.
         """
-        give_up_at = time.monotonic() + _LATE_S
-        while self._rows[:, 0].min() < self._times:  # mostly they have come, since the consumer has met them
-            if time.monotonic() > give_up_at:
-                raise TrialError(
-                    f"no other step of another rank within {_LATE_S:g} s: epochs of different lengths, or it hangs"
-                )
+        deadline = time.monotonic() + _LATE_S
+        while self._rows[:, 0].min() < self._steps:  # rarely: the consumer's barrier has just passed
+            if time.monotonic() > deadline:
+                raise TrialError(f"another rank made no step for {_LATE_S:g} s: its epoch is shorter, or it hangs")
             time.sleep(_POLL_S)
-        return int(self._rows[:, 1 + self._times % 2].max())
+        return int(self._rows[:, 1 + self._steps % 2].max())
 
     def publish(self, number: int) -> None:
-        """Tells the others a number, without waiting."""
-        self._times += 1
-        self._own[1 + self._times % 2] = number
-        self._own[0] = self._times
+        """Counts a step and writes its number for the other ranks, without waiting."""
+        self._steps += 1
+        self._own[1 + self._steps % 2] = number
+        self._own[0] = self._steps
 
 
 def join(rank: Rank) -> Lockstep:
-    """Makes torch.distributed ready (gloo), and waits for the others; RankLost if one is gone."""
+    """Initialises torch.distributed (gloo) and waits for the other ranks; raises RankLost if one has exited."""
     if not distributed.is_available():
         raise ConfigurationError(f"ranks={rank.ranks}: this torch has no torch.distributed; allowed is 1")
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads) > 0:  # torch read the variable in the fork server, long ago
+    if threads.isdecimal() and int(threads) > 0:  # torch has read the variable in the fork server
         torch.set_num_threads(int(threads))
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # by the host's name gloo might look for it in a network
-    store = distributed.FileStore(str(Path(rank.folder, "store")), rank.ranks)  # a URL takes no path with a space
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo may resolve the host's name in a network
+    path = str(Path(rank.folder, "store"))  # a URL takes no path with a space
+    store = distributed.FileStore(path, rank.ranks)  # type: ignore[attr-defined]
     try:
         distributed.init_process_group(
-            "gloo", store=store, timeout=_FOR_EVER, world_size=rank.ranks, rank=rank.number
+            "gloo", store=store, timeout=_NO_TIMEOUT, world_size=rank.ranks, rank=rank.number
         )
-        group = distributed.new_group(timeout=_FOR_EVER)
+        group = distributed.new_group(timeout=_NO_TIMEOUT)
     except RuntimeError as error:
         raise _lost(error) from error
     return Lockstep(rank, group)
 
 
 def _lost(error: RuntimeError) -> RankLost:
-    return RankLost(one_line(f"the other ranks could not be met: {error}"))
+    return RankLost(one_line(f"no connection to the other ranks: {error}"))
 
 
 def synchronizes_itself(consumer: Any) -> bool:
-    """Whether a consumer holds a model in DistributedDataParallel, which makes the ranks wait for each other."""
+    """Whether a consumer contains a DistributedDataParallel model, whose steps are barriers."""
     from torch.nn.parallel import DistributedDataParallel
 
     held = [consumer]
-    for _ in range(_MOST_LEVELS):  # in its attributes, or in what a partial function is given
+    for _ in range(_MAX_DEPTH):  # in attributes and arguments of partial functions
         held += [each for value in held for each in getattr(value, "__dict__", {}).values()]
         partials = [value for value in held if isinstance(value, functools.partial)]
         held += [each for value in partials for each in (value.func, *value.args, *value.keywords.values())]

@@ -1,7 +1,7 @@
-"""Imported last of all in the fork server, and nowhere else: what it has loaded is no garbage, and never will be.
+"""Imported last by the fork server, and only there: excludes the loaded modules from garbage collection.
 
-A full garbage collection that goes through the objects of torch's modules takes tenths of a second, and comes at a
-moment that has nothing to do with the loader: in a search of a few seconds it would decide.
+A full collection over the objects of torch's modules takes tenths of a second at a random moment, which would distort a
+search of a few seconds.
 """
 
 import atexit
@@ -9,4 +9,4 @@ import gc
 
 gc.collect()
 gc.freeze()
-atexit.register(gc.unfreeze)  # at the server's own end everything is garbage, and libraries complain of what is left
+atexit.register(gc.unfreeze)  # libraries report objects that are left when the server exits

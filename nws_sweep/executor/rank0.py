@@ -1,4 +1,4 @@
-"""Several ranks of one training program ask one question: rank 0 answers it, the others wait for the answer."""
+"""Runs a search on rank 0 of a training program and broadcasts its result to the other ranks."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from nws_sweep.errors import NwsSweepError
 
 Answer = TypeVar("Answer")
-# A search takes minutes; the time limit of the program's own process group may be shorter.
-_PATIENCE = timedelta(days=7)
-_TOLD_AFTER_S = 10.0
+# A search takes minutes; the timeout of the program's own process group may be shorter.
+_BROADCAST_TIMEOUT = timedelta(days=7)
+_NOTICE_AFTER_S = 10.0
 
 
-def agreed(work: Callable[[], Answer]) -> Answer:
-    """What ``work`` returns; under torch.distributed it is done by rank 0 alone, and all ranks get its answer.
+def run_on_rank0(work: Callable[[], Answer]) -> Answer:
+    """Calls ``work`` and returns its result; under torch.distributed only on rank 0, and every rank gets the result.
 
     Args:
-        work: Its result can be pickled.
+        work: A function whose result can be pickled.
 
     Raises:
-        NwsSweepError: If rank 0 failed; on every rank.
+        NwsSweepError: On the other ranks, if rank 0 failed; rank 0 raises its own error.
     """
     distributed = _initialised()
     if distributed is None or distributed.get_world_size() == 1:
         return work()
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    # A program whose other ranks never ask would stand still without a word.
-    line = f"nws_sweep: rank {rank} waits for the others: all {ranks} ranks must call search or tune"
-    timer = threading.Timer(_TOLD_AFTER_S, print, [line], {"file": sys.stderr, "flush": True})
+    # Without this line a program whose other ranks make no such call would hang silently.
+    line = f"nws_sweep: rank {rank} is waiting for the other ranks: all {ranks} ranks must call search or tune"
+    timer = threading.Timer(_NOTICE_AFTER_S, print, [line], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()
     try:
-        # Of its own, since a NCCL group would need tensors on accelerators and give up after ten minutes.
-        group = distributed.new_group(backend="gloo", timeout=_PATIENCE)
+        # A NCCL group would need tensors on accelerators and time out after ten minutes.
+        group = distributed.new_group(backend="gloo", timeout=_BROADCAST_TIMEOUT)
     finally:
         timer.cancel()
-    shared: list[Any] = [None, None]  # the answer, and why there is none
+    shared: list[Any] = [None, None]  # the result, the error message
     try:
         try:
             if rank == 0:
@@ -50,16 +50,13 @@ def agreed(work: Callable[[], Answer]) -> Answer:
         finally:
             distributed.broadcast_object_list(shared, src=0, group=group)
         if shared[1] is not None:
-            raise NwsSweepError(f"rank 0 could not measure: {shared[1]}")
+            raise NwsSweepError(f"the search failed on rank 0: {shared[1]}")
     finally:
         distributed.destroy_process_group(group)
-    answer: Answer = shared[0]
-    return answer
+    return cast(Answer, shared[0])
 
 
 def _initialised() -> Any:
-    """torch.distributed, if the program has imported torch and joined a process group."""
+    """torch.distributed, if the program has imported it and joined a process group; else None."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed
+    return distributed if distributed and distributed.is_available() and distributed.is_initialized() else None

@@ -1,8 +1,8 @@
-"""Several trial processes as one: the ranks of a host, which load at once and step by step, as in DistributedDataParallel.
+"""Several trial processes as one: the ranks of a host, which load in lockstep as in DistributedDataParallel.
 
-Each is a trial process with a dataset and a DataLoader of its own and torchrun's environment. To what measures they are one
-trial process whose batches are steps of all, and a step takes as long as from meeting to meeting. Where the consumer makes them
-wait for each other, its own time is that of the rank that waited least in it.
+Each rank is a trial process with a dataset, a DataLoader and torchrun's environment. Measuring sees one process
+whose batch is a step of all ranks, timed from barrier to barrier. Where the barrier is in the consumer, the consumer's
+own time is that of the rank that waits least.
 """
 
 from __future__ import annotations
@@ -28,44 +28,42 @@ from nws_sweep.results import ProcessSpec, Rank, Usage, Window
 from nws_sweep.system import processes, temporary
 
 _WATCH_EVERY_S = 0.5
-# After the first failure: others may tell the same, or why they are gone.
+# After the first failure, other ranks may report the same one, or the cause of a lost connection.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
 _ADDRESS, _USUAL_PORT = "127.0.0.1", 29500  # torchrun's
-_STEP_COUNTER = "meetings"
-_OF_FIRST = ("logged", "load", "load_one_by_one", "samples")
+_STEP_COUNTERS = "step_counters"  # of ``lockstep``, which imports torch
+_RANK0_ONLY = ("logged", "load", "load_one_by_one", "samples")
 
 
 class RankedProcesses(CommandSender):
-    """The ranks of one candidate. ``start`` makes it and ends it; one that fails, dies or hangs ends them all."""
+    """The trial processes of one candidate's ranks. If one fails, exits or hangs, all are killed."""
 
     def __init__(self, ranks: Sequence[ChildProcess], folder: str, supervision: Supervision, threads: Executor) -> None:
         super().__init__(supervision)
-        self._ranks = ranks
-        self._folder = folder
-        self._threads = threads
+        self._ranks, self._folder, self._threads = ranks, folder, threads
 
     def pause(self) -> None:
-        """Stops them where they are; none of them is on its way to a meeting."""
+        """Stops all ranks, none of which is at a barrier."""
         for process in self._ranks:
             process.pause()
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Continues all ranks."""
         for process in self._ranks:
             process.resume()
 
     def usage(self) -> Usage:
-        """What they have used together."""
+        """Resources that all ranks have used together."""
         return merged_usage([process.usage() for process in self._ranks])
 
-    def ask(self, command: str, *arguments: Any) -> Any:
-        """What their answers come to."""
-        asked = self._ranks[:1] if command in _OF_FIRST else self._ranks
-        answers = [self._threads.submit(process.ask, command, *arguments) for process in asked]
+    def request(self, command: str, *arguments: Any) -> Any:
+        """Sends a command to all ranks and merges their answers; raises ``root_cause`` if a rank fails."""
+        ranks = self._ranks[:1] if command in _RANK0_ONLY else self._ranks
+        answers = [self._threads.submit(process.request, command, *arguments) for process in ranks]
         try:
             self._wait(answers, time.monotonic() + STALL_S if command == "window" else math.inf)
         except BaseException:
-            for process in self._ranks:  # others wait for this one, in a meeting that will never be
+            for process in self._ranks:  # the others wait at a barrier for the failed rank
                 process.kill()
             wait(answers, processes.GONE_WITHIN_S)
             raise
@@ -78,8 +76,8 @@ class RankedProcesses(CommandSender):
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
                 self._on_stall()
-        if _failures(answers):
-            raise root_cause(_all_failures(answers), len(self._ranks), _missing(self._folder))
+        if failures := _all_failures(answers):
+            raise root_cause(failures, len(self._ranks), _missing(self._folder))
 
 
 def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
@@ -88,17 +86,18 @@ def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
 
 
 def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
-    """Those of the moment: who was the first is not who was heard first."""
-    wait(answers, _SAME_WITHIN_S)
-    if all(isinstance(error, RankLost) for error in _failures(answers).values()):
-        wait(answers, _CAUSE_WITHIN_S)
+    """Failures at about the same time: the first one reported may be a consequence of another."""
+    if _failures(answers):
+        wait(answers, _SAME_WITHIN_S)
+        if all(isinstance(error, RankLost) for error in _failures(answers).values()):
+            wait(answers, _CAUSE_WITHIN_S)
     return _failures(answers)
 
 
 def root_cause(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
-    """The error of all ranks together, with the number of the one where it happened unless that was in all alike.
+    """The error to report for all ranks, with the number of the failed rank unless all failed alike.
 
-    One failure takes others along; if one hangs all are late, and the missing ones are those whom the others wait for.
+    A failure makes other ranks lose their connection. If a rank hangs, all time out; the ``missing`` ranks are named.
     """
     own = {number: error for number, error in failures.items() if not isinstance(error, RankLost)} or failures
     number, error = min(own.items())
@@ -112,67 +111,59 @@ def root_cause(failures: Mapping[int, BaseException], ranks: int, missing: Seque
 
 
 def _missing(folder: str) -> list[int]:
-    """The ranks that the others wait for: they have come less often to meet them (``lockstep``)."""
-    times = array("q", Path(folder, _STEP_COUNTER).read_bytes())[::3]
-    return [number for number, count in enumerate(times) if count < max(times)]
+    """The ranks behind the others in their step counter (see ``lockstep``)."""
+    steps = array("q", Path(folder, _STEP_COUNTERS).read_bytes())[::3]
+    return [number for number, count in enumerate(steps) if count < max(steps)]
 
 
 def merged_window(ranks: Sequence[Window]) -> Window:
-    """A window of steps, of as many batches of each rank; times are means over the ranks, which meet at its end."""
+    """A window of steps from the windows of all ranks, equal in batches; times are means over the ranks."""
     if not all(rank.barrier_s for rank in ranks):
         ranks = _with_barriers(ranks)
     waits_s = [map(sum, zip(rank.wait_s, rank.barrier_s, strict=True)) for rank in ranks]
     return Window(
         kind=ranks[0].kind,
-        startup_s=_known(max, (rank.startup_s for rank in ranks)),
+        startup_s=_combined(max, (rank.startup_s for rank in ranks)),
         wait_s=_means(waits_s),
         consume_s=_means(rank.consume_s for rank in ranks),
         samples=sum(rank.samples for rank in ranks),
-        end_s=_known(max, (rank.end_s for rank in ranks)),
-        produced=_if_all_known(sum, (rank.produced for rank in ranks)),
-        batch_bytes=_known(max, (rank.batch_bytes for rank in ranks)),
-        batch_tensors=_known(max, (rank.batch_tensors for rank in ranks)),
+        end_s=_combined(max, (rank.end_s for rank in ranks)),
+        produced=_combined(sum, (rank.produced for rank in ranks), needs_all=True),
+        batch_bytes=_combined(max, (rank.batch_bytes for rank in ranks)),
+        batch_tensors=_combined(max, (rank.batch_tensors for rank in ranks)),
         ranks=tuple(ranks),
     )
 
 
 def _with_barriers(ranks: Sequence[Window]) -> list[Window]:
-    """The same with the time that each waited for the others in its consumer told apart."""
-    own_s = tuple(min(times) for times in zip(*(rank.consume_s for rank in ranks), strict=True))
-    barriers_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
-    return [
-        replace(rank, consume_s=own_s, barrier_s=barrier_s) for rank, barrier_s in zip(ranks, barriers_s, strict=True)
-    ]
+    """The windows with the consumer's time split: the least of all ranks is its own, the rest is the barrier's."""
+    own_s = tuple(map(min, zip(*(rank.consume_s for rank in ranks), strict=True)))
+    return [replace(rank, consume_s=own_s, barrier_s=tuple(map(operator.sub, rank.consume_s, own_s))) for rank in ranks]
 
 
 def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:
     return tuple(sum(values) / len(values) for values in zip(*ranks, strict=True))
 
 
-def _known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
-    """What those values that are known come to; None if none is."""
-    known = [value for value in values if value is not None]
-    return combine(known) if known else None
-
-
-def _if_all_known(combine: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
-    """What the values come to; None if one is not known."""
+def _combined(combine: Callable[[list[Any]], Any], values: Iterable[Any], needs_all: bool = False) -> Any:
+    """Combines the known values; None if no value is known, or if ``needs_all`` and one is unknown."""
     each = list(values)
-    return None if None in each else combine(each)
+    known = [value for value in each if value is not None]
+    return combine(known) if known and (not needs_all or len(known) == len(each)) else None
 
 
 def merged_usage(ranks: Sequence[Usage]) -> Usage:
-    """What all ranks have used together."""
-    return Usage(**{each.name: _known(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
+    """Resources that all ranks have used together."""
+    return Usage(**{each.name: _combined(sum, (getattr(rank, each.name) for rank in ranks)) for each in fields(Usage)})
 
 
 def _lines(ranks: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Each line once, in the order in which they came."""
+    """Each line once, in order."""
     return tuple(dict.fromkeys(line for lines in ranks for line in lines))
 
 
 _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
-    "open": functools.partial(_if_all_known, min),  # an epoch ends with that of the first rank whose ends
+    "open": functools.partial(_combined, min, needs_all=True),  # the shortest epoch ends the epoch of all ranks
     "window": merged_window,
     "warned": _lines,
     "files": _lines,
@@ -181,22 +172,23 @@ _MERGED: Mapping[str, Callable[[list[Any]], Any]] = {
 
 @contextlib.contextmanager
 def start(spec: ProcessSpec, ranks: int, supervision: Supervision = UNLIMITED) -> Iterator[RankedProcesses]:
-    """Starts the ranks, each with a dataset of its own, and kills them in the end.
+    """Starts the ranks, each with its own dataset, and prepares them; kills them at the end.
 
-    What is watched over holds for all together; progress is that of the first one. Raises what ``DatasetServer.start`` does.
+    The limits of ``supervision`` hold for all ranks together; progress is that of rank 0. Raises the errors of
+    ``DatasetServer.start``.
     """
     outside, port = os.environ if spec.environment is None else spec.environment, free_port()
-    alone = replace(supervision, memory_budget_bytes=None)  # which is watched over for all
+    of_rank = replace(supervision, memory_budget_bytes=None)  # checked for all ranks together
     with contextlib.ExitStack() as stack:
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
-        Path(folder, _STEP_COUNTER).write_bytes(bytes(3 * 8 * ranks))
+        Path(folder, _STEP_COUNTERS).write_bytes(bytes(3 * 8 * ranks))
         started = []
         for number in range(ranks):
             rank = Rank(number=number, ranks=ranks, folder=folder)
             each = replace(spec, rank=rank, environment=environment_of(rank, port, outside))
-            started.append(stack.enter_context(trial_process.launch(each, alone)))
-            alone = replace(alone, on_progress=UNLIMITED.on_progress)  # one is enough to hear from
+            started.append(stack.enter_context(trial_process.start(each, of_rank, prepare=False)))
+            of_rank = replace(of_rank, on_progress=UNLIMITED.on_progress)
         threads = stack.enter_context(ThreadPoolExecutor(ranks, "nws_sweep-rank"))
         ranked = RankedProcesses(started, folder, supervision, threads)
         ranked.prepare()
@@ -204,9 +196,9 @@ def start(spec: ProcessSpec, ranks: int, supervision: Supervision = UNLIMITED) -
 
 
 def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a rank, as torchrun sets them on one host, in place of those of the program's own launcher.
+    """The environment of a rank: ``outside`` with the variables that torchrun sets on one host.
 
-    As with torchrun, each rank computes with one thread (``OMP_NUM_THREADS``) unless the program says otherwise.
+    As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """
     return {
         "OMP_NUM_THREADS": "1",
@@ -226,8 +218,8 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 
 
 def free_port() -> int:
-    """A port that is free now, for programs that read ``MASTER_PORT``."""
-    with contextlib.suppress(OSError), socket.socket() as listener:  # without a network any will do
+    """A free port, for programs that read ``MASTER_PORT``."""
+    with contextlib.suppress(OSError), socket.socket() as listener:  # without a network any port will do
         listener.bind((_ADDRESS, 0))
         port: int = listener.getsockname()[1]
         return port

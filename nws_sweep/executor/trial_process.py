@@ -1,8 +1,8 @@
-"""A trial in a child process of its own: a crash, a hang or the out-of-memory killer takes down the trial process only.
+"""The parent side of a trial: a child process per trial, so that a crash, a hang or memory exhaustion ends only that.
 
-Trial processes are forked from the standard library's fork server, which has imported torch once, and never from a process that
-has run torch operations: with GNU OpenMP such a child hangs at its first parallel operation. A trial process that has made its
-dataset and done nothing else can become such a server itself, a template process: what is forked from it has the dataset.
+Trial processes are forked from the standard library's fork server, which has imported torch and run no torch operation:
+with GNU OpenMP a process forked after one hangs at its first parallel operation. A trial process that has only made its
+dataset can become a template process; trial processes forked from it share its dataset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
@@ -29,105 +29,92 @@ from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import processes, temporary, usage
 
-# What every trial process needs. Of the rest, modules whose import is slow and known to be harmless.
+# Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
 _PRELOADED, _FREEZE = ("nws_sweep.executor.child", "hydra.utils"), "nws_sweep.executor.preloaded"
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training")
-_ORDERLY_END_S = 3.0
-# A window that takes longer may wait for a lock that another candidate held when it was stopped.
-STALL_S = 10.0
+_ORDERLY_EXIT_S = 3.0
+STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
 _SIGNALLED_S = 0.1
-_WATCH_EVERY_S = 0.5  # reading takes a part of a millisecond
+_WATCH_EVERY_S = 0.5  # one reading takes less than a millisecond
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """What the parent of a trial process watches over while a command runs.
+    """What the parent checks while a command runs."""
 
-    Attributes:
-        timeout_s: Seconds that all commands may take together, making the dataset included; None for no limit.
-        memory_budget_bytes: What its processes may hold; None for no limit.
-        on_progress: Called with a line of text while a dataset is being made.
-    """
-
-    timeout_s: float | None = None
-    memory_budget_bytes: int | None = None
-    on_progress: Callable[[str], None] = lambda text: None
+    timeout_s: float | None = None  # for all commands together, making the dataset included; None for no limit
+    memory_budget_bytes: int | None = None  # of all its processes; None for no limit
+    on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
 
 
 UNLIMITED = Supervision()
 
 
-def _sent(command: str) -> Any:
-    """A method that sends the command to the processes."""
-    return lambda process, *arguments: process.ask(command, *arguments)
+def _sent(command: _Command) -> _Command:
+    """A method with the command's name and signature that sends it to the processes and returns the answer."""
+    return cast(_Command, lambda process, *arguments: process.request(command.__name__, *arguments))
 
 
 class CommandSender(TrialProcess):
-    """A trial process, or several as one: what ``TrialProcess`` can be asked is sent to processes (``arm_process`` answers)."""
+    """Sends the commands of ``TrialProcess`` to one or several processes, where ``child`` answers them."""
 
     def __init__(self, supervision: Supervision) -> None:
         self._memory_budget_bytes = supervision.memory_budget_bytes
         self._on_stall: Callable[[], None] = lambda: None
         self.batches_per_epoch = None
 
-    window = _sent("window")
-    wait_until_idle = _sent("wait_until_idle")
-    warned = _sent("warned")
-    files = _sent("files")
-    logged = _sent("logged")
-    load = _sent("load")
-    load_one_by_one = _sent("load_one_by_one")
-    samples = _sent("samples")
+    window = _sent(TrialProcess.window)
+    wait_until_idle = _sent(TrialProcess.wait_until_idle)
+    warned = _sent(TrialProcess.warned)
+    files = _sent(TrialProcess.files)
+    logged = _sent(TrialProcess.logged)
+    load = _sent(TrialProcess.load)
+    load_one_by_one = _sent(TrialProcess.load_one_by_one)
+    samples = _sent(TrialProcess.samples)
 
-    def ask(self, command: str, *arguments: Any) -> Any:
-        """What the processes answer to a command."""
+    def request(self, command: str, *arguments: Any) -> Any:
+        """Sends a command and returns the answer; raises the error that the process reports."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Makes the consumer and the collate_fn, and the dataset if there is none yet."""
-        self.facts = self.ask("prepare")
+        """Makes the dataset, unless the process has it, the consumer and the collate_fn."""
+        self.facts = self.request("prepare")
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
-        self.batches_per_epoch = self.ask("open", settings)
+        self.batches_per_epoch = self.request("open", settings)
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets what is called when a window, or loading, takes longer than ``STALL_S``."""
+        """Sets the function to call when a window, or loading, takes longer than ``STALL_S``."""
         self._on_stall = on_stall
 
     def allow(self, memory_bytes: int | None) -> None:
-        """Sets what the processes may hold together from now on; None for no limit."""
+        """Sets the memory budget of all its processes from now on; None for no limit."""
         self._memory_budget_bytes = memory_bytes
 
 
 class ChildProcess(CommandSender):
-    """The parent's handle of a trial process. ``launch`` makes it and ends it with its whole process group."""
+    """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
 
     def __init__(
-        self,
-        child: BaseProcess,
-        connection: Connection,
-        supervision: Supervision = UNLIMITED,
-        template: ChildProcess | None = None,
+        self, child: BaseProcess, connection: Connection, supervision: Supervision, template: ChildProcess | None
     ) -> None:
         super().__init__(supervision)
-        self._child = child
-        self._connection = connection
-        self._supervision = supervision
-        self._template = template
+        self._child, self._connection = child, connection
+        self._supervision, self._template = supervision, template
         self._left_s = supervision.timeout_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
-        self._stall_at = math.inf
-        self._unanswered: TrialError | None = None
-        self.server: _TemplateServer | None = None
+        self._failure: TrialError | None = None  # of a command without an answer
+        self.template_server: _TemplateServer | None = None
 
-    def keep(self) -> str:
-        """Makes the dataset only, to fork trial processes from here; what stands against that, if so."""
-        obstacle, address = self.ask("keep")
-        if not obstacle:  # from now on it only waits
+    def make_template(self) -> str:
+        """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
+        obstacle, address = self.request("make_template")
+        if not obstacle:  # a template process has no limits
             self._left_s = self._memory_budget_bytes = None
-            self.server = _TemplateServer(address, self._connection.fileno())
+            self.template_server = _TemplateServer(address, self._connection.fileno())
         return str(obstacle)
 
     @property
@@ -138,47 +125,48 @@ class ChildProcess(CommandSender):
 
     @property
     def alive(self) -> bool:
-        """Whether its process has not ended."""
+        """Whether the trial process runs."""
         return not wait([self._child.sentinel], 0)
 
     def pause(self) -> None:
-        """Stops the trial process and its workers where they are."""
+        """Stops the trial process and its workers."""
         processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Continues the trial process and its workers."""
         processes.signal_group(self.pid, signal.SIGCONT)
 
     def usage(self) -> Usage:
-        """What the trial process and its workers have used so far."""
+        """Resources that the trial process and its workers have used so far."""
         return usage.of_tree(self.pid)
 
-    def ask(self, command: str, *arguments: Any) -> Any:
-        """What the process answers to a command."""
-        if self._unanswered is not None:  # what comes now would be the answer to something else
-            raise self._unanswered
+    def request(self, command: str, *arguments: Any) -> Any:
+        """Returns the answer; raises the reported error, TrialError on exit, TrialTimeout or TrialOutOfMemory."""
+        if self._failure is not None:  # the next answer would be that of the earlier command
+            raise self._failure
         if command == "open":
             self._settings = arguments[0]
         began = time.monotonic()
         deadline = math.inf if self._left_s is None else began + self._left_s
-        self._stall_at = began + STALL_S if command in ("window", "load") else math.inf
+        stall_at = began + STALL_S if command in ("window", "load") else math.inf
         try:
             self._connection.send((command, *arguments))
-            while (answer := self._receive(deadline))[0] == "progress":
+            while (answer := self._receive(deadline, stall_at))[0] == "progress":
                 self._supervision.on_progress(answer[1])
-        except (EOFError, OSError):  # its end, or half a message
-            raise self._death() from None
+        except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
+            raise self._exit_error() from None
         except TrialError as error:
-            self._unanswered = error
+            self._failure = error
             raise
         finally:
             if self._left_s is not None:
                 self._left_s = max(0.0, self._left_s - (time.monotonic() - began))
-        if answer[0] == "error":
-            raise self._explained(answer[1])
-        return answer[1]
+        kind, result = answer
+        if kind == "error":
+            raise self._explained(*result)
+        return result
 
-    def _receive(self, deadline: float) -> Any:
+    def _receive(self, deadline: float, stall_at: float) -> Any:
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             ready = wait([self._connection, self._child.sentinel], min(remaining, _WATCH_EVERY_S))
@@ -188,70 +176,71 @@ class ChildProcess(CommandSender):
                 raise EOFError
             if remaining == 0:
                 limit = f"measure.timeout_s={self._supervision.timeout_s:g} s"
-                raise TrialTimeout(f"not done within {limit}; the candidate was killed")
+                raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
             check_memory([self.pid], self._memory_budget_bytes)
-            if time.monotonic() >= self._stall_at:
-                self._stall_at = math.inf
+            if time.monotonic() >= stall_at:
+                stall_at = math.inf
                 self._on_stall()
 
-    def _death(self) -> Exception:
+    def _exit_error(self) -> Exception:
         time.sleep(_SIGNALLED_S)
         self._child.join(processes.GONE_WITHIN_S)
         code = self._child.exitcode
         if self._template is not None and not self._template.alive:
-            return TrialError("the loading process was killed with the one that held the dataset")
+            return TrialError(
+                "the template process, which holds the dataset, was killed, and the trial process with it"
+            )
         if code is None or code >= 0:
-            return TrialError(f"the loading process ended with exit status {code}")
+            return TrialError(f"the trial process ended with exit status {code}")
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        return self._explained(TrialError(f"the loading process was killed by {name}"))
+        return self._explained(TrialError(f"the trial process was killed by {name}"), -code)
 
-    def _explained(self, error: Exception) -> Exception:
-        """The error, or what the kernel and the size of shared memory say of a process that was killed."""
-        reason = str(error) if type(error) is TrialError else ""
-        # The kernel's counter is of the whole machine: it explains a killed process, not an exception.
-        if "killed by" in reason and processes.out_of_memory_kills() > self._kernel_kills:
-            return TrialOutOfMemory(f"{reason} (the kernel killed a process for want of memory)")
-        if "Bus error" in reason or "SIGBUS" in reason:
-            return TrialError(f"{reason} (shared memory, /dev/shm, is too small for the batches in flight)")
+    def _explained(self, error: Exception, killed_by: int | None) -> Exception:
+        """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker."""
+        # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
+        if killed_by is not None and processes.out_of_memory_kills() > self._kernel_kills:
+            return TrialOutOfMemory(f"{error} (the kernel ran out of memory and killed a process)")
+        if killed_by == signal.SIGBUS:
+            return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
         return error
 
     def kill(self) -> None:
-        """Kills it and its workers at once; it is to be closed all the same."""
+        """Kills the trial process and its workers at once; ``close`` is still needed."""
         processes.signal_group(self.pid, signal.SIGKILL)
-        self._child.kill()  # it may not lead its group yet
+        self._child.kill()  # before it leads its group
 
     def close(self) -> None:
-        """Lets the trial process end by itself if that is worth waiting for, then kills it and all that descends from it."""
+        """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
         settings = self._settings
-        try:  # forked workers leave nothing when they are killed, spawned ones share semaphores, to be given back
+        try:  # killed forked workers leave nothing behind; spawned ones must release their semaphores
             if settings and settings.num_workers and settings.multiprocessing_context not in (None, "fork"):
                 self.resume()
                 with contextlib.suppress(OSError):
                     self._connection.send(None)
-                    wait([self._child.sentinel], _ORDERLY_END_S)
+                    wait([self._child.sentinel], _ORDERLY_EXIT_S)
         finally:
             with processes.uninterrupted():
                 self._connection.close()
-                processes.end_tree(self._child)
+                processes.kill_tree(self._child)
 
 
 class _TemplateServer(forkserver.ForkServer):
-    """A template process, as multiprocessing asks its fork server for processes."""
+    """Starts processes from a template process, as multiprocessing does from its fork server."""
 
     def __init__(self, address: str, connection: int) -> None:
         super().__init__()
         self._forkserver_address, self._forkserver_alive_fd = address, connection
 
     def ensure_running(self) -> None:
-        """It runs: no process but ``Trial process.keep`` starts one."""
+        """Does nothing: ``ChildProcess.make_template`` has started it."""
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
-    """Refuses trial processes that hold more together than they may, before the kernel kills someone."""
-    # Quick to read and hardly ever too low; the exact figure takes longer and is asked for only then.
+    """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
+    # Resident memory is quick to read and rarely too low; the exact figure takes longer.
     if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
         return
-    held = sum(map(usage.of_memory, pids))
+    held = sum(map(usage.memory_bytes, pids))
     if held > budget_bytes:
         raise TrialOutOfMemory(
             f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "
@@ -261,45 +250,38 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
 
 @contextlib.contextmanager
 def start(
-    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
+    spec: ProcessSpec,
+    supervision: Supervision = UNLIMITED,
+    template: ChildProcess | None = None,
+    *,
+    prepare: bool = True,
 ) -> Iterator[ChildProcess]:
-    """Starts a trial process, and kills it in the end; with a template process it gets the template process's dataset, else one of its own.
+    """Starts a trial process, with the template process's dataset if there is one, and kills it at the end.
 
-    Raises what ``DatasetServer.start`` does.
+    Raises the errors of ``DatasetServer.start``.
     """
-    with launch(spec, supervision, template) as process:
-        process.prepare()
-        yield process
-
-
-@contextlib.contextmanager
-def launch(
-    spec: ProcessSpec, supervision: Supervision = UNLIMITED, template: ChildProcess | None = None
-) -> Iterator[ChildProcess]:
-    """As ``start``, but nothing is made yet."""
     if multiprocessing.current_process().daemon:
-        raise ConfigurationError("a daemonic process may have no children: measure in the program's main process")
+        raise ConfigurationError("a daemonic process cannot start processes: measure in the program's main process")
     if template is None:
         preload([spec.dataset, spec.consumer])
     with contextlib.ExitStack() as stack:
-        # Ctrl-C in the middle of a start would leave the server with half a message, on which it dies loudly.
+        # Ctrl-C during a start would send the fork server half a message, on which it exits with a traceback.
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
             ours, theirs = multiprocessing.Pipe()
             stack.callback(ours.close)
-            child = multiprocessing.get_context("forkserver").Process(
-                target=_run, args=(theirs, spec, folder), name="nws_sweep-trial"
-            )
+            context = multiprocessing.get_context("forkserver")
+            child = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-trial")
             try:
                 with theirs, _starting(template):
                     child.start()
             except (EOFError, ConnectionError) as error:
-                raise TrialError(
-                    f"the server that loading processes are forked from has ended ({one_line(error)}): it was killed, "
-                    "or did not come through the import of torch"
-                ) from error
+                reason = "it was killed, or its import of torch failed"
+                raise TrialError(f"the fork server has exited ({one_line(error)}): {reason}") from error
             process = ChildProcess(child, ours, supervision, template)
             stack.callback(process.close)
+        if prepare:
+            process.prepare()
         yield process
 
 
@@ -311,11 +293,11 @@ def _run(*arguments: Any) -> None:
 
 @contextlib.contextmanager
 def _starting(template: ChildProcess | None) -> Iterator[None]:
-    """Hides the main module meanwhile, or a script without a main guard would train twice in the child."""
+    """Hides the main module, which the child would import: a script without a main guard would run again."""
     main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if template is not None and template.server is not None:
-        forkserver.connect_to_new_process = template.server.connect_to_new_process
+    if template is not None and template.template_server is not None:
+        forkserver.connect_to_new_process = template.template_server.connect_to_new_process
     try:
         yield
     finally:
@@ -323,7 +305,7 @@ def _starting(template: ChildProcess | None) -> Iterator[None]:
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
-    """Starts the server that trial processes are forked from, once, with what these nodes import."""
+    """Starts the fork server, once, with the modules that these configuration nodes import."""
     targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
@@ -334,7 +316,7 @@ def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
 
 
 def mentions(module: str, name: str) -> bool:
-    """Whether the source of a module has that name in it; found without importing anything."""
+    """Whether the source of a module contains the name; the module is not imported."""
     top, *rest = module.split(".")
     found = PathFinder.find_spec(top) if top else None
     if found is None:
@@ -346,7 +328,7 @@ def mentions(module: str, name: str) -> bool:
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """Every ``_target_`` in a node of the configuration, those of its arguments too."""
+    """Every ``_target_`` in a configuration node, nested ones included."""
     if isinstance(node, Mapping):
         yield from (str(value) for key, value in node.items() if key == "_target_")
         node = list(node.values())

@@ -53,7 +53,7 @@ def run() -> int:
     current = Invocation()
     invocation.set(current)
     schema.register()
-    temporary.remove_left()
+    temporary.remove_stale()
     # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
     with current.interrupts, contextlib.closing(current):

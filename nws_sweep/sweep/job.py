@@ -103,7 +103,7 @@ def _searched(
     start_process = current.dataset_server.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
     environment = Environment(start_process=start_process, check_interrupts=current.interrupts.check)
     guess = learning.first_guess(start.configuration, current.results)
-    with services(start.configuration), current.interrupts.waiting():
+    with services(start.configuration), current.interrupts.deferred():
         result = search(start, environment, observer, guess)
         if start.configuration.check_samples:
             view.status("looking at how workers share the samples")

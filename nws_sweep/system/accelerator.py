@@ -1,4 +1,4 @@
-"""The machine's accelerator, through whichever of torch's interfaces this version has."""
+"""The machine's accelerator, through ``torch.accelerator`` or, before torch 2.6, ``torch.cuda``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 
-_interface: Any = getattr(torch, "accelerator", torch.cuda)  # the former since torch 2.6
+_interface: Any = getattr(torch, "accelerator", torch.cuda)
 
 
 def available() -> str | None:
-    """Its type as ``torch.device`` takes it, such as ``cuda``; None if there is none."""
+    """Its type for ``torch.device``, such as ``cuda``; None if there is none."""
     if not _interface.is_available():
         return None
     return _interface.current_accelerator().type if hasattr(_interface, "current_accelerator") else "cuda"
 
 
 def of_rank() -> str | None:
-    """The one of this process: by LOCAL_RANK, where a launcher has set it; None if there is none."""
+    """The accelerator of this process, by LOCAL_RANK if a launcher has set it; None if there is none."""
     device, rank = available(), os.environ.get("LOCAL_RANK", "")
     if device is None or not rank.isdecimal():
         return device
@@ -26,6 +26,6 @@ def of_rank() -> str | None:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until a device has done all that it was asked to; a CPU always has."""
+    """Waits until a device has finished its queued work; a CPU has no queue."""
     if device.type != "cpu":
         _interface.synchronize(device)

@@ -1,4 +1,4 @@
-"""The control groups that this process is in: limits that containers and batch systems set, in both versions."""
+"""The control groups of this process (versions 1 and 2), in which containers and batch systems set limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _MOUNT = Path("sys/fs/cgroup")
 
 
 def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
-    """The folders of the groups whose controller, such as ``cpu``, limits this process, with the groups' version.
+    """The folders, with the version, of the groups that limit this process by a controller such as ``cpu``.
 
-    They go from its own up to the mount, which has its files where the path is the host's, seen in a container.
+    From its own group up to the mount: inside a container the path may be the host's, and only the mount has files.
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -28,13 +28,13 @@ def folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
 
 
 def read(path: Path) -> str:
-    """The file's text, empty if it cannot be read."""
+    """The text of a file; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return path.read_text(errors="replace")
     return ""
 
 
 def fields(path: Path) -> dict[str, int]:
-    """A file of ``name value`` lines, such as cpu.stat or memory.stat; empty if it cannot be read."""
-    pairs = (line.split() for line in read(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+    """The numbers in a file of ``name value`` or ``name: value kB`` lines; empty if it cannot be read."""
+    pairs = (line.split()[:2] for line in read(path).splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

@@ -1,4 +1,4 @@
-"""Packages that not every use needs, and which extra of ours brings each."""
+"""Optional packages, and the extra of nws_sweep that installs each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _OF_PROTOCOL = {"http": "remote", "https": "remote", "s3": "remote"}  # of fsspe
 
 
 def advice(option: str) -> str | None:
-    """What to install for an option of hydra/launcher that cannot be found; None if we have nothing to do with it."""
+    """What to install for an option of hydra/launcher that is not found; None for other options than ours."""
     return _line("hydra/launcher", "slurm") if option in ("submitit_slurm", "submitit_local") else None
 
 
 def require(user: str, package: str) -> None:
-    """Checks that a package that one of our extras brings is installed; else ConfigurationError says who needs it."""
+    """Raises ConfigurationError, naming ``user``, if a package that an extra installs is missing."""
     if package in _OF_PACKAGE and importlib.util.find_spec(package) is None:
         raise ConfigurationError(_line(user, _OF_PACKAGE[package]))
 
 
-def of_protocol(user: str, url: str, reason: ImportError) -> str:
-    """What to install for a URL that fsspec cannot open for want of a package: our extra, or what fsspec says."""
+def protocol_advice(user: str, url: str, reason: ImportError) -> str:
+    """What to install for a URL that fsspec cannot open without a package: our extra, or fsspec's own advice."""
     extra = _OF_PROTOCOL.get(url.partition("://")[0])
     return _line(user, extra) if extra else f"{user}: a package is missing ({reason})"
 

@@ -17,7 +17,7 @@ from nws_sweep.system.cores import shared_cores, usable_cpus
 
 
 def describe(ranks: int = 1) -> Host:
-    """The facts that decide whether two runs may be compared; several ranks have the CPUs of all of a launcher."""
+    """The facts that decide whether two runs are comparable; several ranks have the CPUs of all of a launcher's."""
     import psutil
 
     model = re.search(r"^model name\s*:(.*)", cgroups.read(Path("/proc/cpuinfo")), re.MULTILINE)

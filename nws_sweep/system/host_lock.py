@@ -1,6 +1,6 @@
-"""One measurement at a time on a host, what makes it: others wait, and say for whom.
+"""One measurement at a time on a host: a second one waits and reports which one holds the lock.
 
-The lock is the kernel's (flock), so that a holder that is killed does not block anybody.
+The kernel holds the lock (flock) and releases it when its process is killed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ DEFAULT = "/tmp/nws_sweep.lock"  # as conf/paths/default.yaml has it
 
 @contextlib.contextmanager
 def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda text: None) -> Iterator[None]:
-    """Holds the host's lock during the block, by a file that is the same for all users; without a path there is none.
+    """Holds the lock of a file that all users share; without a path there is no lock.
 
-    Those who wait are told what is going to be measured: ``on_wait`` is called once with a line that says who holds it.
+    ``what`` names the measurement to processes that wait; ``on_wait`` is called once with a line about the holder.
     """
     if not path:
         yield
         return
-    # Other users must be able to open it; filelock sets the mode whatever the umask is.
+    # Other users must be able to open it; filelock sets the mode regardless of the umask.
     lock = filelock.FileLock(path, mode=0o666, thread_local=False)
     try:
         lock.acquire(timeout=0)
@@ -40,29 +40,30 @@ def held(path: str | None, what: str, on_wait: Callable[[str], None] = lambda te
             f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); allowed is a file in a "
             "folder that all users may write to, or null"
         ) from error
-    # Beside the lock, whose own file is emptied by those who try it; and no process may replace another user's.
-    user, since = os.getuid(), time.strftime("%H:%M:%S")
-    card = Path(f"{path}.by-{user}")
+    # A file beside the lock, which filelock truncates; one per user, since no user may replace another user's file.
+    note = Path(f"{path}.by-{os.getuid()}")
     try:
-        with contextlib.suppress(OSError):  # the lock counts, the card is a courtesy
-            _write(card, f"process {os.getpid()} of user {user}, which measures {what} since {since}")
+        with contextlib.suppress(OSError):  # the note is optional
+            _write(
+                note, f"process {os.getpid()} of user {os.getuid()}, measuring {what} since {time.strftime('%H:%M:%S')}"
+            )
         yield
     finally:
         with contextlib.suppress(OSError):
-            card.unlink()
+            note.unlink()
         lock.release()
 
 
-def _write(card: Path, text: str) -> None:
-    """Writes a file that those who wait can read, whatever the umask is, and follows no link that others put there."""
+def _write(note: Path, text: str) -> None:
+    """Writes a file that all users can read, regardless of the umask; follows no link planted by another user."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(card, flags, 0o644), "w") as file:
+    with os.fdopen(os.open(note, flags, 0o644), "w") as file:
         os.fchmod(file.fileno(), 0o644)
         file.write(text)
 
 
 def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError, ValueError):  # there is none, or no more
-        cards = path.parent.glob(f"{path.name}.by-*")
-        return max(cards, key=lambda card: card.stat().st_mtime).read_text(errors="replace")
+    with contextlib.suppress(OSError, ValueError):  # no note, or just removed
+        notes = path.parent.glob(f"{path.name}.by-*")
+        return max(notes, key=lambda note: note.stat().st_mtime).read_text(errors="replace")
     return "another measurement"

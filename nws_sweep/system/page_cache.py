@@ -1,4 +1,4 @@
-"""The page cache: which files are dropped from it before a window that should find them on storage."""
+"""The page cache: finds a dataset's files and drops them, so that the next window reads them from storage."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-# A dataset's attributes are searched this deep: samples are often tuples in a list of the dataset in a Subset.
-_DEEPEST = 5
+_MAX_DEPTH = 5  # of attributes: samples are often tuples in a list of the dataset in a Subset
 
 
 def drop(paths: Iterable[str]) -> int:
-    """Asks the kernel to forget the files' pages but for those that a process has mapped; gives how many it did."""
+    """Drops the files from the page cache, except pages that a process has mapped; returns the number of files."""
     return sum(map(_drop, paths)) if hasattr(os, "posix_fadvise") else 0
 
 
 def _drop(path: str) -> bool:
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would block
         try:
-            with contextlib.suppress(OSError):  # what cannot be written to, such as squashfs, has nothing to sync
+            with contextlib.suppress(OSError):  # read-only file systems, such as squashfs
                 os.fdatasync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return True
@@ -30,7 +29,7 @@ def _drop(path: str) -> bool:
 
 
 def files_below(paths: Iterable[str]) -> tuple[str, ...]:
-    """The files themselves and all files in the folders, absolute, without repeats."""
+    """The files, and all files in the folders, as absolute paths without repeats."""
     return tuple(dict.fromkeys(file for path in paths for file in _files(path)))
 
 
@@ -44,10 +43,9 @@ def _files(path: str) -> Iterator[str]:
 def paths_in(dataset: Any) -> tuple[str, ...]:
     """Existing files and folders that a dataset's attributes name: its root, its list of samples.
 
-    Bare names without a separator are not tried: class names and splits would be mistaken for files.
+    Names without a separator, such as classes and splits, and separators alone are no paths.
     """
-    named = dict.fromkeys(_strings(dataset, _DEEPEST, set()))
-    # A separator alone is a delimiter of something, not the whole machine.
+    named = dict.fromkeys(_strings(dataset, _MAX_DEPTH, set()))
     return tuple(path for path in named if os.sep in path and path.strip(os.sep) and os.path.exists(path))  # noqa: PTH110
 
 
@@ -68,6 +66,6 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, list | tuple):
         return value
     if type(value).__module__.startswith(("torch.", "numpy")) and hasattr(value, "dtype"):
-        # Flat, since lists inside lists would be made and dropped, and what comes next have the numbers of those seen.
+        # Flat: nested lists would be temporary, and later objects could have their id.
         return map(os.fsdecode, value.ravel().tolist()) if getattr(value.dtype, "kind", None) in ("U", "S") else ()
     return getattr(value, "__dict__", {}).values()

@@ -1,4 +1,4 @@
-"""Processes as the operating system knows them: signals, groups, what a dead one leaves behind."""
+"""Processes: the fork server, signals, process groups, and resources that killed processes leave."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from nws_sweep.system import cgroups
 
 if TYPE_CHECKING:
     import psutil
 
-# Ctrl-C, and what batch systems and closed terminals send.
+# From Ctrl-C, batch systems and closed terminals.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -29,7 +31,7 @@ _POLL_S = 0.002
 
 
 def start_fork_server() -> None:
-    """Starts it once for this process, deaf to what ends the program, which goes on for a moment then."""
+    """Starts it once for this process; it ignores the signals that end the program, which first finishes its window."""
     _start_fork_server(os.getpid())
 
 
@@ -39,13 +41,13 @@ def _start_fork_server(pid: int) -> None:
     if server._forkserver_pid is not None:
         try:
             os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # of the process that this one was forked from: it needs its own
-            let_fork_server_go()
+        except ChildProcessError:  # the fork server of this process's parent
+            release_fork_server()
             server._forkserver_address = server._forkserver_pid = None
     with uninterrupted():
         for start in (resource_tracker.ensure_running, forkserver.ensure_running):
-            # What would end the program waits (ignored it would be lost), and for good in what is started here. Once
-            # more for each: the first one lets it through, in Python 3.11 at least.
+            # Blocked signals stay pending (ignored ones would be lost); the started process inherits the mask. The mask
+            # is set for each start, since the first start resets it, in Python 3.11 at least.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
             try:
                 start()
@@ -53,36 +55,36 @@ def _start_fork_server(pid: int) -> None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def let_fork_server_go() -> None:
-    """Gives up the end of a pipe that keeps the fork server alive, as one that stands still could not later."""
+def release_fork_server() -> None:
+    """Closes this process's end of the pipe that keeps the fork server alive: a paused process could not close it."""
     server: Any = forkserver._forkserver
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = None
 
 
-def hear_signals() -> None:
-    """Makes this process end by them, as a program of the user's does: the fork server, whose child it is, is deaf."""
+def restore_ending_signals() -> None:
+    """Restores Python's default handlers of the signals that the fork server, this process's parent, blocks."""
     for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # forgets those that wait
+        signal.signal(number, signal.SIG_IGN)  # drops pending signals
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def drop_foreign_start_method() -> None:
-    """Back to the platform's own if a library has set one of its own, as joblib does, that no child would know."""
+    """Restores the platform's start method if a library, such as joblib, has set one that children do not have."""
     if multiprocessing.get_start_method(allow_none=True) not in (None, *multiprocessing.get_all_start_methods()):
         multiprocessing.set_start_method(None, force=True)
 
 
 def start_method() -> str:
-    """How this program starts processes; to ask multiprocessing itself would settle it."""
+    """How this program starts processes; multiprocessing's own function would fix the default."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds back Ctrl-C, and whatever else may raise an exception, until the block is done."""
+    """Defers signals with Python handlers, such as Ctrl-C, to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,15 +93,15 @@ def uninterrupted() -> Iterator[None]:
     own = {number: handler for number, handler in handlers.items() if callable(handler)}
     is_inside = True
 
-    def hold_back(number: int, frame: FrameType | None) -> None:
+    def defer(number: int, frame: FrameType | None) -> None:
         if is_inside:
             received.append(number)
-        else:  # one that came while they were put back has ended that
+        else:  # received while the handlers are restored below
             own[number](number, frame)
 
     try:
         for number in own:
-            signal.signal(number, hold_back)
+            signal.signal(number, defer)
         yield
     finally:
         is_inside = False
@@ -110,44 +112,43 @@ def uninterrupted() -> Iterator[None]:
 
 
 def signal_group(pid: int, number: int) -> None:
-    """Sends a signal to a child that leads a process group, and its workers; nothing happens if it is dead."""
+    """Sends a signal to a process group, if its leader runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def die_with_parent() -> None:
-    """Makes the kernel kill this process when its parent is gone, even while it stands still. Linux only."""
+    """Makes the kernel kill this process when its parent exits, even while this process is paused. Linux only."""
     if sys.platform != "linux":
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent or _is_orphan():  # it went in between, or before
+    if os.getppid() != parent or _is_orphan():  # the parent exited before the call
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _is_orphan() -> bool:
-    """Whether the process that has started this one is gone, which no process else would notice."""
+    """Whether the process that started this one by multiprocessing has exited."""
     parent = multiprocessing.parent_process()
-    if parent is None:  # of something else than multiprocessing
+    if parent is None:
         return False
     of_server = getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver"
     return not parent.is_alive() if of_server else os.getppid() != parent.pid
 
 
-def keep_sockets_in(folder: str) -> None:
-    """Makes multiprocessing put the sockets of this process and its children there."""
+def set_socket_folder(folder: str) -> None:
+    """Sets the folder in which multiprocessing makes the sockets of this process and its children."""
     config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
-    config["tempdir"] = folder  # what multiprocessing.util.get_temp_dir looks up first
+    config["tempdir"] = folder  # read by multiprocessing.util.get_temp_dir
 
 
-def sockets_folder() -> str | None:
-    """That folder, as this process has it from its parent; None if it has none."""
-    folder: str | None = getattr(multiprocessing.current_process(), "_config", {}).get("tempdir")
-    return folder
+def socket_folder() -> str | None:
+    """The folder set by ``set_socket_folder`` in this process or its parent; None if there is none."""
+    return cast("str | None", getattr(multiprocessing.current_process(), "_config", {}).get("tempdir"))
 
 
-def end_tree(process: BaseProcess) -> None:
-    """Kills a started process and its family, waits until they are dead, and removes what they left."""
+def kill_tree(process: BaseProcess) -> None:
+    """Kills a process and its descendants, waits for their exit, and removes their shared memory."""
     import psutil
 
     pid, family = process.pid, []
@@ -157,16 +158,15 @@ def end_tree(process: BaseProcess) -> None:
     signal_group(pid, signal.SIGKILL)
     process.kill()
     process.join(GONE_WITHIN_S)
-    for member in family:  # some may have left the group
+    for member in family:  # also those in other process groups
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    pids = [member.pid for member in family]
-    running(pids, GONE_WITHIN_S)
-    remove_shared_memory([pid, *pids])
+    running([member.pid for member in family], GONE_WITHIN_S)
+    remove_shared_memory([pid, *(member.pid for member in family)])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
-    """Those of the processes that still run after so many seconds at the most."""
+    """The processes that still run after at most ``after_s`` seconds."""
     import psutil
 
     family, deadline = [], time.monotonic() + after_s
@@ -179,10 +179,7 @@ def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether the process still runs; a zombie does not.
-
-    A dead process whose parent is gone stays one until init takes notice, which takes seconds in some containers.
-    """
+    """Whether the process runs; a zombie, which init may take seconds to reap in a container, does not."""
     import psutil
 
     try:
@@ -192,16 +189,12 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def remove_shared_memory(pids: Iterable[int]) -> None:
-    """Removes the segments that killed processes had no time to unlink."""
+    """Removes the segments that killed processes have not unlinked."""
     for pid in pids:
         for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
             segment.unlink(missing_ok=True)
 
 
 def out_of_memory_kills() -> int:
-    """How often the kernel has killed a process for want of memory since it started, 0 where it does not say."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
+    """The number of processes that the kernel's out-of-memory killer has killed since boot; 0 if unknown."""
+    return cgroups.fields(Path("/proc/vmstat")).get("oom_kill", 0)

@@ -1,6 +1,6 @@
-"""What this machine has room for: memory, shared memory, open files, threads; and what does not fit into that.
+"""Free memory, shared memory, open files and threads of this machine, and candidates that do not fit.
 
-A candidate that cannot fit is not started, and its figures say why.
+A candidate that does not fit is skipped; the reason has the figures.
 """
 
 from __future__ import annotations
@@ -18,35 +18,25 @@ from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import cgroups
 
 _ROOT = Path("/")
-# Of what is free at the start, this much may be used: the kernel must never be the one that decides who dies.
-_MEMORY_SHARE = 0.9
-# Above this limit the threads of the user are not counted, which would take long and change nothing.
-_ROOMY_THREADS = 30_000
-# A trial process's own files, and per worker: its queue (2), its sentinel, one for the moment of the hand-over.
+_MEMORY_SHARE = 0.9  # of the memory that is free at the start, so that the kernel never kills a process
+_ROOMY_THREADS = 30_000  # above this limit the user's threads are not counted: that takes long and changes nothing
+# Files of a trial process; per worker: its queue (2), its sentinel, one during the hand-over.
 _FILES_OF_A_PROCESS, _FILES_PER_WORKER = 64, 4
-# A worker runs its loop, the feeder of its queue and the server of its file descriptors.
-_THREADS_PER_WORKER = 3
+_THREADS_PER_WORKER = 3  # its loop, the feeder of its queue, the server of its file descriptors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeResources:
-    """What a candidate may use; None where there is no limit or it is unknown.
+    """Resources that a candidate may use; None where there is no limit or it is unknown."""
 
-    Attributes:
-        shm_bytes: Free bytes of /dev/shm.
-        memory_bytes: Memory.
-        open_files: Open files of one process.
-        threads: Further threads, a process being one too.
-    """
-
-    shm_bytes: int | None = None
+    shm_bytes: int | None = None  # free in /dev/shm
     memory_bytes: int | None = None
-    open_files: int | None = None
-    threads: int | None = None
+    open_files: int | None = None  # of one process
+    threads: int | None = None  # more than there are; a process counts as one
 
 
 def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
-    """What there is room for now; of the memory what is left of its budget, if there is one."""
+    """The free resources; ``memory_bytes`` is the rest of the memory budget, if there is one."""
     shm_bytes = None
     with contextlib.suppress(OSError):
         shm = os.statvfs(root / "dev/shm")
@@ -61,7 +51,7 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
 
 
 def memory_budget(asked: int | None, root: Path = _ROOT) -> int | None:
-    """Bytes that the candidates may hold: as asked, else most of what is free now; None if that is unknown."""
+    """Bytes for all candidates: ``asked``, else most of the free memory; None if that is unknown."""
     if asked is not None:
         return asked
     free = _free_memory_bytes(root)
@@ -73,59 +63,58 @@ def _least(*values: int | None) -> int | None:
 
 
 def _free_memory_bytes(root: Path) -> int | None:
-    """The least that the machine and the control groups of this process leave; what they cache counts as free."""
-    lines = cgroups.read(root / "proc/meminfo").splitlines()
-    available = (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    return _least(*available, *(_left_in_group(*group) for group in cgroups.folders(root, "memory")))
+    """The least that the machine and the control groups of this process leave; their caches count as free."""
+    available_kb = cgroups.fields(root / "proc/meminfo").get("MemAvailable")
+    available = None if available_kb is None else 1024 * available_kb
+    return _least(available, *(_left_in_group(*group) for group in cgroups.folders(root, "memory")))
 
 
 def _left_in_group(version: int, folder: Path) -> int | None:
-    limit_name, usage_name, cache_name = (
-        ("memory.max", "memory.current", "inactive_file")
-        if version == 2
-        else ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    )
-    limit, usage = cgroups.read(folder / limit_name).strip(), cgroups.read(folder / usage_name).strip()
-    if not (limit.isdecimal() and usage.isdecimal()):  # "max"
-        return None
-    return max(1, int(limit) - int(usage) + cgroups.fields(folder / "memory.stat").get(cache_name, 0))
+    if version == 2:
+        limit, used, cache = "memory.max", "memory.current", "inactive_file"
+    else:
+        limit, used, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    left = _difference(folder / limit, folder / used)
+    return None if left is None else max(1, left + cgroups.fields(folder / "memory.stat").get(cache, 0))
 
 
 def _left_in_pids(folder: Path) -> int | None:
-    most, now = cgroups.read(folder / "pids.max").strip(), cgroups.read(folder / "pids.current").strip()
-    return max(0, int(most) - int(now)) if most.isdecimal() and now.isdecimal() else None
+    left = _difference(folder / "pids.max", folder / "pids.current")
+    return None if left is None else max(0, left)
+
+
+def _difference(limit: Path, used: Path) -> int | None:
+    numbers = [cgroups.read(path).strip() for path in (limit, used)]
+    return int(numbers[0]) - int(numbers[1]) if all(map(str.isdecimal, numbers)) else None  # "max": no limit
 
 
 def _threads_left() -> int | None:
-    """What the limit of this user leaves; None for root, who has none."""
+    """Threads that the limit of this user leaves; None for root, who has no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
         return None
     import psutil
 
     members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
-    # Without uids: hidden, another user's.
+    # Processes of other users may have no uids.
     mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
     return max(0, soft - sum(mine))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNeeds:
-    """What a batch, a trial process without workers (with its copy of the dataset) and a worker weigh, as far as it is known.
-
-    Each tensor of a batch lies in a file of its own on its way.
-    """
+    """The resources of a batch, of a trial process with its dataset, and of a worker; 0 where unknown."""
 
     batch_bytes: int = 0
-    batch_tensors: int = 0
+    batch_tensors: int = 0  # each is a file of its own in shared memory
     process_bytes: int = 0
     worker_bytes: int = 0
 
 
 def resource_needs(windows: Sequence[Window], memory_bytes: Mapping[int, int]) -> ResourceNeeds:
-    """What is known after some candidates were started: by any windows, and by the memory of each num_workers, B."""
+    """Estimates the needs from windows of any candidates and the memory, B, by ``num_workers``."""
     worker_bytes = 0.0
-    if len(memory_bytes) > 1:  # what a worker adds can only be told from two of them
+    if len(memory_bytes) > 1:  # one candidate does not show a worker's share
         worker_bytes = max(0.0, linear_regression(list(memory_bytes), list(memory_bytes.values())).slope)
     return ResourceNeeds(
         batch_bytes=max((window.batch_bytes or 0 for window in windows), default=0),
@@ -135,38 +124,38 @@ def resource_needs(windows: Sequence[Window], memory_bytes: Mapping[int, int]) -
     )
 
 
-def reason_not_fitting(settings: LoaderSettings, load: ResourceNeeds, room: FreeResources, ranks: int = 1) -> str:
-    """Why a candidate cannot fit, with the figures; empty if it can, as far as is known.
+def reason_not_fitting(settings: LoaderSettings, needs: ResourceNeeds, free: FreeResources, ranks: int = 1) -> str:
+    """Why a candidate cannot fit, with the figures; empty if it fits as far as is known.
 
-    On their way are as many batches as the workers have in hand (prefetch_factor x num_workers), and the consumer's.
-    There are as many such loaders as ranks; what is known of the memory of others is of all ranks together.
+    In flight are the batches of the workers (prefetch_factor x num_workers) and the consumer's, for each rank; the
+    memory in ``needs`` is that of all ranks together.
     """
     workers, queued = settings.num_workers, settings.queued_batches + 1
     batches = queued * ranks
-    in_flight = batches * load.batch_bytes
-    memory = load.process_bytes + workers * load.worker_bytes + in_flight
-    files = queued * load.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_A_PROCESS  # counted by process
+    in_flight = batches * needs.batch_bytes
+    memory = needs.process_bytes + workers * needs.worker_bytes + in_flight
+    files = queued * needs.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_A_PROCESS  # per process
     threads = workers * ranks * _THREADS_PER_WORKER
-    batch = units.memory(load.batch_bytes)
-    needs = (
+    batch = units.memory(needs.batch_bytes)
+    checks = (
         (
-            in_flight if workers else 0, room.shm_bytes,
-            f"{units.memory(in_flight)} of shared memory ({batches} batches of {batch} on their way), and "
-            f"{units.memory(room.shm_bytes)} are free in /dev/shm",
+            in_flight if workers else 0, free.shm_bytes,
+            f"{units.memory(in_flight)} of shared memory ({batches} batches of {batch} in flight), and "
+            f"{units.memory(free.shm_bytes)} are free in /dev/shm",
         ),
         (
-            memory, room.memory_bytes,
-            f"{units.memory(memory)} of memory ({units.memory(load.process_bytes)} for the dataset, {workers * ranks} "
-            f"workers of {units.memory(load.worker_bytes / ranks)}, {batches} batches of {batch}), and "
-            f"{units.memory(room.memory_bytes)} are left",
+            memory, free.memory_bytes,
+            f"{units.memory(memory)} of memory ({units.memory(needs.process_bytes)} for the dataset, {workers * ranks} "
+            f"workers of {units.memory(needs.worker_bytes / ranks)}, {batches} batches of {batch}), and "
+            f"{units.memory(free.memory_bytes)} are left",
         ),
         (
-            files if workers else 0, room.open_files,
-            f"{files} open files ({queued} batches on their way), and {room.open_files} are allowed",
+            files if workers else 0, free.open_files,
+            f"{files} open files ({queued} batches in flight), and {free.open_files} are allowed",
         ),
         (
-            threads, room.threads,
-            f"{threads} threads for its {workers * ranks} workers, and {room.threads} more are allowed",
+            threads, free.threads,
+            f"{threads} threads for its {workers * ranks} workers, and {free.threads} more are allowed",
         ),
     )  # fmt: skip
-    return next((f"it needs {why}" for needed, free, why in needs if free is not None and needed > free), "")
+    return next((f"it needs {why}" for needed, left, why in checks if left is not None and needed > left), "")

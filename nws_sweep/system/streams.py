@@ -1,4 +1,4 @@
-"""Standard input, output and error as they may be found: closed, in ASCII, or with a reader that goes away."""
+"""Standard input, output and error, which may be closed, in ASCII, or without a reader."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sys
 
 
 def prepare() -> None:
-    """Makes them safe to print to, whatever a name from outside holds."""
-    # Files that are opened later would take the numbers of closed channels, and get what is printed.
+    """Opens closed streams and replaces characters that their encoding lacks."""
+    # Files that are opened later would get the numbers of closed streams, and the printed text.
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            os.set_inheritable(number, True)  # the lowest free number may have been this one
+            os.set_inheritable(number, True)  # if dup2 had nothing to do
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode))
-    for channel in (sys.stdout, sys.stderr):
-        if hasattr(channel, "reconfigure"):
-            channel.reconfigure(errors="replace")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def silence_output() -> None:
-    """No process reads standard output any more; Python would complain once more when it flushes at exit."""
+    """Redirects standard output to /dev/null after its reader has gone: Python's flush at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""Temporary folders that a lock tells from those that killed processes have left."""
+"""Temporary folders with a lock, by which folders of killed programs are recognised."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 @contextlib.contextmanager
 def folder() -> Iterator[str]:
-    """A folder for the length of the block, which no process removes meanwhile."""
+    """A temporary folder, locked and removed at the end of the block."""
     path = tempfile.mkdtemp(prefix=_PREFIX)
     lock = _locked(Path(path, _UNLOCKED), create=True)
     if lock is not None:
-        Path(path, _UNLOCKED).rename(Path(path, _LOCK))  # others look for it only now that it is locked
+        Path(path, _UNLOCKED).rename(Path(path, _LOCK))  # ``remove_stale`` looks for this name
     try:
         yield path
     finally:
@@ -31,14 +31,14 @@ def folder() -> Iterator[str]:
             os.close(lock)
 
 
-def note_process(path: str) -> None:
-    """Notes in such a folder that this process belongs to it: what else it leaves bears its number."""
+def register_process(path: str) -> None:
+    """Records in a temporary folder the ID of this process, which names its shared memory."""
     with contextlib.suppress(OSError):
         Path(path, f"{os.getpid()}{_PROCESS}").touch()
 
 
-def remove_left() -> None:
-    """Removes the folders whose programs are gone, and their processes' shared memory."""
+def remove_stale() -> None:
+    """Removes the folders of programs that have exited, and the shared memory of their processes."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = _locked(path / _LOCK, create=False)
         if lock is not None:
@@ -47,16 +47,16 @@ def remove_left() -> None:
 
 
 def _remove(path: Path, after_s: float = 0.0) -> None:
-    """Removes a folder and what its processes left; one that still runs leaves it to a later program."""
-    noted = [int(note.stem) for note in path.glob(f"*{_PROCESS}")]
-    running = processes.running(noted, after_s)
-    processes.remove_shared_memory(set(noted).difference(running))
+    """Removes its processes' shared memory, and the folder unless a process still runs."""
+    registered = [int(file.stem) for file in path.glob(f"*{_PROCESS}")]
+    running = processes.running(registered, after_s)
+    processes.remove_shared_memory(set(registered).difference(running))
     if not running:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _locked(path: Path, *, create: bool) -> int | None:
-    """The kernel's lock on a file; None if another one has it, or there are no locks."""
+    """The descriptor of a locked file; None if it is locked already, or cannot be."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
         try:

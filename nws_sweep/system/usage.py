@@ -1,7 +1,6 @@
-"""What a process and all that descend from it use (CPU time, memory, shared memory, bytes from storage), and what the
-machine does besides.
+"""Resources used by a process tree (CPU time, memory, shared memory, bytes from storage), and by the whole machine.
 
-Read from /proc while the processes stand still; elsewhere what the platform lacks is None.
+Read from /proc while the processes are paused; values that a platform lacks are None.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 _SHARED_MEMORY = Path("/dev/shm")
 _HAS_PROC = Path("/proc/self").exists()
 _BLOCK_BYTES = 512  # the unit of st_blocks
-_MAJFLT = 9  # place in /proc/<pid>/stat after the process's name; that of its dead children follows (proc(5))
+_MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
 
 def of_tree(pid: int) -> Usage:
-    """What the process and its descendants use now; CPU time and bytes include those of their dead children."""
+    """Resources of the process and its descendants; CPU time and bytes include exited children."""
     import psutil
 
     try:
@@ -39,21 +38,21 @@ def of_tree(pid: int) -> Usage:
         cpu_s=sum(_cpu_s(member) for member in family),
         memory_bytes=_memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
-        disk_bytes=_known_sum(_numbers(pid, "io").get("read_bytes") for pid in pids),  # not from the page cache
+        disk_bytes=_known_sum(
+            cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids
+        ),  # read from storage, not from the page cache
         major_faults=_known_sum(map(_major_faults, pids)),
     )
 
 
 def of_machine(root: Path = Path("/")) -> MachineTime:
-    """The machine's counters since it started; the control groups are those below the root."""
+    """The machine's counters since its start; control groups are read below ``root``."""
     import psutil
 
     times = psutil.cpu_times()
     stats = [cgroups.fields(folder / "cpu.stat") for _, folder in cgroups.folders(root, "cpu")]
-    throttled_s = (  # in version 2, or in version 1
-        stat["throttled_usec"] / 1e6 if "throttled_usec" in stat else stat.get("throttled_time", 0) / 1e9
-        for stat in stats
-    )
+    # Microseconds in version 2, nanoseconds in version 1.
+    throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
     return MachineTime(
         busy_s=sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")),
         steal_s=getattr(times, "steal", 0.0),
@@ -75,40 +74,32 @@ def _cpu_s(process: psutil.Process) -> float:
         return 0.0
     own = times.user + times.system
     if _HAS_PROC:
-        # The process's own CPU clock counts nanoseconds, its times in /proc hundredths of a second. The number of the
-        # clock is what clock_getcpuclockid(3) computes.
+        # The CPU clock of clock_getcpuclockid(3), in nanoseconds; /proc has hundredths of a second.
         with contextlib.suppress(OSError):
             own = time.clock_gettime((~process.pid << 3) | 2)
     return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
-def _numbers(pid: int, file: str) -> dict[str, int]:
-    """What a file of ``name: number`` lines in /proc says; empty if the process is gone, or another user's."""
-    pairs = (line.split()[:2] for line in cgroups.read(Path(f"/proc/{pid}/{file}")).splitlines())
-    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
 def _memory_bytes(pids: Sequence[int]) -> int | None:
-    """Memory of a process, the first, and its descendants, as if no others shared any with them; None if unknown."""
-    # Their proportional set size, but of what the first has inherited from its parent (a dataset that was made before
-    # the fork) nothing is taken off: a program of its own would have all of it.
-    kinds = [_numbers(pid, "smaps_rollup") for pid in pids]  # kB; see proc_pid_smaps(5)
+    """Memory of a process, the first, and its descendants, as if no other process shared it; None if unknown."""
+    # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
+    # counts in full: a program of its own would have all of it.
+    kinds = [cgroups.fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]  # kB; see proc_pid_smaps(5)
     if not any(kinds):
         return None
-    own = kinds[0].get("Anonymous", 0) + sum(
-        max(0, k.get("Private_Dirty", 0) - k.get("Pss_Shmem", 0)) for k in kinds[1:]
-    )
-    return 1024 * (own + sum(k.get("Pss_File", 0) + k.get("Pss_Shmem", 0) for k in kinds))
+    children = sum(max(0, kind.get("Private_Dirty", 0) - kind.get("Pss_Shmem", 0)) for kind in kinds[1:])
+    shared = sum(kind.get("Pss_File", 0) + kind.get("Pss_Shmem", 0) for kind in kinds)
+    return 1024 * (kinds[0].get("Anonymous", 0) + children + shared)
 
 
 def _major_faults(pid: int) -> int | None:
-    """Page faults that had to wait for storage, the dead children's included."""
+    """Page faults that waited for storage, with those of exited children."""
     after_name = cgroups.read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return int(after_name[_MAJFLT]) + int(after_name[_MAJFLT + 1]) if after_name else None
 
 
 def _shared_memory_bytes(pids: Iterable[int]) -> int:
-    """Bytes of the files in /dev/shm that the processes have open or mapped; each counts once."""
+    """Bytes of the files in /dev/shm that the processes have open or mapped; each file counts once."""
     sizes: dict[int, int] = {}
     device = _SHARED_MEMORY.stat().st_dev if _SHARED_MEMORY.is_dir() else None
     for pid in pids:
@@ -129,7 +120,7 @@ def _mapped(pid: int) -> Iterator[tuple[int, int]]:
 def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208 - thousands of names, and no paths wanted
+        for name in os.listdir(folder):  # noqa: PTH208 - thousands of names
             with contextlib.suppress(OSError):
                 found = os.stat(f"{folder}/{name}")  # noqa: PTH116
                 if found.st_dev == device:
@@ -137,19 +128,19 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of the tree without mapped files, quick to read; shared pages count in each process."""
-    kinds = [_numbers(member, "status") for member in _family(pid)]
+    """Memory of the tree without mapped files, B; quick to read, counts shared pages once per process."""
+    kinds = [cgroups.fields(Path(f"/proc/{member}/status")) for member in _family(pid)]
     return 1024 * sum(kind.get("RssAnon", 0) + kind.get("RssShmem", 0) for kind in kinds)
 
 
 def _family(pid: int) -> Iterator[int]:
-    """The process and its descendants, without looking at all processes of the machine."""
+    """The process and its descendants; psutil would read all processes of the machine."""
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in cgroups.read(children).split():
             yield from _family(int(child))
 
 
-def of_memory(pid: int) -> int:
-    """Memory of the whole tree, as ``of_tree`` has it; 0 where it is unknown."""
+def memory_bytes(pid: int) -> int:
+    """Memory of the tree as in ``of_tree``, B; 0 if unknown."""
     return _memory_bytes(list(_family(pid))) or 0

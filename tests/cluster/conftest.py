@@ -20,14 +20,14 @@ lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def heard_ctrl_c() -> None:
-    """A shell makes what runs in the background deaf to it, and with that the programs that the tests start."""
+def ctrl_c_handler() -> None:
+    """Programs that a shell starts in the background ignore Ctrl-C, and so do the programs that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
-    """With a temporary folder of its own: no other program that starts meanwhile removes what it has left."""
+    """With its own temporary folder, since each program removes folders of killed ones at its start."""
     with tempfile.TemporaryDirectory(prefix="nws-") as own:
         program = Program(folder=tmp_path, environment={"TMPDIR": own})
         yield program
@@ -36,11 +36,10 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
             process.kill()
         psutil.wait_procs(left, timeout=10)
         monkeypatch.setattr(tempfile, "tempdir", own)
-        temporary.remove_left()
+        temporary.remove_stale()
 
 
 def need(*packages: str) -> None:
-    """Launchers that a test starts."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             lacking(f"Hydra's launcher for {package}")

@@ -1,4 +1,4 @@
-"""The program as users start it, in a session of its own: to be killed, interrupted, and looked at afterwards."""
+"""The program as users start it, in its own session; tests kill and interrupt it and read its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conftest import ROOT, orphaned_segments
 
 # Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.
 PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).name == "cluster" else sys.executable
-# A sample is a sleep of 1 ms: two configurations of three candidates take some five seconds.
+# A sample sleeps 1 ms: two configurations of three candidates take about five seconds.
 GRID = (
     "-m", "batch_size=4,8", "search=exhaustive", "search.candidates=[0,1,2]", "dataset=sleep", "dataset.length=200",
     "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.max_seconds=0.4",
@@ -31,13 +31,13 @@ TRIALS = 6
 SMALL = ("-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
          "hydra.sweep.dir=grid")  # fmt: skip
 TIMEOUT_S = 300
-_GONE_WITHIN_S = 120.0  # the server of trial processes sees that its parent is gone when it has imported torch
+_GONE_WITHIN_S = 120.0  # the fork server notices its parent's exit after importing torch
 _MARK = "NWS_SWEEP_TEST_MARK"
 
 
 @dataclass(kw_only=True)
 class Program:
-    """Starts ``python -m nws_sweep`` in a folder; the environment comes on top of the test's own."""
+    """Starts ``python -m nws_sweep`` in a folder; ``environment`` is added to the test's own."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Program:
     segments_before: set[Path] = field(default_factory=orphaned_segments)
 
     def start(self, *arguments: str, before: Sequence[str] = (), **how: Any) -> subprocess.Popen[str]:
-        """Starts it, after the words of another command that starts it."""
+        """Starts it; ``before`` is a command that starts it, such as unshare."""
         own = {
             "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
             "NWS_SWEEP_CACHE_DIR": str(self.folder / "cache"),
@@ -60,30 +60,26 @@ class Program:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Runs it to its end: exit status, and what it printed on both channels."""
         return self.end_of(self.start(*arguments))
 
     def end_of(self, process: subprocess.Popen[str]) -> tuple[int, str]:
-        """The same of one that was started; nothing of it is left, and it shows no traceback."""
+        """Exit status and output of a started program; checks that nothing is left and no traceback printed."""
         printed, _ = process.communicate(timeout=TIMEOUT_S)
         assert "Traceback" not in (printed or ""), printed
         self.check_nothing_left()
         return process.returncode, printed or ""
 
     def check_nothing_left(self) -> None:
-        """No process of its own is alive, and no shared memory of one that is dead is left.
-
-        What programs leave that other tests kill at the same time, those remove when they start again.
-        """
+        """No process and no shared memory of it is left; other tests' programs remove theirs when they start again."""
         self.check_no_process_left()
         wait_until(lambda: not orphaned_segments() - self.segments_before, _GONE_WITHIN_S)
 
     def check_no_process_left(self) -> None:
-        """All that can be asked of a program that was killed: the next one removes what it had no time to remove."""
+        """No process of it is left. The next program removes the files of a killed one."""
         wait_until(lambda: not self.processes(), _GONE_WITHIN_S, step_s=0.2)
 
     def processes(self) -> list[psutil.Process]:
-        """What was started by the program, however far away, has inherited its environment."""
+        """All its processes, by a variable that they inherit."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -94,23 +90,20 @@ class Program:
 
 
 def results(folder: Path) -> dict[int, dict[str, Any]]:
-    """Every result.json below a folder, by its batch size."""
+    """Every result.json below a folder, by batch size."""
     found = [json.loads(path.read_text("utf-8")) for path in sorted(folder.rglob(storage.RESULT))]
     return {result["configuration"]["loader"]["batch_size"]: result for result in found}
 
 
-def begun(folder: Path, batch_size: int) -> bool:
-    """Whether the job of a point has begun to measure, or waits for its turn."""
+def has_started(folder: Path, batch_size: int) -> bool:
     return any(f"batch_size={batch_size}," in path.parent.name for path in folder.glob(f"*/{storage.RESULT}"))
 
 
 def complete(folder: Path) -> dict[int, bool]:
-    """Whether the search was finished, by batch size."""
     return {size: bool(result["stop_reason"]) and not result["error"] for size, result in results(folder).items()}
 
 
 def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
-    """Every trial that was measured to its end, by batch size and num_workers."""
     return {
         (size, trial["settings"]["num_workers"]): trial
         for size, result in results(folder).items()
@@ -120,8 +113,7 @@ def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.05) -> None:
-    """Waits for a condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "it never came to that"
+        assert time.monotonic() < deadline, f"not true within {timeout_s} s"
         time.sleep(step_s)

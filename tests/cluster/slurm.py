@@ -1,7 +1,6 @@
-"""A real Slurm on this machine alone: its daemons on loopback, with files, ports and a key of their own.
+"""A real Slurm on this machine: its daemons on loopback, with their own files, ports and key.
 
-Two nodes, the second of which has one CPU: each is a slurmd of its own, as Slurm's developers test it. There is no
-accounting (sacct), as on many small clusters.
+Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU. There is no accounting (sacct).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from nws_sweep.system import processes
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
 _START_S = 60
-_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # Debian has the daemons where only root looks
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # on Debian the daemons are in root's path
 _CONFIGURATION = """
 ClusterName=nws-sweep
 SlurmctldHost=localhost(127.0.0.1)
@@ -56,34 +55,30 @@ PartitionName=gpu Nodes=big MaxTime=INFINITE State=UP
 
 @dataclass(frozen=True)
 class Slurm:
-    """A cluster that is up; its commands need the environment."""
+    """A running cluster; its commands need ``environment``."""
 
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
         return subprocess.check_output(command, env={**os.environ, **self.environment}, text=True, timeout=60)
 
     def queue(self) -> dict[str, str]:
-        """The state of each job that has not ended, by its number."""
+        """The state of each unfinished job, by its ID."""
         lines = self.run("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
         return dict(line.split() for line in lines)
 
 
 def missing() -> list[str]:
-    """Programs that cannot be found."""
     return [name for name in PROGRAMS if not shutil.which(name, path=_PATH)]
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Slurm]:
-    """Starts the cluster, and ends it with all its jobs."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        cluster = Slurm({"SLURM_CONF": str(_written(folder)), "PATH": _PATH})
+        cluster = Slurm({"SLURM_CONF": str(_write_files(folder)), "PATH": _PATH})
 
         def start(*command: str) -> None:
-            """A daemon in the foreground."""
             log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
             how: dict[str, Any] = {"env": {**os.environ, **cluster.environment}, "start_new_session": True}
             daemons.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **how))
@@ -95,7 +90,7 @@ def running() -> Iterator[Slurm]:
         _wait((folder / "munge.socket").exists, folder)
         start("slurmctld", "-D", "-i")
         start("slurmd", "-D", "-N", "big")
-        one_cpu = str(min(os.sched_getaffinity(0)))  # as its jobs then have
+        one_cpu = str(min(os.sched_getaffinity(0)))  # its jobs inherit the affinity
         start("taskset", "-c", one_cpu, "slurmd", "-D", "-N", "small")
         _wait(lambda: _idle(cluster) == {"big", "small"}, folder)
         yield cluster
@@ -105,8 +100,8 @@ def running() -> Iterator[Slurm]:
             time.sleep(0.2)
 
 
-def _written(folder: Path) -> Path:
-    """The cluster's files; the path of its configuration."""
+def _write_files(folder: Path) -> Path:
+    """Writes the cluster's files; returns the path of its configuration."""
     ports = dict(zip(("controller", "big", "small"), _free_ports(3), strict=True))
     text = _CONFIGURATION.format(folder=folder, user=getpass.getuser(), cpus=len(os.sched_getaffinity(0)), **ports)
     (folder / "slurm.conf").write_text(text)
@@ -129,9 +124,9 @@ def _idle(cluster: Slurm) -> set[str]:
     return set()
 
 
-def _wait(is_so: Callable[[], bool], folder: Path) -> None:
+def _wait(condition: Callable[[], bool], folder: Path) -> None:
     until = time.monotonic() + _START_S
-    while not is_so():
+    while not condition():
         if time.monotonic() > until:
             logs = [f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in folder.glob("*.[lo]*")]
             raise TimeoutError("Slurm did not start:\n" + "\n".join(logs))
@@ -139,7 +134,7 @@ def _wait(is_so: Callable[[], bool], folder: Path) -> None:
 
 
 def _end(cluster: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
-    """Ends them in order, then what is left: steps and jobs, which outlive their daemon by design."""
+    """Ends the daemons in order, then kills steps and jobs, which outlive their daemon by design."""
     for daemon in reversed(daemons):
         daemon.terminate()
     _, left = psutil.wait_procs(members(cluster), timeout=10)
@@ -151,7 +146,6 @@ def _end(cluster: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
 
 
 def members(cluster: Slurm) -> list[psutil.Process]:
-    """Every process that belongs to the cluster, by its environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

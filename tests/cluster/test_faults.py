@@ -1,6 +1,6 @@
-"""What else happens to a sweep on real machines: each with the real thing, each with no traceback and nothing left.
+"""Real faults of machines: full disks, clock steps, processes that exit. None prints a traceback or leaves anything.
 
-What ends no process of the program itself runs in the process that many tests share, which has imported torch.
+Tests that end no process of the program run it in a shared process, which has imported torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.cluster.program import GRID, TRIALS, Program, finished_trials, result
 from tests.conftest import ROOT, Command
 from tests.one_process import SharedProcess
 
-# A reading of the wall clock gets the seconds that a file holds on top; all else goes on as it does.
+# Adds the seconds in a file to readings of the wall clock.
 CLOCK_STEPS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,8 +45,8 @@ def states(folder: Path) -> list[str]:
         return [row["state"] for row in csv.DictReader(file)]
 
 
-def test_a_full_disk_is_told_and_what_was_measured_is_there_afterwards(program: Program) -> None:
-    """At different moments: Hydra's first file, the first trial, the second configuration, the report."""
+def test_a_full_disk_is_reported_and_keeps_finished_trials(program: Program) -> None:
+    """Full at Hydra's first file, the first trial, the second configuration, the report."""
     script = """
         mkdir out && mount -t tmpfs -o size=4k tmpfs out
         for size in 12k 40k 72k 200k 100m; do
@@ -62,16 +62,16 @@ def test_a_full_disk_is_told_and_what_was_measured_is_there_afterwards(program: 
     assert "Logging error" not in printed, printed
     known: dict[tuple[int, int], object] = {}
     for size in ("12k", "40k", "72k", "200k", "100m"):
-        told, _, printed = printed.partition(f" with {size}\n")
-        assert told.endswith("status 0" if size == "100m" else ("status 1", "status 2")), told
-        assert size == "100m" or "No space left on device" in told, told
+        reported, _, printed = printed.partition(f" with {size}\n")
+        assert reported.endswith("status 0" if size == "100m" else ("status 1", "status 2")), reported
+        assert size == "100m" or "No space left on device" in reported, reported
         after = finished_trials(program.folder / size)
         assert {key: after[key] for key in known} == known
         known = {**after}
     assert states(program.folder / "100m") == ["ok"] * TRIALS
 
 
-def test_a_folder_that_is_removed_is_made_again(program: Program, shared_nws: Command) -> None:
+def test_a_removed_folder_is_made_again(program: Program, shared_nws: Command) -> None:
     process, out = program.start(*GRID), program.folder / "out"
     wait_until(lambda: finished_trials(out))
     shutil.rmtree(out, ignore_errors=True)
@@ -82,8 +82,8 @@ def test_a_folder_that_is_removed_is_made_again(program: Program, shared_nws: Co
     assert len(finished_trials(out)) == TRIALS
 
 
-def test_steps_of_the_clock_change_no_figure(program: Program) -> None:
-    """The wall clock goes back a day, forward three, and back again while it measures."""
+def test_clock_steps_change_no_figure(program: Program) -> None:
+    """The wall clock steps back one day, forward three, and back again during the measurement."""
     if shutil.which("cc") is None:
         lacking("a C compiler")
     source, library, steps = (program.folder / name for name in ("steps.c", "steps.so", "steps"))
@@ -104,11 +104,10 @@ def test_steps_of_the_clock_change_no_figure(program: Program) -> None:
         assert trial["state"] == "ok"
         assert 0 < trial["cost_s"] < 3600
         pace = trial["measurement"]["batch_s"]["value"] / (size * 0.001 / max(1, workers))
-        assert 0.5 < pace < 1000  # a step of a day would be far more
+        assert 0.5 < pace < 1000  # a step of a day is far more
 
 
-def of_my_own(folder: Path, code: str) -> list[str]:
-    """The grid with a dataset of one's own."""
+def with_own_dataset(folder: Path, code: str) -> list[str]:
     (folder / "mine.py").write_text(code)
     return [*(text for text in GRID if not text.startswith("dataset")), "dataset=custom", "dataset._target_=mine.Data"]
 
@@ -139,11 +138,11 @@ AGAIN = "noted = pathlib.Path('again')\nwas_there = noted.exists()\nnoted.touch(
     ],
     ids=["kill", "os._exit", "abort", "sys.exit", "in __init__", "kill later", "sys.exit later", "in a sample"],
 )
-def test_a_dataset_that_takes_the_process_down_is_one_line_or_failed_rows(
+def test_a_dataset_that_ends_its_process_is_one_line_or_failed_rows(
     shared_nws: Command, tmp_path: Path, status: int, code: str
 ) -> None:
-    """Rows if the first process that imports it, which checks the dataset, is fine, or a sample ends the process."""
-    done = shared_nws(*of_my_own(tmp_path, code))
+    """Rows if the first process, which checks the dataset, succeeds, or if a sample ends the process."""
+    done = shared_nws(*with_own_dataset(tmp_path, code))
     printed = done.stdout + done.stderr
     assert done.returncode == status
     assert "Traceback" not in printed
@@ -161,19 +160,19 @@ def test_a_dataset_that_takes_the_process_down_is_one_line_or_failed_rows(
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)"])
-def test_a_server_of_loading_processes_that_dies_at_its_start_is_one_line(program: Program, end: str) -> None:
-    """As where the import of torch, which it begins with, does not work."""
+def test_a_fork_server_that_exits_at_its_start_is_one_line(program: Program, end: str) -> None:
+    """As when its import of torch fails."""
     (program.folder / "sitecustomize.py").write_text(
         f"import os, sys\nif any('forkserver' in word for word in sys.orig_argv): {end}\n"
     )
     status, printed = program.run(*GRID)
     assert status == 2
-    assert "nws_sweep: dataset sleep cannot be made: the server that loading processes are forked from" in printed
+    assert "nws_sweep: dataset sleep cannot be made: the fork server has exited" in printed
     assert not (program.folder / "out").exists()
 
 
 def test_a_job_that_calls_sys_exit_is_a_failed_row(shared_nws: Command, tmp_path: Path) -> None:
-    """What runs beside a search runs in the main process, where Hydra would end the whole sweep."""
+    """Services run in the main process, where Hydra would end the whole sweep."""
     service = """
         import sys, pathlib
         class Service:
@@ -192,7 +191,7 @@ def test_a_job_that_calls_sys_exit_is_a_failed_row(shared_nws: Command, tmp_path
     assert states(tmp_path / "out") == ["ok"] * TRIALS
 
 
-def test_a_reader_that_goes_away_does_not_end_the_measuring(program: Program) -> None:
+def test_a_closed_pipe_does_not_end_the_measurement(program: Program) -> None:
     process = program.start(*GRID)
     assert process.stdout is not None
     process.stdout.readline()
@@ -222,5 +221,5 @@ def test_a_locale_without_utf_8(environment: dict[str, str], tmp_path: Path) -> 
             assert done.returncode == 0, done.stderr
             assert "Traceback" not in done.stderr
         assert states(tmp_path / "out") == ["ok"] * TRIALS
-        # The argument of a dataset that has none such, told in ASCII.
+        # An unknown argument of a dataset, reported in ASCII.
         assert process.run((*GRID, "+dataset.ä=1"), tmp_path, environment).returncode == 2

@@ -1,4 +1,4 @@
-"""The whole program is killed at random moments, and started again until it is done."""
+"""The program is killed at random moments and started again until it has finished."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from tests.conftest import Command, rounds
 
 KILLS = rounds(6)
 SEED = random.randrange(10**6)
-# What is no measurement, and what says when and where it was made.
 _MEASURED = ("measurement", "noise", "cost_s", "notes", "warnings", "windows")
 
 
-def asked_and_decided(folder: Path) -> dict[int, Any]:
-    """All that is no measurement."""
+def decisions(folder: Path) -> dict[int, Any]:
+    """The parts of the results that are no measurements."""
     return {
         size: {
             **{key: result[key] for key in ("configuration", "facts", "stop_reason", "error")},
@@ -43,7 +42,7 @@ def test_kills_at_random_moments_lose_nothing(program: Program) -> None:
     assert program.run(*GRID)[0] == 0
     lasts_s = time.monotonic() - began
     out = program.folder / "out"
-    whole = asked_and_decided(out.rename(program.folder / "whole"))
+    whole = decisions(out.rename(program.folder / "whole"))
     print(f"{KILLS} kills within {lasts_s:.0f} s of start, seed {SEED}")
     rng = random.Random(SEED)
     for _ in range(KILLS):
@@ -52,16 +51,16 @@ def test_kills_at_random_moments_lose_nothing(program: Program) -> None:
         after = finished_trials(out)
         assert {key: after.get(key) for key in known} == known, "a finished trial was lost or measured again"
         if has_ended:
-            program.check_nothing_left()  # of those before that were killed, too
-            assert asked_and_decided(out) == whole
+            program.check_nothing_left()  # also of the earlier, killed programs
+            assert decisions(out) == whole
             shutil.rmtree(out)
     assert program.run(*GRID)[0] == 0
-    assert asked_and_decided(out) == whole
-    assert not [path for path in out.rglob(".*-*") if path.is_file()], "something half-written is left"
+    assert decisions(out) == whole
+    assert not [path for path in out.rglob(".*-*") if path.is_file()], "a partly written file is left"
 
 
 def killed_after(program: Program, seconds: float) -> bool:
-    """Starts the grid and kills it; whether it ended by itself before."""
+    """Starts the grid and kills it after so many seconds; True if it had ended before."""
     process = program.start(*GRID, stdout=subprocess.DEVNULL)
     try:
         assert process.wait(seconds) == 0
@@ -79,14 +78,14 @@ def killed_after(program: Program, seconds: float) -> bool:
     [
         (signal.SIGINT, "it"),
         (signal.SIGTERM, "it"),
-        (signal.SIGTERM, "all"),  # as batch systems do
-        (signal.SIGHUP, "group"),  # of a terminal that is closed
+        (signal.SIGTERM, "all"),  # as batch systems send it
+        (signal.SIGHUP, "group"),  # from a closed terminal
     ],
 )
-def test_a_signal_finishes_writes_and_reports(
+def test_a_signal_finishes_the_window_and_writes_the_report(
     program: Program, shared_nws: Command, number: signal.Signals, whom: str
 ) -> None:
-    # A search goes on for seconds after its first trial; between two there is nothing to finish.
+    # A search continues for seconds after its first trial; between two searches there is no window to finish.
     grid, out = (*GRID, "dataset.length=4000", "measure.max_seconds=2"), program.folder / "out"
     process = program.start(*grid)
     wait_until(lambda: finished_trials(out))
@@ -97,7 +96,7 @@ def test_a_signal_finishes_writes_and_reports(
             one.send_signal(number)
     status, printed = program.end_of(process)
     assert status == 128 + number, printed
-    assert whom != "it" or "finishing what is being measured" in printed
+    assert whom != "it" or "Finishing the current window" in printed
     assert "Best settings" in printed
     assert (out / "report.html").is_file()
     before = finished_trials(out)
@@ -107,12 +106,11 @@ def test_a_signal_finishes_writes_and_reports(
     assert {key: after[key] for key in before} == before
 
 
-def test_two_ctrl_c_end_it_now(program: Program) -> None:
-    """While a window is measured that would take an hour."""
+def test_a_second_ctrl_c_ends_it_at_once(program: Program) -> None:
     endless = ("measure.window_s=3600", "measure.max_seconds=3600", "measure.timeout_s=null")
     process = program.start(*(text for text in GRID if not text.startswith("measure.")), *endless)
     wait_until(lambda: results(program.folder / "out"))
-    time.sleep(5)  # until it measures
+    time.sleep(5)  # until the window has started
     os.kill(process.pid, signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(2)

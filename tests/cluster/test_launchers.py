@@ -1,4 +1,4 @@
-"""Grids that Hydra's launchers run: on this machine, and on Ray."""
+"""Grids run by Hydra's launchers on this machine and on Ray."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from nws_sweep.results import storage
 from tests.cluster.conftest import need
-from tests.cluster.program import SMALL, Program, begun, complete, results, wait_until
+from tests.cluster.program import SMALL, Program, complete, has_started, results, wait_until
 from tests.conftest import Command
 from tests.test_docs import ON_CLUSTERS, every_command
 
@@ -30,7 +30,7 @@ def program(program: Program, environment: dict[str, str]) -> Program:
 
 
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_the_lock_makes_jobs_measure_one_after_the_other(program: Program, launcher: str) -> None:
+def test_the_lock_serialises_the_jobs(program: Program, launcher: str) -> None:
     status, printed = program.run(*SMALL, f"hydra/launcher={launcher}", "batch_size=4,8")
     assert status == 0, printed
     found = results(program.folder / "grid")
@@ -44,10 +44,10 @@ def measuring(result: dict[str, Any]) -> tuple[float, float]:
     return began_s, began_s + result["cost_s"]
 
 
-def test_a_grid_is_measured_by_tasks_of_ray_and_one_that_dies_is_a_row(program: Program) -> None:
+def test_ray_tasks_measure_a_grid_and_a_killed_one_is_a_row(program: Program) -> None:
     folder = program.folder / "grid"
     process = program.start(*ON_RAY, "+hydra.launcher.ray.init.include_dashboard=false", "batch_size=4,8,16")
-    wait_until(lambda: begun(folder, 4))
+    wait_until(lambda: has_started(folder, 4))
     family = psutil.Process(process.pid).children(recursive=True)
     next(one for one in family if "_run_job" in " ".join(one.cmdline())).kill()
     status, printed = program.end_of(process)
@@ -55,11 +55,11 @@ def test_a_grid_is_measured_by_tasks_of_ray_and_one_that_dies_is_a_row(program: 
     assert complete(folder) == {4: False, 8: True, 16: True}
     assert results(folder)[4]["error"].startswith("the task was lost: ")
     assert "batch_size=4: the task was lost" in (folder / storage.REPORT).read_text("utf-8")
-    assert "best: num_workers=" in printed  # of the tasks, as they go
+    assert "best: num_workers=" in printed  # printed by the tasks
 
 
 @pytest.mark.parametrize("command", [line for line in every_command() if ON_CLUSTERS in line])
-def test_every_command_of_the_documents_that_needs_a_cluster_is_composed(nws: Command, command: str) -> None:
+def test_every_documented_cluster_command_composes(nws: Command, command: str) -> None:
     need("submitit", "ray")
     single = [each for each in shlex.split(command)[3:] if each != "-m" and "," not in each]  # --cfg takes no grid
     done = nws(*single, "--cfg", "hydra", "-p", "hydra.launcher")

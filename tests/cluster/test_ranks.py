@@ -1,4 +1,4 @@
-"""``ranks=4`` against four real processes: what DistributedDataParallel reaches is what was predicted."""
+"""``ranks=4`` predicts the speed of four real processes in DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_OFF = 0.25
 
 
 def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
-    """What nws_sweep measures, by num_workers. The consumer is the training's own step."""
+    """nws_sweep's trials by num_workers; the consumer is the training step."""
     chosen = factories.configuration(
         dataset=dataset,
         consumer={"_target_": "tests.cluster.training.Step", "step_s": STEP_S},
@@ -47,8 +47,7 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
     return {trial.num_workers: trial for trial in result.trials}
 
 
-def trained(dataset: dict[str, Any]) -> dict[int, float]:
-    """What torchrun's processes reach, seconds per step by num_workers."""
+def seconds_per_step(dataset: dict[str, Any]) -> dict[int, float]:
     plan = {"dataset": dataset, "step_s": STEP_S, "batch_size": BATCH_SIZE, "workers": CANDIDATES, "steps": 60}
     where = ["--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     done = subprocess.run(
@@ -62,13 +61,10 @@ def trained(dataset: dict[str, Any]) -> dict[int, float]:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_training_of_four_ranks_is_as_fast_as_predicted(name: str) -> None:
-    """Both are measured in turns, since the machine has good and bad moments; one turn is enough if it was a good one.
-
-    The limit is for two cores that others use too.
-    """
+    """Alternates both up to three times, since the machine's load changes; the limit is for two busy cores."""
     ratios: dict[int, list[float]] = {workers: [] for workers in CANDIDATES}
     for _ in range(3):
-        real, ours = trained(WORKLOADS[name]), predicted(WORKLOADS[name])
+        real, ours = seconds_per_step(WORKLOADS[name]), predicted(WORKLOADS[name])
         for workers, trial in ours.items():
             assert trial.measurement is not None, trial.reason
             assert trial.measurement.batch_s is not None

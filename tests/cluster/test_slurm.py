@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from nws_sweep.results import storage
-from tests.cluster.program import SMALL, Program, begun, complete, results, wait_until
+from tests.cluster.program import SMALL, Program, complete, has_started, results, wait_until
 from tests.cluster.slurm import PROGRAMS, Slurm, members
 
 ON_SLURM = (*SMALL, "hydra/launcher=slurm")
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.xdist_group("slurm")
 
 @pytest.fixture
 def program(program: Program, cluster: Slurm) -> Iterator[Program]:
-    """Whatever becomes of the jobs, none of their processes is there afterwards."""
     program.python = sys.executable
     program.environment.update(cluster.environment)
     yield program
@@ -28,7 +27,6 @@ def program(program: Program, cluster: Slurm) -> Iterator[Program]:
 
 
 def python_of(cluster: Slurm, element: int) -> psutil.Process:
-    """The process of an element of the array."""
     found = []
     for process in members(cluster):
         with contextlib.suppress(psutil.Error):
@@ -53,16 +51,16 @@ def test_a_grid_is_measured_on_the_nodes_and_reported_here(program: Program) -> 
     assert sum("best: num_workers=" in log for log in logs) == 2
 
 
-def test_jobs_that_die_are_rows_and_the_same_command_measures_them(program: Program, cluster: Slurm) -> None:
+def test_lost_jobs_are_rows_and_the_same_command_measures_them(program: Program, cluster: Slurm) -> None:
     folder, grid = program.folder / "grid", (*ON_SLURM, "batch_size=4,8,16,32")
     process = program.start(*grid)
-    wait_until(lambda: begun(folder, 4))
+    wait_until(lambda: has_started(folder, 4))
     python_of(cluster, 0).kill()
-    wait_until(lambda: begun(folder, 8))
+    wait_until(lambda: has_started(folder, 8))
     array = min(cluster.queue()).partition("_")[0]
     cluster.run("scancel", f"{array}_1")
-    wait_until(lambda: begun(folder, 16))
-    cluster.run("scancel", "--signal=USR2", f"{array}_2")  # as before its time is over
+    wait_until(lambda: has_started(folder, 16))
+    cluster.run("scancel", "--signal=USR2", f"{array}_2")  # as Slurm sends it before the time limit
     status, printed = program.end_of(process)
     assert status == 1, printed
     assert complete(folder) == {4: False, 8: False, 16: False, 32: True}
@@ -80,12 +78,12 @@ def test_jobs_that_die_are_rows_and_the_same_command_measures_them(program: Prog
 
 def test_ctrl_c_cancels_the_jobs(program: Program) -> None:
     process = program.start(*ON_SLURM, "batch_size=4,8,16")
-    wait_until(lambda: begun(program.folder / "grid", 4))
+    wait_until(lambda: has_started(program.folder / "grid", 4))
     process.send_signal(signal.SIGINT)
     assert program.end_of(process)[0] == 130
 
 
-def test_what_slurm_refuses_is_one_line(program: Program) -> None:
+def test_a_rejected_submission_is_one_line(program: Program) -> None:
     status, printed = program.run(*ON_SLURM, "batch_size=4,8", "hydra.launcher.partition=none")
     assert status == 2
     (line,) = [line for line in printed.splitlines() if line.startswith("nws_sweep: ")]

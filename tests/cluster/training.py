@@ -1,6 +1,6 @@
-"""A training in DistributedDataParallel as programs have it, started by torchrun, and what is loaded and trained in it.
+"""A training in DistributedDataParallel, started by torchrun.
 
-Rank 0 prints the seconds per step with each number of workers, once the pipeline is full, as JSON.
+Rank 0 prints the seconds per step, without warm-up, by number of workers, as JSON.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FEATURES = 64
 
 
 class Step:
-    """A training step: a small model, and an accelerator's work, during which the CPU is idle."""
+    """A training step: a small model, and a sleep for the work of an accelerator."""
 
     def __init__(self, step_s: float) -> None:
         model = nn.Sequential(nn.Linear(FEATURES, 32), nn.ReLU(), nn.Linear(32, 1))
-        # As programs do it; a process group is there in a training, and in the ranks that are measured.
+        # A process group exists in a training and in measured ranks.
         self.model: nn.Module = DistributedDataParallel(model) if distributed.is_initialized() else model
         self._step_s = step_s
         self._optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
@@ -32,7 +32,7 @@ class Step:
     def __call__(self, batch: Tensor) -> None:
         time.sleep(self._step_s)
         self._optimizer.zero_grad(set_to_none=True)
-        self.model(batch.float().sign()).square().mean().backward()  # in a training the ranks meet here
+        self.model(batch.float().sign()).square().mean().backward()  # the barrier of the ranks
         self._optimizer.step()
 
 

@@ -1,4 +1,4 @@
-"""Real faults, each in a real search: a row with a state and a reason, the other candidates measured, nothing left."""
+"""Real faults in real searches: each gives a row with state and reason, and the other candidates are measured."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ def check(trial: Trial, state: TrialState, *words: str) -> None:
     assert trial.measurement is None
 
 
-def test_nothing_is_wrong_with_a_good_dataset_and_every_quantity_is_there() -> None:
-    """Or the tests below would mean nothing."""
+def test_a_good_dataset_gives_every_quantity() -> None:
     for trial in searched("Plain", length=20_000).values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
         assert (found := trial.measurement) is not None
@@ -81,7 +80,7 @@ def test_a_sample_or_a_collate_fn_that_raises(dataset: str, collate: str | None,
         assert trial.reason.endswith("(in a worker)") is (workers > 0)
 
 
-def test_a_worker_that_is_killed_and_the_others_are_measured() -> None:
+def test_a_killed_worker_fails_its_candidate_only() -> None:
     trials = searched("KilledWithWorkers", length=4000, num_workers=1)
     check(trials[1], TrialState.FAILED, "DataLoader worker")
     assert "killed by signal: Killed" in trials[1].reason or "exited unexpectedly" in trials[1].reason
@@ -89,27 +88,27 @@ def test_a_worker_that_is_killed_and_the_others_are_measured() -> None:
 
 
 @pytest.mark.parametrize(("start", "timeout_s"), [(None, 1.0), ("spawn", 3.0)])
-def test_a_worker_that_sleeps_for_ever_and_ignores_signals(start: str | None, timeout_s: float) -> None:
+def test_a_worker_that_hangs_and_ignores_signals_is_a_timeout(start: str | None, timeout_s: float) -> None:
     used = {"multiprocessing_context": start}
     for trial in searched("Hangs", (0, 1), loader=used, measure={"timeout_s": timeout_s}).values():
         check(trial, TrialState.TIMEOUT, f"measure.timeout_s={timeout_s:g} s", "killed")
 
 
-def test_the_time_limit_is_for_the_whole_trial_not_for_each_answer() -> None:
-    """A batch of 40 ms answers always soon; as many windows as that precision needs do not end in time."""
+def test_the_time_limit_holds_for_the_whole_trial() -> None:
+    """Each window is short; the number of windows exceeds the limit."""
     endless = {"timeout_s": 3.0, "max_seconds": 999.0, "precision": 1e-9}
     trial = searched("Slow", (0,), measure=endless, length=10_000, seconds=0.005)[0]
     check(trial, TrialState.TIMEOUT, "measure.timeout_s=3 s")
     assert len(trial.windows) > 2
 
 
-def test_a_worker_that_leaks_until_the_memory_budget() -> None:
+def test_a_worker_that_exceeds_the_memory_budget_is_out_of_memory() -> None:
     budget = {"memory_budget_bytes": 1_000_000_000, "max_seconds": 60.0, "window_s": 30.0, "timeout_s": 300.0}
     trial = searched("Leaks", (1,), measure=budget, length=100_000)[1]
     check(trial, TrialState.OUT_OF_MEMORY, "of memory", "measure.memory_budget_bytes", "killed")
 
 
-def test_a_timeout_of_the_loader_that_fires() -> None:
+def test_a_timeout_of_the_dataloader_fails_the_candidate() -> None:
     for workers, trial in searched("SlowWithWorkers", (0, 1), loader={"timeout": 1}, length=400).items():
         if workers:
             check(trial, TrialState.FAILED, "DataLoader timed out after 1 seconds")
@@ -118,7 +117,7 @@ def test_a_timeout_of_the_loader_that_fires() -> None:
             assert trial.notes[0] == "num_workers=0 has no timeout"
 
 
-def test_an_iterable_dataset_that_ends_early_is_measured_as_long_as_it_is() -> None:
+def test_an_iterable_dataset_that_ends_early_is_measured_to_its_end() -> None:
     for trial in searched("EndsEarly", (0, 1), promised=4000, given=64).values():
         assert (trial.state, trial.reason) == (TrialState.OK, "")
         assert any("ended after 8 batches, but its length is 500" in note for note in trial.notes)
@@ -126,7 +125,7 @@ def test_an_iterable_dataset_that_ends_early_is_measured_as_long_as_it_is() -> N
         check(trial, TrialState.FAILED, "gave no batch of 8")
 
 
-def test_a_dataset_that_cannot_be_pickled_works_with_fork_and_says_why_not_with_spawn() -> None:
+def test_a_dataset_that_cannot_be_pickled_fails_with_spawn_only() -> None:
     assert searched("Unpicklable", (0, 1), length=4000)[1].state is TrialState.OK
     spawned = searched("Unpicklable", (0, 1), loader={"multiprocessing_context": "spawn"}, length=4000)
     assert spawned[0].state is TrialState.OK
@@ -134,7 +133,7 @@ def test_a_dataset_that_cannot_be_pickled_works_with_fork_and_says_why_not_with_
 
 
 def in_small_shared_memory(arguments: str) -> dict[int, str]:
-    """A search in a mount namespace whose /dev/shm is a real tmpfs of 8 MB."""
+    """Searches in a mount namespace whose /dev/shm is a tmpfs of 8 MB."""
     script = (
         "from tests.executor.test_faults import searched\n"
         f"for workers, trial in sorted(searched({arguments}).items()):\n"
@@ -149,17 +148,17 @@ def in_small_shared_memory(arguments: str) -> dict[int, str]:
     return {int(line.split()[0]): line.partition(" ")[2] for line in done.stdout.splitlines()}
 
 
-def test_candidates_for_which_shared_memory_is_too_small_are_skipped_or_fail_with_the_reason() -> None:
-    """Batches of 1 MB: one worker has 3 on their way, 8 have 17. Nothing is known of those of an only candidate."""
+def test_too_little_shared_memory_skips_or_fails_candidates_with_the_reason() -> None:
+    """Batches of 1 MB: one worker has 3 in flight, 8 have 17. The size is unknown before the first candidate."""
     found = in_small_shared_memory("'Heavy', (0, 1, 8), length=4000, values=32768")
     assert [found[n].split()[0] for n in (0, 1)] == ["ok", "ok"]
-    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB on their way), and ")
+    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB in flight), and ")
     alone = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")[8]
     assert alone.startswith("failed ")
     assert "/dev/shm" in alone or "shared memory" in alone
 
 
-def test_a_lock_that_a_stopped_candidate_holds_does_not_hold_up_the_others(
+def test_a_lock_held_by_a_paused_candidate_does_not_block_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_process, "STALL_S", 0.5)

@@ -1,4 +1,4 @@
-"""What of a process a fork would not take along."""
+"""Obstacles to forking a process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from nws_sweep.executor import forking
 
 
-def test_threads_that_are_just_ending_and_files_that_are_just_closed_are_no_obstacle(
+def test_exiting_threads_and_closed_files_are_no_obstacle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, done, listed = forking.footprint(), threading.Event(), Path.iterdir
-    # The last one, a larger number than any has, was gone just after it was listed.
+    # The last entry, larger than any thread ID, does not exist any more when it is read.
     monkeypatch.setattr(Path, "iterdir", lambda folder: [*listed(folder), folder / "4194305"])
     monkeypatch.setattr(time, "sleep", lambda seconds: done.set())
     threading.Thread(target=done.wait).start()
@@ -24,7 +24,7 @@ def test_threads_that_are_just_ending_and_files_that_are_just_closed_are_no_obst
     assert done.is_set()
 
 
-def test_what_stays_is_an_obstacle(tmp_path: Path) -> None:
+def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
     before, done = forking.footprint(), threading.Event()
     with (tmp_path / "data").open("w"), subprocess.Popen(["sleep", "60"]) as process:
         thread = threading.Thread(target=done.wait)

@@ -1,4 +1,4 @@
-"""Several sessions in lockstep, on clocks that go only when told; times are sums of powers of two, compared exactly."""
+"""Sessions in lockstep on simulated clocks; times are sums of powers of two and compared exactly."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def windows(
     asked: WindowRequest,
     consume_s: float = 0.0,
     batches: Sequence[int] = (100, 100, 100),
-    meets: bool = False,
+    has_barrier: bool = False,
 ) -> tuple[list[Window], FakeRanks]:
-    """A window of each rank; with ``meets`` the consumer waits for the others, as DistributedDataParallel's step."""
+    """A window of each rank; with ``has_barrier`` the consumer waits for the other ranks, as in DDP."""
     ranks = FakeRanks(len(make_s))
 
     def work(rank: FakeRank) -> Window:
@@ -35,11 +35,11 @@ def windows(
 
         def consume(batch: Any) -> None:
             rank.clock.advance(consume_s)
-            if meets:
+            if has_barrier:
                 rank.barrier(0)
 
         session = LoaderSession(
-            loader, consume, clock=rank.clock, produced=loader.produced, others=rank, consumer_synchronizes=meets
+            loader, consume, clock=rank.clock, produced=loader.produced, others=rank, consumer_synchronizes=has_barrier
         )
         return session.window(asked)
 
@@ -54,29 +54,33 @@ def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
     assert slow.wait_s == (1.0,) * 3
     assert slow.barrier_s == (0.0,) * 3
     assert quick.elapsed_s == slow.elapsed_s == ranks.clocks[0].now == 4.5
+<<<<<<< HEAD
     assert ranks.barriers_passed == 1 + 3  # to begin with, and after each batch
+=======
+    assert ranks.barriers_passed == 1 + 3  # at the start, and after each batch
+>>>>>>> pkg-3
 
 
 @pytest.mark.parametrize(
-    ("asked", "meets", "batches"),
+    ("asked", "has_barrier", "batches"),
     [
         (WindowRequest(kind=STEADY, min_batches=1, min_seconds=3.0, multiple_of=2), False, 4),
         (WindowRequest(kind=STEADY, min_batches=1, min_seconds=4.5, multiple_of=2), True, 6),
         (WindowRequest(kind=STEADY, min_batches=1), True, 1),
     ],
 )
-def test_a_burst_ends_in_all_ranks_with_the_same_step(asked: WindowRequest, meets: bool, batches: int) -> None:
-    found, _ = windows([0.25, 0.5, 1.0], asked, meets=meets)
+def test_a_window_ends_with_the_same_step_in_all_ranks(asked: WindowRequest, has_barrier: bool, batches: int) -> None:
+    found, _ = windows([0.25, 0.5, 1.0], asked, has_barrier=has_barrier)
     assert [window.batches for window in found] == [batches] * 3
 
 
-def test_an_epoch_that_ends_in_one_rank_ends_in_all_and_nobody_counts_a_batch_that_others_had_not() -> None:
+def test_the_shortest_epoch_ends_the_epoch_of_all_ranks() -> None:
     found, _ = windows([0.5, 1.0], WindowRequest(kind=WindowKind.EPOCH), batches=[7, 4])
     assert [(window.batches, len(window.barrier_s), window.samples) for window in found] == [(4, 4, 4)] * 2
-    assert [window.end_s for window in found] == [0.5, 0.5]  # the other one's fifth batch
+    assert [window.end_s for window in found] == [0.5, 0.5]  # the fifth batch of the other rank
 
 
-def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
+def test_all_ranks_discard_the_batches_of_the_fullest_queue() -> None:
     def work(rank: FakeRank) -> Window:
         made = [8, 0][rank.number]
         counts = iter([0, 0, made, made, made, made, made])
@@ -90,25 +94,34 @@ def test_what_the_fullest_queue_holds_is_thrown_away_by_all() -> None:
     assert [window.batches for window in FakeRanks(2).run(work)] == [7, 7]
 
 
-def test_a_consumer_that_meets_the_others_is_not_made_to_meet_them_once_more() -> None:
-    found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, meets=True)
+def test_a_consumer_with_a_barrier_gets_no_second_one() -> None:
+    found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, has_barrier=True)
     assert [window.batches for window in found] == [4, 4]
+<<<<<<< HEAD
     assert ranks.barriers_passed == 1 + 4  # its own
+=======
+    assert ranks.barriers_passed == 1 + 4  # the consumer's own
+>>>>>>> pkg-3
     assert found[0].consume_s == (1.25,) * 4
     merged = merged_window(found)
     assert merged.consume_s == (0.5,) * 4
     assert merged.wait_s == (1.0,) * 4
     assert [rank.barrier_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
     found, ranks = windows(
-        [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, meets=True
+        [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, has_barrier=True
     )
+<<<<<<< HEAD
     assert found[0].barrier_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
     assert ranks.barriers_passed == 1 + 4
+=======
+    assert found[0].barrier_s == (0.75,) * 4  # a window without the consumer has its own barrier
+    assert ranks.barriers_passed == 1 + 4
+>>>>>>> pkg-3
 
 
-def in_two_processes(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:
-    """Real ranks, which fail here if their work does; the second one is gone when its work is done."""
-    (folder / "meetings").write_bytes(bytes(2 * 3 * 8))
+def run_ranks(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:
+    """Runs each function as a real rank; a rank exits when its function returns."""
+    (folder / "step_counters").write_bytes(bytes(2 * 3 * 8))
     pids = []
     for number, work in enumerate(works):
         if pid := os.fork():
@@ -123,7 +136,7 @@ def in_two_processes(folder: Path, *works: Callable[[lockstep.Lockstep], object]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
 
 
-def test_real_ranks_meet_and_hear_what_the_others_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_ranks_share_numbers_and_report_lost_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockstep, "_LATE_S", 0.3)
 
     def both(one: lockstep.Lockstep, number: int) -> None:
@@ -136,10 +149,10 @@ def test_real_ranks_meet_and_hear_what_the_others_told(tmp_path: Path, monkeypat
     def first(one: lockstep.Lockstep) -> None:
         both(one, 5)
         one.publish(0)
-        with pytest.raises(TrialError, match="no other step of another rank within"):
+        with pytest.raises(TrialError, match="another rank made no step for"):
             one.agreed()
         with pytest.raises(RankLost):
             one.barrier(0)
 
-    in_two_processes(tmp_path, first, lambda one: both(one, 7))
-    assert array("q", (tmp_path / "meetings").read_bytes())[::3].tolist() == [5, 3]
+    run_ranks(tmp_path, first, lambda one: both(one, 7))
+    assert array("q", (tmp_path / "step_counters").read_bytes())[::3].tolist() == [5, 3]

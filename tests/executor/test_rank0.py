@@ -1,4 +1,4 @@
-"""Ranks of one program get one answer."""
+"""All ranks of a program get the result of rank 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
-    """Makes torch.distributed what it is to one rank of two; ``sent`` is what rank 0 broadcasts."""
+    """Simulates torch.distributed for one rank of two; ``sent`` holds the broadcast of rank 0."""
 
     def broadcast(values: list[Any], src: int, group: str) -> None:
         assert (src, group) == (0, "group")
@@ -39,49 +39,49 @@ def never() -> int:
     raise AssertionError("only rank 0 works")
 
 
-def test_rank_0_works_and_the_others_get_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rank0.agreed(lambda: 3) == 3  # alone
+def test_rank_0_runs_the_search_and_all_ranks_get_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rank0.run_on_rank0(lambda: 3) == 3  # alone
     sent: list[Any] = []
     first = joined(monkeypatch, 0, sent)
-    assert rank0.agreed(lambda: 3) == 3
+    assert rank0.run_on_rank0(lambda: 3) == 3
     second = joined(monkeypatch, 1, sent)
-    assert rank0.agreed(never) == 3
+    assert rank0.run_on_rank0(never) == 3
     for group in (first, second):
         group.destroy_process_group.assert_called_once_with("group")
         group.new_group.assert_called_once_with(backend="gloo", timeout=timedelta(days=7))
 
 
 @pytest.mark.parametrize("error", [NwsSweepError("no room"), KeyboardInterrupt()])
-def test_a_failure_of_rank_0_is_everybodys(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def test_a_failure_of_rank_0_is_raised_on_all_ranks(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail() -> int:
         raise error
 
     sent: list[Any] = []
     joined(monkeypatch, 0, sent)
     with pytest.raises(type(error)):
-        rank0.agreed(fail)
+        rank0.run_on_rank0(fail)
     joined(monkeypatch, 1, sent)
-    with pytest.raises(NwsSweepError, match=f"rank 0 could not measure: {error or 'KeyboardInterrupt'}"):
-        rank0.agreed(never)
+    with pytest.raises(NwsSweepError, match=f"the search failed on rank 0: {error or 'KeyboardInterrupt'}"):
+        rank0.run_on_rank0(never)
 
 
-def test_a_rank_that_waits_says_for_whom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(rank0, "_TOLD_AFTER_S", 0.01)
-    group, said = joined(monkeypatch, 0, []), threading.Event()
+def test_a_waiting_rank_prints_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(rank0, "_NOTICE_AFTER_S", 0.01)
+    group, printed = joined(monkeypatch, 0, []), threading.Event()
 
-    def saying(*line: str, **how: Any) -> None:
+    def print_and_set(*line: str, **how: Any) -> None:
         print(*line, **how)
-        said.set()
+        printed.set()
 
-    monkeypatch.setattr(rank0, "print", saying, raising=False)
-    group.new_group = lambda **how: said.wait(60) and "group"
-    assert rank0.agreed(lambda: 3) == 3
-    told = "nws_sweep: rank 0 waits for the others: all 2 ranks must call search or tune\n"
-    assert capsys.readouterr().err == told
+    monkeypatch.setattr(rank0, "print", print_and_set, raising=False)
+    group.new_group = lambda **how: printed.wait(60) and "group"
+    assert rank0.run_on_rank0(lambda: 3) == 3
+    line = "nws_sweep: rank 0 is waiting for the other ranks: all 2 ranks must call search or tune\n"
+    assert capsys.readouterr().err == line
 
 
 @pytest.mark.slow
-def test_the_ranks_of_a_real_program_tune_their_loaders_alike(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, environment: dict[str, str]) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         textwrap.dedent("""

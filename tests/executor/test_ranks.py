@@ -1,4 +1,4 @@
-"""Several ranks: what their figures come to, who is blamed, and, in real processes, what becomes of one that fails."""
+"""Several ranks: merged windows, root causes of failures, and real processes that fail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOW = factories.window(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, barrier_s=(0.0,
 FEW = WindowRequest(kind=WindowKind.STEADY, min_batches=8)
 
 
-def test_a_step_is_as_long_as_from_meeting_to_meeting_and_samples_add_up() -> None:
+def test_a_step_lasts_from_barrier_to_barrier_and_samples_add_up() -> None:
     merged = merged_window([QUICK, SLOW])
     assert merged.consume_s == (0.375,) * 4
     assert merged.wait_s == (0.625,) * 4
@@ -42,14 +42,14 @@ def test_a_step_is_as_long_as_from_meeting_to_meeting_and_samples_add_up() -> No
     assert merged.barrier_s == ()
 
 
-def test_the_slowest_start_and_the_heaviest_batch_count_and_what_one_rank_cannot_count_is_unknown() -> None:
+def test_the_largest_startup_and_batch_count_and_unknown_values_stay_unknown() -> None:
     first = replace(QUICK, startup_s=0.25, end_s=0.5, batch_bytes=10, batch_tensors=2)
     merged = merged_window([first, replace(SLOW, startup_s=2.0, end_s=0.25, batch_bytes=20, produced=None)])
     assert (merged.startup_s, merged.end_s, merged.batch_bytes, merged.batch_tensors) == (2.0, 0.5, 20, 2)
     assert merged.produced is None
 
 
-def test_what_is_used_is_used_together_and_an_epoch_ends_with_the_first_rank() -> None:
+def test_usage_adds_up_and_the_shortest_epoch_counts() -> None:
     one, other = Usage(cpu_s=1.0, memory_bytes=100, shm_bytes=1), Usage(cpu_s=2.0, memory_bytes=50, disk_bytes=7)
     assert merged_usage([one, other]) == Usage(cpu_s=3.0, memory_bytes=150, shm_bytes=1, disk_bytes=7)
     merged = ranks._MERGED
@@ -68,7 +68,7 @@ def slices(cpu_s: float = 0.0) -> list[TimeSlice]:
     return [TimeSlice(windows=(start,)), taken, replace(taken, before=taken.after), replace(taken, before=taken.after)]
 
 
-def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
+def test_rates_and_cpu_time_are_sums_over_ranks() -> None:
     found = summarise(slices(cpu_s=4.0), conditions())
     assert found.batch_s is not None
     assert found.batch_s.value == 1.0
@@ -81,13 +81,12 @@ def test_a_batch_is_a_step_and_rates_and_cpu_time_are_sums() -> None:
     assert [(rank.wait_s, rank.consume_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
 
 
-def test_the_roofline_is_that_of_all_ranks_on_all_cores() -> None:
-    """Three windows of 4 s and four steps; the CPU time is that of the first."""
+def test_the_roofline_counts_all_ranks_on_all_cores() -> None:
     assert violation(slices(cpu_s=12 * 1.9), conditions()) == ""
     assert "2.50 s of CPU time" in violation(slices(cpu_s=12 * 2.5), conditions())
 
 
-def test_whole_epochs_lose_their_first_clump_in_every_rank() -> None:
+def test_epochs_exclude_the_first_multiple_of_the_workers_in_every_rank() -> None:
     epoch = merged_window([replace(each, kind=WindowKind.EPOCH, startup_s=0.25, end_s=0.0) for each in (QUICK, SLOW)])
     found = summarise([TimeSlice(windows=(epoch,))], conditions(mode="epoch"))
     assert found.samples_per_s == 16.0
@@ -98,26 +97,25 @@ LOST, LATE = RankLost("lost"), TrialTimeout("not done")
 
 
 @pytest.mark.parametrize(
-    ("failures", "ranks", "missing", "told"),
+    ("failures", "ranks", "missing", "reported"),
     [
         ({0: LOST, 2: TrialError("bad sample"), 3: LOST}, 4, (), TrialError("rank 2: bad sample")),
         ({1: LOST, 0: LOST}, 4, (), RankLost("rank 0: lost")),
         ({0: TrialError("same"), 1: TrialError("same")}, 2, (), TrialError("same")),
         ({0: LATE, 1: LATE, 2: LATE}, 3, (0, 2), TrialTimeout("ranks 0, 2: not done")),
         ({0: LATE, 1: LATE, 2: LATE}, 3, (), LATE),
-        ({1: OSError("no room")}, 2, (), OSError("no room")),  # a fault of our own stays what it is
+        ({1: OSError("no room")}, 2, (), OSError("no room")),  # other errors are unchanged
     ],
 )
-def test_whose_failure_it_was_is_told_not_whom_it_took_along(
-    failures: dict[int, BaseException], ranks: int, missing: tuple[int, ...], told: BaseException
+def test_the_root_cause_is_reported(
+    failures: dict[int, BaseException], ranks: int, missing: tuple[int, ...], reported: BaseException
 ) -> None:
     error = root_cause(failures, ranks, missing)
-    assert (type(error), str(error)) == (type(told), str(told))
+    assert (type(error), str(error)) == (type(reported), str(reported))
 
 
 @pytest.fixture(autouse=True)
 def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails if a folder of the ranks stays."""
     made: list[str] = []
     folder = temporary.folder
 
@@ -142,17 +140,17 @@ def opened(process: RankedProcesses, num_workers: int = 0) -> None:
     process.open(LoaderSettings(batch_size=8, num_workers=num_workers))
 
 
-def test_each_rank_has_torchruns_environment_and_a_process_group_when_its_dataset_is_made() -> None:
+def test_the_environment_and_process_group_exist_before_the_dataset() -> None:
     with started("KnowsItsRank", 2) as process:
-        told = sorted(process.warned())
-    assert told == [
+        reported = sorted(process.warned())
+    assert reported == [
         f"RANK={n} LOCAL_RANK={n} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
         f"group={n}/2 threads=1 leads=True"
         for n in range(2)
     ]
 
 
-def test_the_ranks_replace_those_of_a_launcher_and_keep_all_else() -> None:
+def test_a_rank_replaces_the_launchers_variables_only() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3", "GLOO_SOCKET_IFNAME": "eth0"}
     made = ranks.environment_of(Rank(number=1, ranks=4, folder=""), 12345, outside)
     assert (made["RANK"], made["WORLD_SIZE"], made["MASTER_PORT"]) == ("1", "4", "12345")
@@ -160,7 +158,7 @@ def test_the_ranks_replace_those_of_a_launcher_and_keep_all_else() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
+def test_samples_are_distributed_over_ranks_and_counted_together(num_workers: int) -> None:
     with started("Plain", 3, length=100) as process:
         assert process.facts.samples == 100
         opened(process, num_workers)
@@ -176,29 +174,29 @@ def test_samples_are_shared_out_and_counted_together(num_workers: int) -> None:
         assert process.usage().cpu_s > 0
 
 
-def test_one_rank_that_fails_ends_all_and_is_named() -> None:
+def test_a_rank_that_fails_ends_all_and_is_named() -> None:
     with started("OfRank", 3, rank=1, does="kill") as process:
         opened(process)
-        with pytest.raises(TrialError, match=r"^rank 1: the loading process was killed by SIGKILL$"):
+        with pytest.raises(TrialError, match=r"^rank 1: the trial process was killed by SIGKILL$"):
             process.window(FEW)
         with pytest.raises(TrialError):  # none is left
             process.wait_until_idle()
 
 
-def test_a_rank_that_hangs_is_named_though_all_are_late() -> None:
+def test_a_rank_that_hangs_is_named() -> None:
     with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as process:
         opened(process)
-        with pytest.raises(TrialTimeout, match=r"^rank 2: not done within measure.timeout_s=4 s"):
+        with pytest.raises(TrialTimeout, match=r"^rank 2: not finished within measure.timeout_s=4 s"):
             process.window(FEW)
 
 
-def test_a_dataset_that_one_rank_cannot_make_is_told_with_its_number() -> None:
+def test_a_dataset_that_one_rank_cannot_make_is_reported_with_its_number() -> None:
     wrong = pytest.raises(DatasetError, match=r"^rank 1: dataset .*no data here")
     with wrong, started("OfRank", 2, rank=1, does="no dataset"):
         pass
 
 
-def test_they_hold_no_more_memory_together_than_they_may() -> None:
+def test_the_memory_budget_holds_for_all_ranks_together() -> None:
     with started("OfRank", 2, seconds=0.05) as process:
         opened(process)
         held = process.usage().memory_bytes
@@ -208,8 +206,7 @@ def test_they_hold_no_more_memory_together_than_they_may() -> None:
             process.window(replace(FEW, min_batches=100))
 
 
-def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
-    """Which is seen by who waits for the others: the training step itself."""
+def test_the_training_step_of_a_model_on_the_cpu_is_a_barrier() -> None:
     consumer = {
         "_target_": "nws_sweep.dataloading.training.Train",
         "model": {"_target_": "torch.nn.Linear", "in_features": 4, "out_features": 1},
@@ -226,8 +223,9 @@ def test_a_model_on_the_cpu_is_trained_by_all_ranks_together() -> None:
     assert quick.consume_s == slow.consume_s
 
 
-def test_a_program_searches_for_several_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Also one that a launcher has started as one of several: then it is about all of them."""
+def test_a_search_over_several_ranks_in_a_program_of_a_launcher(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("RANK", "0")

@@ -1,8 +1,9 @@
-"""Real processes: what happens to a trial process stays in the trial process, and nothing of it is left."""
+"""Real processes: faults end only their trial process, and nothing of it is left."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ import psutil
 import pytest
 
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError
+from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
+from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import processes
 from tests.children import child, line_of
@@ -41,15 +44,15 @@ def one_epoch(chosen: ProcessSpec, used: LoaderSettings) -> Any:
 
 
 @pytest.mark.parametrize(("num_workers", "context"), [(0, None), (3, None), (1, "spawn"), (1, "forkserver")])
-def test_an_epoch_is_counted_whole_however_workers_are_started(num_workers: int, context: str | None) -> None:
-    """What the fork server has loaded is left out of garbage collections: the dataset refuses to load otherwise."""
+def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: str | None) -> None:
+    """The dataset raises an exception unless the fork server's modules are excluded from garbage collection."""
     node = {"_target_": f"{USERS}.ragged", "_partial_": True}
     chosen = replace(spec("Frozen", length=50), collate_fn=node)
     window = one_epoch(chosen, settings(num_workers, multiprocessing_context=context))
     assert (window.batches, window.samples, window.ended_epoch) == (7, 50, True)
 
 
-def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it() -> None:
+def test_torchvision_is_preloaded_if_the_datasets_source_contains_its_name() -> None:
     assert trial_process.mentions("nws_sweep.datasets.vision", "torchvision")
     assert not trial_process.mentions("tests.user_datasets", "torchvision")
 
@@ -58,26 +61,23 @@ def test_torchvision_is_loaded_beforehand_where_the_datasets_source_names_it() -
     ("name", "iterable", "samples", "batches"),
     [("Plain", False, 64, 8), ("Stream", True, None, None), ("SizedStream", True, 64, 8)],
 )
-def test_facts_tell_the_kind_and_length_of_a_dataset(
+def test_facts_have_the_kind_and_length_of_a_dataset(
     name: str, iterable: bool, samples: int | None, batches: int | None
 ) -> None:
     with trial_process.start(spec(name)) as process:
         assert (process.facts.iterable, process.facts.samples) == (iterable, samples)
         assert process.facts.type == f"tests.user_datasets.{name}"
-        process.open(
-            settings(0, shuffle=True)
-        )  # an iterable dataset has its own order; DataLoader refuses shuffle for it
+        process.open(settings(0, shuffle=True))  # ignored for an iterable dataset, where DataLoader rejects it
         assert process.batches_per_epoch == batches
         assert process.window(WHOLE_EPOCH).samples == 64
 
 
-def test_workers_are_started_as_the_users_own_program_would_start_them() -> None:
-    """Trial processes come from a fork server, but their workers must not: DataLoader's default is the platform's own."""
+def test_workers_have_the_platforms_start_method() -> None:
     with trial_process.start(spec("Plain")) as process:
         process.open(settings(33, pin_memory=True))
         process.window(WindowRequest(kind=WindowKind.STEADY))
         assert len(psutil.Process(process.pid).children()) == 33
-        assert process.warned() == ()  # torch's own advice on so many
+        assert process.warned() == ()  # torch warns about so many workers
 
 
 AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
@@ -88,15 +88,16 @@ AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
     [
         ("RaisesAtLength", 0, f"{AT_LENGTH}$"),
         ("RaisesAtLength", 1, rf"{AT_LENGTH} \(in a worker\)$"),
-        ("Killed", 0, "^the loading process was killed by SIGKILL$"),
-        ("Exits", 0, "^the loading process ended with exit status 3$"),
+        ("Killed", 0, "^the trial process was killed by SIGKILL$"),
+        ("Exits", 0, "^the trial process ended with exit status 3$"),
     ],
 )
-def test_why_a_sample_could_not_be_loaded_is_told(name: str, num_workers: int, reason: str) -> None:
+def test_the_reason_of_a_failed_sample_is_reported(name: str, num_workers: int, reason: str) -> None:
     with pytest.raises(TrialError, match=reason):
         one_epoch(spec(name), settings(num_workers))
 
 
+NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": -1}
 REMEDY = r" needs \+\+consumer._partial_=true"
 
 
@@ -105,17 +106,12 @@ REMEDY = r" needs \+\+consumer._partial_=true"
     [
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
-        (
-            {},
-            {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": -1},
-            ConfigurationError,
-            "=-1: allowed is a",
-        ),
+        ({}, NEGATIVE_SLEEP, ConfigurationError, "=-1: allowed is a"),
         ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),
     ],
 )
-def test_what_cannot_be_made_or_used_is_told_in_one_line(
+def test_invalid_datasets_and_consumers_are_reported_in_one_line(
     dataset: dict[str, Any], consumer: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     usual = spec("Plain")
@@ -125,18 +121,18 @@ def test_what_cannot_be_made_or_used_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_dataset_prints_is_logged_and_its_warnings_noted(tmp_path: Path, capfd: Any) -> None:
+def test_output_of_a_dataset_is_logged_and_its_warnings_recorded(tmp_path: Path, capfd: Any) -> None:
     with trial_process.start(spec("Talks", tmp_path / "trial.log")) as process:
         assert process.warned() == ("this dataset is old",)
     assert (tmp_path / "trial.log").read_text() == "hello from the dataset\n"
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_warning_for_each_sample_does_not_flood_the_notes() -> None:
+def test_at_most_five_warnings_are_recorded() -> None:
     with trial_process.start(spec("WarnsForEachSample")) as process:
         process.open(settings(0))
         process.window(WHOLE_EPOCH)
-        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings are left out")
+        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
 
 
 SCRIPT = """
@@ -163,8 +159,7 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
 
 
-def test_nothing_outlives_a_parent_that_is_killed() -> None:
-    """Not even what stands still."""
+def test_all_processes_exit_with_a_killed_parent_even_if_paused() -> None:
     family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
     with child(f"{SCRIPT}    process.pause()\n{family}") as parent:
         assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
@@ -174,7 +169,7 @@ def test_nothing_outlives_a_parent_that_is_killed() -> None:
         assert not processes.running(pids, GONE_WITHIN_S)
 
 
-def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_command() -> None:
+def test_a_worker_killed_between_commands_fails_the_next_command() -> None:
     """Paused workers are likely victims of the out-of-memory killer."""
     with trial_process.start(spec("Plain", length=4000)) as process:
         process.open(settings(2))
@@ -186,12 +181,12 @@ def test_a_worker_that_dies_while_nothing_is_asked_is_the_reason_of_the_next_com
             process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=400))
 
 
-def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
+def test_a_paused_trial_process_uses_no_cpu_time_and_resumes() -> None:
     with trial_process.start(spec("Busy", length=100_000)) as process:
         process.open(settings(2))
         process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=4))
         process.pause()
-        time.sleep(0.1)  # a signal takes a moment
+        time.sleep(0.1)  # the signal's delivery takes a moment
         before = process.usage()
         time.sleep(0.5)
         assert process.usage().cpu_s - before.cpu_s < 0.05
@@ -201,16 +196,15 @@ def test_a_paused_arm_uses_no_cpu_time_and_goes_on_where_it_was() -> None:
 
 
 def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:
-    """Or what was still to be made would be booked as its start-up."""
     with trial_process.start(spec("Slow", length=48, seconds=0.02)) as process:
         process.open(settings(2, persistent_workers=True, prefetch_factor=2))
         process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=2))
         again = process.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=6, fresh=True))
     assert again.startup_s is not None
-    assert (again.batches, again.produced) == (6, 48)  # none of the epoch before
+    assert (again.batches, again.produced) == (6, 48)  # none of the previous epoch
 
 
-def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_same() -> None:
+def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() -> None:
     with contextlib.suppress(KeyboardInterrupt), trial_process.start(spec("Hangs")) as process:
         process.open(settings(1, multiprocessing_context="spawn"))
         process._connection.send(("window", WHOLE_EPOCH))
@@ -220,3 +214,25 @@ def test_an_interruption_while_a_hanging_arm_may_end_in_order_kills_it_all_the_s
         timer.join()
     assert pid is not None
     assert not processes.running([pid])
+
+
+@pytest.mark.parametrize(
+    "command", ["window", "wait_until_idle", "warned", "files", "logged", "load", "load_one_by_one", "samples"]
+)
+def test_the_child_answers_the_commands_of_the_protocol(command: str) -> None:
+    protocol = inspect.signature(getattr(TrialProcess, command))
+    assert inspect.signature(getattr(child_module._ChildCommands, command)) == protocol
+    assert getattr(trial_process.CommandSender, command) is not getattr(TrialProcess, command)
+
+
+@pytest.mark.parametrize(
+    ("error", "killed_by"),
+    [
+        ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible", signal.SIGBUS),
+        ("DataLoader worker (pid 7) is killed by signal: Killed. ", signal.SIGKILL),
+        ("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost", None),
+        ("Bus error", None),
+    ],
+)
+def test_the_signal_that_killed_a_worker_is_a_value(error: str, killed_by: int | None) -> None:
+    assert child_module._trial_error(RuntimeError(error))[1] == killed_by

@@ -1,4 +1,4 @@
-"""Made-up control groups: what a process may use where the machine has more."""
+"""CPUs that a process may use, under simulated control groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.roots import made_up
 
 
 def v1(folder: str, quota_us: int) -> dict[str, str]:
-    """The files of a version 1 group."""
     return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
 
 
@@ -31,7 +30,9 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
         ("0::/\n", {"cpu.max": "\n"}, 12.0),
     ],
 )  # fmt: skip
-def test_the_quota_of_control_groups_counts(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
+def test_quotas_of_control_groups_limit_the_cpus(
+    tmp_path: Path, own: str, files: dict[str, str], expected: float
+) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
     assert cores.usable_cores(root, {}, affinity=12) == expected
@@ -47,12 +48,11 @@ def test_the_quota_of_control_groups_counts(tmp_path: Path, own: str, files: dic
         ({"SLURM_CPUS_PER_TASK": "6", "LOCAL_WORLD_SIZE": "2"}, 3.0),
     ],
 )
-def test_batch_system_and_ranks_count(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
+def test_batch_systems_and_ranks_limit_the_cpus(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
     assert cores.usable_cores(tmp_path, environment, affinity=12) == expected
 
 
-def test_what_variables_ask_for_is_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that no process has bound can use more, which is no mistake of the measurement."""
+def test_environment_variables_are_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert cores.enforced_cores(tmp_path, affinity=12) == 12.0
@@ -65,7 +65,7 @@ def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(mon
     assert cores.usable_cpus() == 1
 
 
-def test_ranks_that_are_measured_at_once_share_what_a_launcher_gave_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     monkeypatch.setattr(cores, "shared_cores", lambda *_: 16.0)
     assert cores.cpus_of_rank(1) == cores.usable_cpus() == 4

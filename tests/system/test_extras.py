@@ -14,9 +14,7 @@ from tests.conftest import Command
 
 @pytest.mark.parametrize("launcher", ["slurm", "ray"])
 @pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="the launchers are installed")
-def test_a_launcher_that_is_not_installed_is_one_line_and_nothing_is_written(
-    shared_nws: Command, tmp_path: Path, launcher: str
-) -> None:
+def test_a_missing_launcher_is_reported_in_one_line(shared_nws: Command, tmp_path: Path, launcher: str) -> None:
     done = shared_nws("-m", f"hydra/launcher={launcher}", "batch_size=4,8")
     assert done.returncode == 2
     assert done.stderr == f"nws_sweep: hydra/launcher: {missing(launcher)}\n"
@@ -27,7 +25,7 @@ def missing(extra: str) -> str:
     return f"a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
 
 
-def test_the_object_store_without_its_package_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_object_store_reports_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ConfigurationError) as caught, object_server.running():
         pass
@@ -38,7 +36,7 @@ def test_the_object_store_without_its_package_does_not_start(monkeypatch: pytest
     ("protocol", "package", "line"),
     [("s3", "s3fs", missing("remote")), ("gs", "gcsfs", "a package is missing (Please install")],
 )
-def test_a_protocol_without_its_package_names_it(
+def test_a_protocol_reports_its_missing_package(
     monkeypatch: pytest.MonkeyPatch, protocol: str, package: str, line: str
 ) -> None:
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)

@@ -14,7 +14,6 @@ from nws_sweep.system import page_cache, usage
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Three files in a folder and one below it."""
     (tmp_path / "photos/more").mkdir(parents=True)
     paths = [tmp_path / f"photos/{name}" for name in ("a.jpg", "b.jpg", "more/c.jpg")]
     for path in paths:
@@ -22,7 +21,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(path) for path in paths]
 
 
-def test_paths_are_found_in_whatever_a_dataset_holds(tmp_path: Path, files: list[str]) -> None:
+def test_paths_are_found_in_attributes_of_all_kinds(tmp_path: Path, files: list[str]) -> None:
     samples = [(path, label) for label, path in enumerate(files)]
     inner: Any = Made(samples=samples)
     assert page_cache.paths_in(Made(root=str(tmp_path), split="train", again=tmp_path)) == (str(tmp_path),)
@@ -33,13 +32,13 @@ def test_paths_are_found_in_whatever_a_dataset_holds(tmp_path: Path, files: list
         assert page_cache.paths_in(Made(first=row[:1].reshape(1, 1), second=row[1:], last=row[2])) == tuple(files)
 
 
-def test_bare_words_and_missing_paths_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "train").write_text("a file that is called like a split")
+def test_bare_names_and_missing_paths_are_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train").write_text("a file with the name of a split")
     monkeypatch.chdir(tmp_path)
     dataset = Made(split="train", gone=str(tmp_path / "gone"), null="a/\0", long="/" + "x" * 5000, url="http://x/y")
     assert page_cache.paths_in(dataset) == ()
     assert page_cache.paths_in(Made(split="./train", odd=[7, b"/tmp", len, torch.zeros(3)])) == ("./train",)
-    assert page_cache.paths_in(Made(delimiter=os.sep, other=os.sep * 2)) == ()  # not the whole machine
+    assert page_cache.paths_in(Made(delimiter=os.sep, other=os.sep * 2)) == ()  # delimiters
 
 
 def test_cycles_end(files: list[str]) -> None:
@@ -48,7 +47,7 @@ def test_cycles_end(files: list[str]) -> None:
     inner.__dict__.update(outer=dataset, both=[dataset, inner])
     samples: list[Any] = [files[2]]
     samples.append(samples)
-    crowd: list[Any] = []  # each way through it would take for ever
+    crowd: list[Any] = []  # visiting each path through it would never end
     crowd.extend(Made(all=crowd) for _ in range(2000))
     dataset.__dict__.update(samples=samples, crowd=crowd)
     assert sorted(page_cache.paths_in(dataset)) == sorted(files)
@@ -67,7 +66,7 @@ def bytes_from_storage(path: Path) -> int:
     return (usage.of_tree(os.getpid()).disk_bytes or 0) - before
 
 
-def test_files_that_were_dropped_come_from_storage_again(tmp_path: Path) -> None:
+def test_dropped_files_are_read_from_storage(tmp_path: Path) -> None:
     size, path = 2 * 2**20, tmp_path / "samples"
     path.write_bytes(os.urandom(size))
     with path.open("rb") as file:
@@ -75,7 +74,7 @@ def test_files_that_were_dropped_come_from_storage_again(tmp_path: Path) -> None
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if bytes_from_storage(path) < size:
         pytest.skip("this file system does not say what it read")
-    assert bytes_from_storage(path) < size // 2  # the counter is the process's: its own code may be read again, too
+    assert bytes_from_storage(path) < size // 2  # the counter includes the process's own code
     assert page_cache.drop([str(path)]) == 1
     assert bytes_from_storage(path) >= size
     path.write_bytes(os.urandom(size))  # not yet written to storage
@@ -83,14 +82,14 @@ def test_files_that_were_dropped_come_from_storage_again(tmp_path: Path) -> None
     assert bytes_from_storage(path) >= size
 
 
-def test_what_cannot_be_dropped_is_not_counted_does_not_hold_it_up_and_leaves_no_descriptor_open(
+def test_files_that_cannot_be_dropped_are_skipped_without_blocking_or_leaking(
     tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(descriptor: int) -> None:
-        raise OSError(22, "Invalid argument")  # what squashfs and ISO images, which cannot be written to, answer
+        raise OSError(22, "Invalid argument")  # as on squashfs and ISO images
 
     before = len(list(Path("/proc/self/fd").iterdir()))
-    os.mkfifo(tmp_path / "pipe")  # one that waits for its writer would wait for ever
+    os.mkfifo(tmp_path / "pipe")  # opening it would block
     assert page_cache.drop([*files, str(tmp_path / "gone"), str(tmp_path / "pipe")]) == 3
     monkeypatch.setattr(os, "fdatasync", refused)
     assert page_cache.drop(files) == 3

@@ -1,4 +1,4 @@
-"""Real processes that are stopped, go on, and die with their parent."""
+"""Real processes that are paused, resumed, and killed with their parent."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ time.sleep(600)
 
 
 def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true within far more than a signal takes on a busy machine."""
+    """Whether the condition becomes true within 20 s, far more than a signal takes."""
     deadline = time.monotonic() + 20.0
     while not (true := condition()) and time.monotonic() < deadline:
         time.sleep(0.005)
     return true
 
 
-def pause(*family: psutil.Process) -> bool:
+def are_paused(*family: psutil.Process) -> bool:
     return all(member.status() == psutil.STATUS_STOPPED for member in family)
 
 
-def test_a_process_and_its_workers_stand_still_until_they_are_told_to_go_on() -> None:
+def test_a_process_group_is_paused_and_resumed() -> None:
     with child(FAMILY) as process:
         leader, member = psutil.Process(process.pid), psutil.Process(int(line_of(process)))
-        processes.signal_group(member.pid, signal.SIGSTOP)  # leads no group: that of its parent is not stopped
-        assert not pause(leader, member)
+        processes.signal_group(member.pid, signal.SIGSTOP)  # not a group leader: its parent's group is not stopped
+        assert not are_paused(leader, member)
         processes.signal_group(leader.pid, signal.SIGSTOP)
-        assert becomes(lambda: pause(leader, member))
+        assert becomes(lambda: are_paused(leader, member))
         processes.signal_group(leader.pid, signal.SIGCONT)
-        assert becomes(lambda: not pause(leader) and not pause(member))
-    processes.signal_group(leader.pid, signal.SIGSTOP)  # which is dead
+        assert becomes(lambda: not are_paused(leader) and not are_paused(member))
+    processes.signal_group(leader.pid, signal.SIGSTOP)  # it has exited
 
 
 ORPHANED = """
@@ -64,11 +64,11 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("end", ["killed", "returns"])
-def test_a_process_dies_with_its_parent_even_while_it_stands_still(end: str) -> None:
+def test_a_paused_process_is_killed_with_its_parent(end: str) -> None:
     with child(ORPHANED, BOUND) as parent:
         bound = psutil.Process(int(line_of(parent)))
         bound.suspend()
-        assert becomes(lambda: pause(bound))
+        assert becomes(lambda: are_paused(bound))
         assert processes.is_alive(bound)
         parent.kill() if end == "killed" else tell(parent)
         parent.wait()
@@ -104,8 +104,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_process_that_was_forked_from_one_with_a_fork_server_starts_its_own(tmp_path: Path) -> None:
-    """Python's own would wait for its parent's child: ChildProcessError."""
+def test_a_forked_process_starts_a_fork_server_of_its_own(tmp_path: Path) -> None:
+    """Python's own function waits for a process of the parent: ChildProcessError."""
     assert output_of(FORKED, tmp_path).split() == ["done"]
 
 
@@ -117,27 +117,27 @@ def output_of(program: str, folder: Path, *arguments: str) -> str:
     ).stdout  # fmt: skip
 
 
-TOLD = """
+SIGNALLED = """
 import multiprocessing, os, signal, time
 from multiprocessing import forkserver
 from nws_sweep.system import processes
 
-heard, ending, ensure_running = [], processes.ENDING_SIGNALS, forkserver.ensure_running
+received, ending, ensure_running = [], processes.ENDING_SIGNALS, forkserver.ensure_running
 
-def told_meanwhile():
+def start_and_signal():
     for number in ending:
         os.kill(os.getpid(), number)
     ensure_running()
-    assert not heard
+    assert not received
 
 def child():
-    processes.hear_signals()
+    processes.restore_ending_signals()
     time.sleep(60)
 
 def end_of_child():
     child_process = context.Process(target=child)
     child_process.start()
-    os.kill(child_process.pid, signal.SIGTERM)  # perhaps before it hears
+    os.kill(child_process.pid, signal.SIGTERM)  # perhaps before it restores its handlers
     while child_process.exitcode is None:
         time.sleep(0.01)
         child_process.terminate()
@@ -147,22 +147,22 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([])
     for number in ending:
-        signal.signal(number, lambda number, frame: heard.append(number))
-    forkserver.ensure_running = told_meanwhile
+        signal.signal(number, lambda number, frame: received.append(number))
+    forkserver.ensure_running = start_and_signal
     processes.start_fork_server()
-    assert sorted(heard) == sorted(ending)
+    assert sorted(received) == sorted(ending)
     for number in ending:
         os.kill(forkserver._forkserver._forkserver_pid, number)
     assert end_of_child() == -signal.SIGTERM
     os.kill(os.getpid(), signal.SIGINT)
-    assert heard[-1] == signal.SIGINT and len(heard) == 4
+    assert received[-1] == signal.SIGINT and len(received) == 4
     print("done")
 """
 
 
-def test_what_the_program_is_told_while_the_fork_server_starts_is_not_lost(tmp_path: Path) -> None:
-    """Seen once: a cancelled job of Slurm went on. The server is deaf to it, its children are not."""
-    assert output_of(TOLD, tmp_path) == "done\n"
+def test_signals_during_the_start_of_the_fork_server_are_not_lost(tmp_path: Path) -> None:
+    """Seen once: a cancelled job of Slurm continued. The fork server ignores the signals, its children do not."""
+    assert output_of(SIGNALLED, tmp_path) == "done\n"
 
 
 _ORPHAN = """
@@ -172,7 +172,7 @@ from nws_sweep.system import processes
 def child(parent, folder):
     (folder / "begun.part").write_text(str(os.getpid()))
     (folder / "begun.part").rename(folder / "begun")
-    while os.getppid() == parent:  # until it is too late to be told by the kernel
+    while os.getppid() == parent:  # then the kernel sends no signal any more
         time.sleep(0.01)
     processes.die_with_parent()
     (folder / "lives").touch()
@@ -187,8 +187,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_process_whose_parent_was_killed_before_it_could_say_anything_ends(tmp_path: Path, method: str) -> None:
-    """Seen once in 443 kills: workers that had just been forked lived on."""
+def test_a_process_whose_parent_was_killed_earlier_exits(tmp_path: Path, method: str) -> None:
+    """Seen once in 443 kills: workers that had just been forked kept running."""
     output_of(_ORPHAN, tmp_path, method, str(tmp_path))
     pid = int((tmp_path / "begun").read_text())
     assert becomes(lambda: not processes.running([pid]))

@@ -1,4 +1,4 @@
-"""Made-up machines: what is free where the machine, its control groups and the user's limits say different things."""
+"""Free resources of simulated machines, control groups and user limits."""
 
 from __future__ import annotations
 
@@ -22,18 +22,15 @@ AVAILABLE = 8 * GB // 1024 * 1024
 NO_LIMIT = 9223372036854771712
 
 
-def v2(group: str, limit: int | str, usage: int, cached: int | None = None) -> dict[str, str]:
-    """The memory files of a version 2 group."""
-    folder = f"sys/fs/cgroup{group}"
-    stat = {} if cached is None else {f"{folder}/memory.stat": f"anon 5\ninactive_file {cached}\nactive_file 7\n"}
-    return {f"{folder}/memory.max": f"{limit}\n", f"{folder}/memory.current": f"{usage}\n", **stat}
+def v2(group: str, limit: int | str, usage: int, cached: int = 0) -> dict[str, str]:
+    files = {"max": limit, "current": usage, "stat": f"anon 5\ninactive_file {cached}\nactive_file 7"}
+    return {f"sys/fs/cgroup{group}/memory.{name}": f"{text}\n" for name, text in files.items()}
 
 
-def v1(group: str, limit: int, usage: int, cached: int | None = None) -> dict[str, str]:
-    """Those of a version 1 group."""
-    folder = f"sys/fs/cgroup/memory{group}"
-    stat = {} if cached is None else {f"{folder}/memory.stat": f"inactive_file 3\ntotal_inactive_file {cached}\n"}
-    return {f"{folder}/memory.limit_in_bytes": f"{limit}\n", f"{folder}/memory.usage_in_bytes": f"{usage}\n", **stat}
+def v1(group: str, limit: int, usage: int, cached: int = 0) -> dict[str, str]:
+    stat = f"inactive_file 3\ntotal_inactive_file {cached}"
+    files = {"limit_in_bytes": limit, "usage_in_bytes": usage, "stat": stat}
+    return {f"sys/fs/cgroup/memory{group}/memory.{name}": f"{text}\n" for name, text in files.items()}
 
 
 def pids(folder: str, most: int | str, now: int) -> dict[str, str]:
@@ -42,15 +39,15 @@ def pids(folder: str, most: int | str, now: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of what runs the tests do not count."""
+    """Removes the limits of the process that runs the tests."""
     limit_to(monkeypatch)
 
 
 def limit_to(
     monkeypatch: pytest.MonkeyPatch, open_files: int = -1, threads: int = resource.RLIM_INFINITY, user: int = 0
 ) -> None:
-    bottlenecks = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (bottlenecks[which], resource.RLIM_INFINITY))
+    limits = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limits[which], resource.RLIM_INFINITY))
     monkeypatch.setattr(os, "getuid", lambda: user)
 
 
@@ -65,7 +62,7 @@ def limit_to(
         ("0::/a/b\n", v2("/a/b", "max", GB) | v2("/a", 6 * GB, 4 * GB), 2 * GB),
         ("0::/\n", v2("", 4 * GB, 5 * GB), 1),
         ("0::/\n", {"sys/fs/cgroup/memory.max": "4000000000\n"}, AVAILABLE),
-        # where the machine does not say
+        # without MemAvailable
         ("0::/\n", {"proc/meminfo": "MemTotal: 5 kB\n", **v2("", 4 * GB, GB)}, 3 * GB),
         ("4:memory:/\n", v1("", 4 * GB, 3 * GB), GB),
         ("4:memory:/\n", v1("", 4 * GB, 3 * GB, cached=GB), 2 * GB),
@@ -73,14 +70,14 @@ def limit_to(
         ("4:memory:/a/b\n", v1("/a/b", NO_LIMIT, GB) | v1("/a", 7 * GB, 2 * GB), 5 * GB),
     ],
 )
-def test_the_least_that_machine_and_groups_leave_is_free(
+def test_the_least_of_machine_and_groups_is_free(
     tmp_path: Path, own: str, files: dict[str, str], expected: int
 ) -> None:
     root = made_up(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
     assert resources.now(None, root).memory_bytes == expected
 
 
-def test_the_budget_is_what_was_asked_or_most_of_what_is_free_and_memory_now_the_less_of_both(tmp_path: Path) -> None:
+def test_the_memory_budget_is_as_asked_or_most_of_the_free_memory(tmp_path: Path) -> None:
     (tmp_path / "root/dev/shm").mkdir(parents=True)
     root, nothing = made_up(tmp_path / "root", {"proc/meminfo": MEMINFO}), tmp_path / "missing"
     assert [resources.memory_budget(asked, root) for asked in (90 * GB, 0)] == [90 * GB, 0]
@@ -102,9 +99,7 @@ def test_the_budget_is_what_was_asked_or_most_of_what_is_free_and_memory_now_the
         ("0::/\n", pids("sys/fs/cgroup", 9, 12), 0),
     ],
 )
-def test_threads_are_those_that_the_groups_leave(
-    tmp_path: Path, own: str, files: dict[str, str], expected: int | None
-) -> None:
+def test_groups_limit_the_threads(tmp_path: Path, own: str, files: dict[str, str], expected: int | None) -> None:
     assert resources.now(None, made_up(tmp_path, {"proc/self/cgroup": own, **files})).threads == expected
 
 
@@ -113,7 +108,7 @@ def test_threads_are_those_that_the_groups_leave(
     ("limit", "user", "expected"),
     [(20, 77, 12), (6, 77, 0), (resource.RLIM_INFINITY, 77, None), (10**6, 77, None), (20, 0, None)],
 )
-def test_the_threads_that_the_user_has_count_against_a_limit_that_is_not_roomy_or_roots(
+def test_the_users_threads_count_against_a_small_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, user: int, expected: int | None
 ) -> None:
     members = [SimpleNamespace(info={"uids": SimpleNamespace(real=owner), "num_threads": n})
@@ -124,9 +119,9 @@ def test_the_threads_that_the_user_has_count_against_a_limit_that_is_not_roomy_o
     assert resources.now(None, tmp_path) == FreeResources(threads=expected, open_files=1024)
 
 
-# Whether a candidate fits: four workers with two batches each, and the consumer's: nine batches on their way.
+# Nine batches in flight: two of each of four workers, and the consumer's.
 SETTINGS = LoaderSettings(batch_size=32, num_workers=4, prefetch_factor=2)
-LOAD = resources.ResourceNeeds(batch_bytes=100 * MB, batch_tensors=3, process_bytes=GB, worker_bytes=500 * MB)
+NEEDS = resources.ResourceNeeds(batch_bytes=100 * MB, batch_tensors=3, process_bytes=GB, worker_bytes=500 * MB)
 
 
 def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> Window:
@@ -134,27 +129,28 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    ("lacking", "enough", "settings", "ranks", "reason"),
+    ("too_little", "enough", "settings", "ranks", "reason"),
     [
         (  # 27 of nine batches of three tensors, 16 of four workers, 64 of the trial process
             FreeResources(open_files=106), FreeResources(open_files=107), SETTINGS, 1,
-            "107 open files (9 batches on their way), and 106 are allowed",
+            "107 open files (9 batches in flight), and 106 are allowed",
         ),
         (  # without workers only memory counts
-            FreeResources(memory_bytes=1099 * MB), FreeResources(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
+            FreeResources(memory_bytes=1099 * MB),
+            FreeResources(memory_bytes=1100 * MB, shm_bytes=0, open_files=0, threads=0),
             LoaderSettings(batch_size=32), 1,
             "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
             "1 batches of 100 MB), and 1.10 GB are left",
         ),
         (
             FreeResources(shm_bytes=899 * MB), FreeResources(shm_bytes=900 * MB), SETTINGS, 1,
-            "900 MB of shared memory (9 batches of 100 MB on their way), and 899 MB are free in /dev/shm",
+            "900 MB of shared memory (9 batches of 100 MB in flight), and 899 MB are free in /dev/shm",
         ),
-        (  # ranks need as much each, and files are counted by process
+        (  # three ranks; files are counted per process
             FreeResources(shm_bytes=2699 * MB), FreeResources(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
-            "2.70 GB of shared memory (27 batches of 100 MB on their way), and 2.70 GB are free in /dev/shm",
+            "2.70 GB of shared memory (27 batches of 100 MB in flight), and 2.70 GB are free in /dev/shm",
         ),
-        (  # what the trial processes of all ranks hold together was measured together: workers of 250 MB each
+        (  # measured for two ranks together: workers of 250 MB each
             FreeResources(memory_bytes=GB), FreeResources(memory_bytes=4800 * MB), SETTINGS, 2,
             "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
             "18 batches of 100 MB), and 1.00 GB are left",
@@ -165,33 +161,31 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
         ),
     ],
 )  # fmt: skip
-def test_what_lacks_is_told_with_its_figures(
-    lacking: FreeResources, enough: FreeResources, settings: LoaderSettings, ranks: int, reason: str
+def test_the_reason_not_to_fit_has_the_figures(
+    too_little: FreeResources, enough: FreeResources, settings: LoaderSettings, ranks: int, reason: str
 ) -> None:
-    assert resources.reason_not_fitting(settings, LOAD, lacking, ranks) == f"it needs {reason}"
-    assert resources.reason_not_fitting(settings, LOAD, enough, ranks) == ""
+    assert resources.reason_not_fitting(settings, NEEDS, too_little, ranks) == f"it needs {reason}"
+    assert resources.reason_not_fitting(settings, NEEDS, enough, ranks) == ""
 
 
 @pytest.mark.parametrize(
-    ("windows", "memory_bytes", "load"),
+    ("windows", "memory_bytes", "needs"),
     [
         ([], {}, resources.ResourceNeeds()),
         ([window()], {}, resources.ResourceNeeds()),
-        # of one candidate the workers cannot be told from the trial process
+        # one candidate does not show a worker's share
         ([window(12, 2)], {4: 3 * GB}, resources.ResourceNeeds(batch_bytes=12, batch_tensors=2, process_bytes=3 * GB)),
         ([], {0: GB, 4: 3 * GB}, resources.ResourceNeeds(process_bytes=GB, worker_bytes=500 * MB)),
         ([], {8: 5 * GB, 2: 2 * GB}, resources.ResourceNeeds(process_bytes=GB, worker_bytes=500 * MB)),
-        ([], {0: 3 * GB, 4: GB}, resources.ResourceNeeds(process_bytes=GB)),  # workers never give memory back
+        ([], {0: 3 * GB, 4: GB}, resources.ResourceNeeds(process_bytes=GB)),  # never negative
         ([window(5, 2), window(), window(9, 1)], {}, resources.ResourceNeeds(batch_bytes=9, batch_tensors=2)),
     ],
 )
-def test_what_is_known_of_the_load(
-    windows: list[Window], memory_bytes: dict[int, int], load: resources.ResourceNeeds
-) -> None:
-    assert resources.resource_needs(windows, memory_bytes) == load
+def test_resource_needs(windows: list[Window], memory_bytes: dict[int, int], needs: resources.ResourceNeeds) -> None:
+    assert resources.resource_needs(windows, memory_bytes) == needs
 
 
-def test_more_candidates_are_taken_together_and_the_arm_by_its_least() -> None:
-    load = resources.resource_needs([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
-    assert load.worker_bytes == pytest.approx(500 * MB, rel=0.05)
-    assert GB - 20 * MB < load.process_bytes <= GB
+def test_resource_needs_are_fitted_to_several_candidates() -> None:
+    needs = resources.resource_needs([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
+    assert needs.worker_bytes == pytest.approx(500 * MB, rel=0.05)
+    assert GB - 20 * MB < needs.process_bytes <= GB

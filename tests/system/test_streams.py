@@ -1,4 +1,4 @@
-"""Standard channels that are closed, in ASCII, or read by no process."""
+"""Standard streams that are closed or in another encoding."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ sys.stdout.flush(); os._exit(10 * (file.fileno() > 2) + (child.returncode == 0))
 
 
 @pytest.mark.parametrize("closed", ["", "<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_channels_are_open_here_and_in_children(closed: str) -> None:
-    """A file that got the number of standard output would get what is printed."""
+def test_closed_streams_are_opened_here_and_in_children(closed: str) -> None:
+    """A file with the number of standard output would get the printed text."""
     done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, _CODE], check=False)
     assert done.returncode == 11
 
 
-def test_what_an_encoding_lacks_is_a_question_mark() -> None:
+def test_characters_that_an_encoding_lacks_become_question_marks() -> None:
     command = [sys.executable, "-X", "utf8=0", "-c", _CODE]
     done = subprocess.run(command, env={"PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False)
     assert done.stdout == b"5.0 ms \xb18 % ? ?\n"

@@ -1,4 +1,4 @@
-"""Real processes, and what they can be seen to use; what a machine does besides."""
+"""Resources used by real processes and by the machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ SHARED = 4 * MB
 
 @pytest.fixture
 def segment() -> Iterator[Path]:
-    """A name in shared memory that no other test has."""
     path = Path(f"/dev/shm/nws_sweep_test_{uuid.uuid4().hex}")
     yield path
     path.unlink(missing_ok=True)
 
 
-def test_the_cpu_seconds_of_a_process_and_of_its_children_alive_and_dead_are_counted() -> None:
+def test_cpu_time_includes_running_and_exited_children() -> None:
     script = """
 import os, sys, time
 def burn(seconds):
@@ -50,15 +49,15 @@ time.sleep(60)
     with child(script) as process:
         line_of(process)
         before = usage.of_tree(process.pid).cpu_s
-        assert before > 0.27  # the dead one's time has a resolution of 10 ms
+        assert before > 0.27  # the time of the exited child has a resolution of 10 ms
         tell(process)
         line_of(process)
         after = usage.of_tree(process.pid).cpu_s
         assert after - before > 0.29
-        assert usage.of_tree(process.pid).cpu_s - after < 0.1  # it stands still now
+        assert usage.of_tree(process.pid).cpu_s - after < 0.1  # it sleeps now
 
 
-# Without a descriptor of its own, as Python's mmap has one.
+# Mapped without an open descriptor; Python's mmap keeps one.
 MAPPED = """
 import ctypes, os, sys
 descriptor, size = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), int(sys.argv[2])
@@ -88,20 +87,20 @@ def test_shared_memory_is_counted_once_however_it_is_held(segment: Path, script:
         assert usage.of_tree(process.pid).shm_bytes == SHARED + os.sysconf("SC_PAGE_SIZE")
 
 
-def test_memory_is_that_of_the_whole_tree_and_shared_pages_are_divided() -> None:
+def test_memory_of_a_tree_counts_shared_pages_once() -> None:
     size = 40 * MB
     own = "own = b'y' * int(sys.argv[1])\n"
     with child(f"import os, sys\nheld = b'x' * int(sys.argv[1])\n{FORKS}{own}{ALONE}", size) as process:
         line_of(process)
         found = usage.of_tree(process.pid).memory_bytes
         assert found is not None
-        # The parent's and the child's are one until either writes; the child has as much of its own.
+        # Parent and child share the first block until one writes; the child has a second block.
         assert 2 * size <= found < 3 * size
-        assert usage.of_memory(process.pid) == pytest.approx(found, rel=0.02)
+        assert usage.memory_bytes(process.pid) == pytest.approx(found, rel=0.02)
         assert 2 * size <= usage.resident_bytes(process.pid) < 4 * size
 
 
-def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing() -> None:
+def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
     with child(f"import sys\n{ALONE}") as process:
         line_of(process)
         process.kill()
@@ -110,10 +109,10 @@ def test_a_process_that_is_gone_or_that_nobody_has_waited_for_has_used_nothing()
         assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes(process.pid)) == (0, 0, 0)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
-        assert (usage.resident_bytes(process.pid), usage.of_memory(process.pid)) == (0, 0)
+        assert (usage.resident_bytes(process.pid), usage.memory_bytes(process.pid)) == (0, 0)
 
 
-def test_cpus_of_the_machine_work_and_steal_is_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_time_of_the_machine_excludes_steal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # user nice system idle iowait irq softirq steal guest guest_nice: user includes guest.
     line = " ".join(str(n * os.sysconf("SC_CLK_TCK")) for n in (100, 20, 30, 70_000, 9_000, 4, 5, 60, 50, 10))
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(made_up(tmp_path, {"proc/stat": f"cpu  {line}\n"}) / "proc"))
@@ -127,10 +126,10 @@ def test_cpus_of_the_machine_work_and_steal_is_apart(tmp_path: Path, monkeypatch
     [
         ("0::/a/b\n", {"a/b/cpu.stat": "throttled_usec 1000000\n", "a/cpu.stat": "throttled_usec 3000000\n"}, 3.0),
         ("4:cpu,cpuacct:/d\n", {"cpu/d/cpu.stat": "nr_periods 7\nthrottled_time 250000000\n"}, 0.25),
-        ("0::/\n", {"cpu.stat": "usage_usec 9\n\nodd\nhigh max\nthrottled_usec 1 2\nbelow -1\n"}, 0.0),
+        ("0::/\n", {"cpu.stat": "usage_usec 9\n\nodd\nhigh max\nbelow -1\n"}, 0.0),
     ],
 )
-def test_throttled_time_is_the_most_that_any_group_was_kept_from_running(
+def test_throttled_time_is_the_largest_of_all_groups(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}

@@ -310,7 +310,7 @@ def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reas
     trials = by_workers(result)
     assert (trials[4].state, trials[4].reason) == (
         TrialState.SKIPPED,
-        "it needs 9.00 kB of shared memory (9 batches of 1.00 kB on their way), and 6.00 kB are free in /dev/shm",
+        "it needs 9.00 kB of shared memory (9 batches of 1.00 kB in flight), and 6.00 kB are free in /dev/shm",
     )
     assert {trials[n].state for n in (0, 1, 2)} == {TrialState.OK}
     assert 4 not in {settings.num_workers for settings in machine.opened}
