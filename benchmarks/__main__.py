@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, contest, oracle, samples, why
+from benchmarks import bias, oracle, samples, search, why
 from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
 
-# What is not given, usually and with --quick.
+# Defaults, without and with --quick.
 _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
     "bias": {"rounds": (3, 1), "workers": ((0, 1, 2, 4, 8), (0, 2, 4)), "least_s": (4.0, 1.0), "only": ((), ())},
     "search": {
@@ -25,7 +25,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a benchmark; the exit status is 0, or 2 for a wrong command line."""
+    """Runs a benchmark; exit status 0, 2 for an invalid command line, 130 if interrupted."""
     parser = _parser()
     given = vars(parser.parse_args(arguments)) | {"command": shlex.join(["scripts/benchmark", *arguments])}
     name = given.pop("benchmark")
@@ -36,13 +36,13 @@ def main(arguments: Sequence[str]) -> int:
             bias.run(bias.Options(**given))
         elif name == "search":
             del given["quick"]
-            contest.run(contest.Options(**given))
+            search.run(search.Options(**given))
         else:
             (why if name == "why" else samples).run(**given)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
-        print("interrupted: --resume goes on from here", file=sys.stderr)
+        print("interrupted: --resume continues", file=sys.stderr)
         return 130
     return 0
 
@@ -57,34 +57,31 @@ def _parser() -> argparse.ArgumentParser:
         _add(one, "--output", f"the page (default docs/{page}.md)", type=Path, default=Path(f"docs/{page}.md"))
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
-            _add(
-                one, "--journal", f"raw figures, written as they are measured (default {path})", type=Path, default=path
-            )
-            one.add_argument("--resume", action="store_true", help="keep what the journal has, and add what is missing")
-            one.add_argument("--quick", action="store_true", help="once, few workloads or short epochs: a first look")
+            _add(one, "--journal", f"raw figures, written while measuring (default {path})", type=Path, default=path)
+            one.add_argument("--resume", action="store_true", help="keep the journal's figures and add missing ones")
+            one.add_argument("--quick", action="store_true", help="one repeat of few workloads or short epochs")
         return one
 
-    one = add("bias", "compare nws_sweep's figures with those of a plain loop", _epilog("workloads", WORKLOADS))
+    one = add("bias", "compare the times of nws_sweep with those of a plain loop", _epilog("workloads", WORKLOADS))
     _add(one, "--rounds", "default 3, with --quick 1", type=_positive)
     _add_names(one, "--only", [workload.name for workload in WORKLOADS], "all")
     _add(one, "--workers", "default 0,1,2,4,8, with --quick 0,2,4", type=_numbers)
 
-    one = add("search", "compare ways to find num_workers", _epilog("workloads", SEARCH_WORKLOADS))
+    one = add("search", "compare search methods for num_workers", _epilog("workloads", SEARCH_WORKLOADS))
     _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
     about = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
     _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], about)
     _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
-    about = f"numbers of workers that the oracle measures besides all picks (default {usual})"
+    about = f"numbers of workers that the oracle measures besides the picks (default {usual})"
     _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
     _add(one, "--passes", "of the oracle in each repeat (default 2)", type=_positive, default=2)
 
-    about = "search workloads whose cause is known, and see whether it is found"
-    one = add("why", about, _epilog("cases", CASES))
+    one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
 
-    one = add("samples", "what comparing samples of workers costs a search")
+    one = add("samples", "cost of comparing the samples of workers during a search")
     _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)
     _add_names(one, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
     return parser

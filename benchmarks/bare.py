@@ -1,7 +1,6 @@
-"""The other side of the comparison: a plain loop with a stopwatch, as a user would write it, in a fresh process.
+"""A plain timed loop over a DataLoader, as a user would write it, independent of how nws_sweep measures.
 
-Nothing of what nws_sweep measures with is used here: no counting of samples, no ``worker_init_fn``, no generator, no
-pauses. Call ``loop``, ``stretch`` and ``play`` by ``child.call``, each in a process of its own.
+``run_epochs``, ``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.catalogue import Workload
-from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, enough, may_stop, projected_epoch_s, whole
+from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, enough, may_stop, projected_epoch_s, whole
 from benchmarks.peers import PEERS, Task
 
 if TYPE_CHECKING:
@@ -23,63 +22,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a bare run loads, and for how long.
-
-    Attributes:
-        workload: The dataset, its batches and its consumer.
-        num_workers: Worker processes.
-        least_s: Epochs are repeated until those that count have taken so long together, s.
-        limit_s: An epoch that takes the oracle longer is broken off, s.
-    """
+    """What a bare run loads, and for how long."""
 
     workload: Workload
     num_workers: int = 0
-    least_s: float = 0.0
-    limit_s: float = math.inf
+    least_s: float = 0.0  # epochs are repeated until the counted ones last so long together
+    limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 
-def loop(recipe: Recipe) -> list[Moments]:
+def run_epochs(recipe: Recipe) -> list[Timestamps]:
     """Whole epochs over one DataLoader."""
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
-    epochs: list[Moments] = []
+    epochs: list[Timestamps] = []
     while not enough(epochs, recipe.least_s):
-        epochs.append(timed(loader, consume))
+        epochs.append(run_epoch(loader, consume))
     return epochs
 
 
-def stretch(recipe: Recipe) -> tuple[float, bool]:
-    """What an epoch really takes, s, and whether none was broken off and projected.
-
-    What a process does only once is done before: its first batch counts for nothing.
-    """
+def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
+    """Mean length of an epoch after a first batch, s, and whether no epoch was stopped and projected."""
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
     consume(next(iter(loader)))
 
-    def until(moments: Moments) -> bool:
-        return may_stop(moments, recipe.num_workers, recipe.limit_s)
+    def until(timestamps: Timestamps) -> bool:
+        return may_stop(timestamps, recipe.num_workers, recipe.limit_s)
 
-    epochs, batches = [timed(loader, consume, until)], recipe.workload.batches
-    while len(epochs[-1]) == batches and sum(moments[-1] for moments in epochs) < recipe.least_s:
-        epochs.append(timed(loader, consume, until))
-    lengths_s = [projected_epoch_s(moments, batches, recipe.num_workers) for moments in epochs]
+    epochs, batches = [run_epoch(loader, consume, until)], recipe.workload.batches
+    while len(epochs[-1]) == batches and sum(timestamps[-1] for timestamps in epochs) < recipe.least_s:
+        epochs.append(run_epoch(loader, consume, until))
+    lengths_s = [projected_epoch_s(timestamps, batches, recipe.num_workers) for timestamps in epochs]
     return statistics.fmean(lengths_s), len(epochs[-1]) == batches
 
 
 Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
 
 
-def play(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
-    """The pick of a peer, with a fresh DataLoader for each candidate, and what it measured."""
+def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
+    """The pick of another method, with a fresh DataLoader for each candidate, and its measurements."""
     peer, recipe, task = script
     dataset, consume = made(recipe)
     probes: list[Probe] = []
 
-    def time_epoch(num_workers: int, until: Until) -> Moments:
-        moments = timed(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
-        probes.append((num_workers, len(moments), moments[-1]))
-        return moments
+    def time_epoch(num_workers: int, until: Until) -> Timestamps:
+        timestamps = run_epoch(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
+        probes.append((num_workers, len(timestamps), timestamps[-1]))
+        return timestamps
 
     return PEERS[peer](time_epoch, task), probes
 
@@ -107,13 +96,13 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     )
 
 
-def timed(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Moments:
-    """The moments of an epoch up to its end, or to where it is broken off."""
-    moments: list[float] = []
+def run_epoch(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Timestamps:
+    """The timestamps of an epoch, which ``until`` may stop early."""
+    timestamps: list[float] = []
     began = time.perf_counter()
     for batch in loader:
         consume(batch)
-        moments.append(time.perf_counter() - began)
-        if until(moments):
+        timestamps.append(time.perf_counter() - began)
+        if until(timestamps):
             break
-    return moments
+    return timestamps

@@ -1,4 +1,4 @@
-"""The comparison: bare loops, our search, bare loops again, workload after workload, round after round."""
+"""Times bare loops, a search by nws_sweep, and bare loops again, for each workload in each round."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import bare, child, ours, pace, stage
+from benchmarks import bare, child, epoch_times, support, sweep_search
+from benchmarks.bias_page import page, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS, Workload, chosen
-from benchmarks.comparison import page, rows_of, verdicts
-from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal
-from benchmarks.stage import print_line
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal
+from benchmarks.support import print_line
 from nws_sweep.measurement import stats
 from nws_sweep.results import SearchRules, Trial
 from nws_sweep.system import host, host_lock
@@ -21,45 +21,28 @@ from nws_sweep.system import host, host_lock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line asks for.
+    """Options of the command line."""
 
-    Attributes:
-        rounds: Rounds, at least 1.
-        only: Names of workloads; empty for all.
-        workers: Numbers of workers.
-        output: The page.
-        journal: The file of raw figures.
-        least_s: Length of a bare run at least, s.
-        quick: Shorter epochs.
-        resume: Keep the rounds that the journal has.
-        command: The command line.
-    """
-
-    rounds: int
-    only: tuple[str, ...]
+    rounds: int  # at least 1
+    only: tuple[str, ...]  # names of workloads; empty for all
     workers: tuple[int, ...]
-    output: Path
-    journal: Path
-    least_s: float
-    quick: bool
-    resume: bool
-    command: str
+    output: Path  # the page
+    journal: Path  # raw figures
+    least_s: float  # shortest bare run
+    quick: bool  # shorter epochs
+    resume: bool  # keep the rounds of the journal
+    command: str  # the command line
 
 
 def run(options: Options) -> None:
-    """Measures what is missing and writes the page.
-
-    Raises:
-        ValueError: If the journal to go on with was made with other settings.
-        RuntimeError: If a bare loop gave no result.
-    """
+    """Measures the missing rounds and writes the page; errors are those of ``Journal`` and ``child.call``."""
     made_with = {
         "workers": list(options.workers), "least_s": options.least_s, "quick": options.quick,
         "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
     }  # fmt: skip
     journal = Journal(options.journal, made_with, resume=options.resume)
     journal.rewrite(complete(journal.of(Figure), options.workers))
-    stage.start_fork_server()
+    support.start_fork_server()
     workloads = chosen(WORKLOADS, options.only)
     if options.quick:
         workloads = [workload.shortened() for workload in workloads]
@@ -70,7 +53,7 @@ def run(options: Options) -> None:
     names = {workload.name for workload in workloads}
     rows = rows_of([f for f in journal.of(Figure) if f.workload in names and f.round <= options.rounds])
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    origin = stage.origin(options.command, options.rounds, "round")
+    origin = support.origin(options.command, options.rounds, "round")
     options.output.write_text(page(rows, workloads, origin), "utf-8")
     for verdict in verdicts(rows):
         print_line(verdict)
@@ -78,7 +61,7 @@ def run(options: Options) -> None:
 
 
 def complete(figures: Iterable[Figure], workers: Sequence[int]) -> list[Figure]:
-    """The figures of those rounds that have all of theirs: sides measured at different times can't be compared."""
+    """The figures of complete rounds; those of an incomplete round are measured again together."""
     by_round: dict[tuple[str, int], list[Figure]] = {}
     for figure in figures:
         by_round.setdefault((figure.workload, figure.round), []).append(figure)
@@ -87,14 +70,14 @@ def complete(figures: Iterable[Figure], workers: Sequence[int]) -> list[Figure]:
 
 
 def _measure(workload: Workload, number: int, options: Options, journal: Journal) -> None:
-    """One round of one workload, nothing of nws_sweep beside it on this machine."""
+    """Measures one round of a workload, while no other nws_sweep runs on this machine."""
     label = f"round {number}/{options.rounds} {workload.name}"
     rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
-    configuration = ours.configuration_of(workload, rules, number)
+    configuration = sweep_search.configuration_of(workload, rules, number)
     log_path = options.journal.with_name(f"{workload.name}.log")
-    with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
+    with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
         journal.add(*_bare(workload, number, BARE_BEFORE, options))
-        result = ours.find(configuration, log_path, lambda line: print_line(f"{label} ours: {line}"))
+        result = sweep_search.find(configuration, log_path, lambda line: print_line(f"{label} nws_sweep: {line}"))
         journal.add(*(figure_of(workload, trial, number) for trial in result.trials))
         journal.add(*_bare(workload, number, BARE_AFTER, options))
 
@@ -102,42 +85,42 @@ def _measure(workload: Workload, number: int, options: Options, journal: Journal
 def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[Figure]:
     order = random.Random(f"{workload.name}-{number}-{kind}").sample(options.workers, len(options.workers))
     figures = [_bare_figure(workload, number, kind, workers, options.least_s) for workers in order]
-    told = ", ".join(f"{f.workers}: {1000 * (f.batch_s or 0):.2f}" for f in sorted(figures, key=lambda f: f.workers))
-    print_line(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {told}")
+    line = ", ".join(f"{f.workers}: {1000 * (f.batch_s or 0):.2f}" for f in sorted(figures, key=lambda f: f.workers))
+    print_line(f"round {number}/{options.rounds} {workload.name} {kind} (ms a batch) {line}")
     return figures
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    epochs = child.call(bare.loop, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
-    counted = pace.counting(epochs)
+    epochs = child.call(bare.run_epochs, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
+    counted = epoch_times.counting(epochs)
     return Figure(
         workload=workload.name,
         workers=workers,
         round=number,
         kind=kind,
-        batch_s=pace.steady_batch_s(counted, workers),
-        epoch_s=statistics.fmean(moments[-1] for moments in counted),
+        batch_s=epoch_times.steady_batch_s(counted, workers),
+        epoch_s=statistics.fmean(timestamps[-1] for timestamps in counted),
         detail={
-            "epoch_s": [moments[-1] for moments in epochs],
-            "first_s": [moments[0] for moments in epochs],
-            "batch_s": [pace.steady_batch_s([moments], workers) for moments in epochs],
+            "epoch_s": [timestamps[-1] for timestamps in epochs],
+            "first_s": [timestamps[0] for timestamps in epochs],
+            "batch_s": [epoch_times.steady_batch_s([timestamps], workers) for timestamps in epochs],
         },
     )
 
 
 def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
-    """What our search says of one number of workers."""
+    """The figure of one trial of nws_sweep."""
     found = trial.measurement
-    believed = found if trial.objective_s is not None else None
-    batch = believed.batch_s if believed else None
+    valid = found if trial.objective_s is not None else None
+    batch = valid.batch_s if valid else None
     names = ("startup_s", "wait_s", "consume_s", "cpu_s", "bias_bound")
     return Figure(
         workload=workload.name,
         workers=trial.num_workers,
         round=number,
-        kind=OURS,
+        kind=NWS_SWEEP,
         batch_s=batch.value if batch else None,
-        epoch_s=believed.epoch_s if believed else None,
+        epoch_s=valid.epoch_s if valid else None,
         half_width=stats.half_width(batch) if batch and batch.low else None,
         detail={
             "state": trial.state.value,

@@ -1,4 +1,4 @@
-"""What is measured: the workloads, with lengths that make an epoch long enough to trust and short enough to repeat."""
+"""The workloads, with epochs long enough to be timed and short enough to be repeated."""
 
 from __future__ import annotations
 
@@ -7,60 +7,48 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-_QUICK = 3  # an epoch is this much shorter
+_QUICK = 3  # an epoch is shorter by this factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A dataset with its batch size and consumer.
-
-    Attributes:
-        name: What it is called on the command line.
-        about: One line what makes it slow.
-        target: Class of the dataset in ``benchmarks.workloads``; its first argument is ``samples``.
-        batch_size: Samples per batch.
-        batches: Batches per epoch.
-        arguments: Further arguments of the dataset.
-        consume_s: Seconds that the consumer sleeps for each batch; 0 to do nothing.
-        samples: Samples per epoch, if the last batch is shorter than the others; None if it isn't.
-        long: Whether an epoch is too long for methods that need whole ones.
-    """
+    """A dataset with its batch size and consumer."""
 
     name: str
-    about: str
-    target: str
+    about: str  # what makes it slow
+    target: str  # class of the dataset in ``benchmarks.workloads``, with ``samples`` as first argument
     batch_size: int
-    batches: int
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    consume_s: float = 0.0
-    samples: int | None = None
-    long: bool = False
+    batches: int  # per epoch
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the dataset, besides ``samples``
+    consume_s: float = 0.0  # the consumer sleeps so long for each batch
+    samples: int | None = None  # per epoch, if the last batch is shorter than the others
+    long: bool = False  # whether an epoch is too long for methods that need whole epochs
 
     @property
     def dataset(self) -> dict[str, Any]:
-        """The dataset as Hydra instantiates it."""
+        """The dataset, a node for Hydra's ``instantiate``."""
         samples = self.samples or self.batches * self.batch_size
         return {"_target_": f"benchmarks.workloads.{self.target}", "samples": samples, **self.arguments}
 
     @property
     def consumer(self) -> dict[str, Any]:
-        """The consumer, likewise."""
+        """The consumer, a node for Hydra's ``instantiate``."""
         if not self.consume_s:
             return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
         return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": self.consume_s}
 
     @property
     def line(self) -> str:
-        """What a page says of it."""
+        """The line of a page."""
         return f"- {self.name}: {self.about}, {self.batches} batches an epoch"
 
     def shortened(self) -> Workload:
-        """The same with a shorter epoch, for a quick look."""
+        """The workload with a shorter epoch, for --quick."""
         return replace(self, batches=self.batches // _QUICK, samples=None)
 
 
 def chosen(workloads: Sequence[Workload], names: Collection[str]) -> list[Workload]:
-    """Those of these names; without any, all."""
+    """The workloads with these names; all if there are no names."""
     return [workload for workload in workloads if not names or workload.name in names]
 
 

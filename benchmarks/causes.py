@@ -1,4 +1,4 @@
-"""Workloads into which a cause was put on purpose, one or two, and what should be said of them."""
+"""Workloads constructed to have one or two known bottlenecks, with the expected diagnoses."""
 
 from __future__ import annotations
 
@@ -13,31 +13,18 @@ _NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.consumers.Noth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A workload of known cause.
-
-    Attributes:
-        name: What it is called on the command line.
-        about: What was put in.
-        expected: What must be said first.
-        besides: What must be said too, in any place.
-        dataset: Class in ``benchmarks.workloads``, and its arguments.
-        consumer: As Hydra instantiates it.
-        loader: Settings of the loader.
-        measure: Rules of measuring that differ from the defaults.
-        most: The largest candidate.
-        disturbed: Whether two other programs compute all the while.
-    """
+    """A workload with known bottlenecks."""
 
     name: str
     about: str
-    expected: Bottleneck
-    besides: tuple[Bottleneck, ...] = ()
-    dataset: tuple[str, Mapping[str, Any]]
-    consumer: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    expected: Bottleneck  # the first bottleneck of a right diagnosis
+    besides: tuple[Bottleneck, ...] = ()  # further bottlenecks that it must have
+    dataset: tuple[str, Mapping[str, Any]]  # class in ``benchmarks.workloads``, and its arguments
+    consumer: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # for Hydra's ``instantiate``
     loader: Mapping[str, Any] = field(default_factory=dict)
-    measure: Mapping[str, Any] = field(default_factory=dict)
-    most: int = 32
-    disturbed: bool = False
+    measure: Mapping[str, Any] = field(default_factory=dict)  # other than the defaults
+    most: int = 32  # the largest candidate
+    disturbed: bool = False  # whether two other programs use the CPUs during the search
 
 
 def _sleeping(seconds: float) -> dict[str, Any]:
@@ -68,8 +55,9 @@ CASES = (
         dataset=("Jpeg", {"samples": 4608, "root": "~/.cache/nws_sweep"}), loader={"batch_size": 32},
     ),
     Case(
-        name="step", about="2 ms of sleep a sample of 8 a batch, a consumer that sleeps 8 ms", expected=Bottleneck.CONSUMER,
-        dataset=("Latency", {"samples": 4000, "mean_s": 0.002}), consumer=_sleeping(0.008), loader={"batch_size": 8},
+        name="step", about="2 ms of sleep a sample of 8 a batch, a consumer that sleeps 8 ms",
+        expected=Bottleneck.CONSUMER, dataset=("Latency", {"samples": 4000, "mean_s": 0.002}),
+        consumer=_sleeping(0.008), loader={"batch_size": 8},
     ),
     Case(
         name="moving", about="tensors in memory, 784 values a sample", expected=Bottleneck.TRANSFER,
@@ -77,16 +65,18 @@ CASES = (
     ),
     Case(
         name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Bottleneck.STARTUP,
-        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 192, "mean_s": 0.002}), loader={"batch_size": 16},
+        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 192, "mean_s": 0.002}),
+        loader={"batch_size": 16},
     ),
     Case(
-        name="spawning", about="4 ms of sleep a sample, workers spawned, epochs of 48 batches", expected=Bottleneck.STARTUP,
-        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 768, "mean_s": 0.004}),
+        name="spawning", about="4 ms of sleep a sample, workers spawned, epochs of 48 batches",
+        expected=Bottleneck.STARTUP, besides=(Bottleneck.LATENCY,),
+        dataset=("Latency", {"samples": 768, "mean_s": 0.004}),
         loader={"batch_size": 16, "multiprocessing_context": "spawn"}, most=8,
     ),
     Case(
-        name="no room", about="4 ms of sleep a sample, 200 MB in each worker, a budget of 2 GB", expected=Bottleneck.MEMORY,
-        besides=(Bottleneck.LATENCY,),
+        name="no room", about="4 ms of sleep a sample, 200 MB in each worker, a budget of 2 GB",
+        expected=Bottleneck.MEMORY, besides=(Bottleneck.LATENCY,),
         dataset=("Hungry", {"samples": 20_000, "mean_s": 0.004, "held_bytes": 200_000_000}), loader={"batch_size": 8},
         measure={"memory_budget_bytes": 2_000_000_000},
     ),

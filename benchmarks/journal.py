@@ -1,4 +1,4 @@
-"""What is kept of a benchmark, a line of JSON each as one measures, so that an interrupted one can go on."""
+"""Raw figures of a benchmark, a line of JSON each, written while measuring so that --resume can continue."""
 
 from __future__ import annotations
 
@@ -10,84 +10,50 @@ from typing import Any, TypeVar
 
 import msgspec
 
-BARE_BEFORE, OURS, BARE_AFTER = KINDS = ("bare_before", "ours", "bare_after")
+BARE_BEFORE, NWS_SWEEP, BARE_AFTER = KINDS = ("bare_before", "nws_sweep", "bare_after")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one side said of one workload with one number of workers.
-
-    Attributes:
-        workload: Its name.
-        workers: Worker processes.
-        round: From 1.
-        kind: One of ``KINDS``.
-        batch_s: Steady seconds per batch; None if there are none.
-        epoch_s: Seconds for an epoch, start-up included, likewise.
-        half_width: Half the width of nws_sweep's interval of batch_s, as a share; None if it has none.
-        detail: What else helps to find out why two sides differ.
-    """
+    """Times of a plain loop or of nws_sweep for one workload with one number of workers."""
 
     workload: str
     workers: int
-    round: int
-    kind: str
-    batch_s: float | None
-    epoch_s: float | None
-    half_width: float | None = None
+    round: int  # from 1
+    kind: str  # one of ``KINDS``
+    batch_s: float | None  # steady seconds per batch
+    epoch_s: float | None  # of an epoch with its start-up
+    half_width: float | None = None  # of nws_sweep's interval of batch_s, as a share
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One method, played once on one workload.
-
-    Attributes:
-        workload: Its name.
-        method: Its name.
-        repeat: From 1.
-        pick: The number of workers that it recommends; None if it came to none.
-        fastest: The one that it found to be the fastest, where that is another question; else None.
-        cost_s: Wall time of the whole method, s.
-        tied: Further numbers of workers that may be as good for all that it knows.
-        tried: The numbers of workers that it measured.
-        crashes: A line for each trial that broke, and for the method itself.
-        left_behind: Processes that were still alive after it, a line each.
-        detail: What else helps to understand it.
-    """
+    """One run of one method on one workload."""
 
     workload: str
     method: str
-    repeat: int
-    pick: int | None
-    fastest: int | None = None
-    cost_s: float = 0.0
-    tied: tuple[int, ...] = ()
-    tried: tuple[int, ...] = ()
-    crashes: tuple[str, ...] = ()
-    left_behind: tuple[str, ...] = ()
+    repeat: int  # from 1
+    pick: int | None  # the recommended number of workers; None if the method failed
+    fastest: int | None = None  # the number that was measured as fastest, for methods that distinguish it
+    cost_s: float = 0.0  # wall time of the method
+    tied: tuple[int, ...] = ()  # further numbers of workers that are statistically tied
+    tried: tuple[int, ...] = ()  # the measured numbers of workers
+    crashes: tuple[str, ...] = ()  # a line per failed trial, and for a failure of the method
+    left_behind: tuple[str, ...] = ()  # a line per process that was alive afterwards
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One bare run of the oracle.
-
-    Attributes:
-        workload: Its name.
-        workers: Worker processes.
-        repeat: From 1.
-        number: Of the pass in its repeat, from 1.
-        epoch_s: Length of an epoch, start-up included, s; None if the run broke.
-        whole: Whether the epochs were run to their end; else the rest was projected.
-    """
+    """One bare run of the oracle."""
 
     workload: str
     workers: int
-    repeat: int
-    number: int
-    epoch_s: float | None
-    whole: bool = True
+    repeat: int  # from 1
+    number: int  # of the pass in its repeat, from 1
+    epoch_s: float | None  # length of an epoch with its start-up; None if the run failed
+    whole: bool = True  # False if the end of an epoch was projected
 
 
 Record = Figure | Outcome | Run
@@ -96,24 +62,16 @@ _TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run
 
 
 class Journal:
-    """A file of records. Its first line says what they were made with: those of two such must not be mixed.
+    """A file of records, whose first line holds the settings and the machine that they were made with.
 
-    Args:
-        path: The file; its folder is made.
-        made_with: Settings and machine, as JSON gives them back.
-        resume: Whether to go on with the file as it is; else it is put aside.
-
-    Attributes:
-        records: All so far, without one that was not written to its end.
-
-    Raises:
-        ValueError: If the file was made with something else.
+    Without ``resume`` an existing file is renamed; with it, ValueError if ``made_with`` (of types that JSON preserves)
+    differs from its first line.
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, Any], *, resume: bool) -> None:
         self._path = path
         self._made_with = dict(made_with)
-        self.records: list[Record] = []
+        self.records: list[Record] = []  # without one that was interrupted while it was written
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and resume:
             self.records = self._read()
@@ -129,7 +87,7 @@ class Journal:
         return [msgspec.convert(value, _TYPES[name]) for line in rest for name, value in line.items()]
 
     def rewrite(self, records: Sequence[Record]) -> None:
-        """Replaces all lines but the first."""
+        """Replaces the records."""
         self._path.write_text(f"{json.dumps(self._made_with)}\n", "utf-8")
         self.records = []
         self.add(*records)

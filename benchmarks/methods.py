@@ -1,4 +1,4 @@
-"""The methods that are compared, each played on this machine against the clock."""
+"""The search methods that are compared, and timed runs of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bare, child, ours, stage
+from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
@@ -17,11 +17,11 @@ from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
 
 ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
-_OURS: Mapping[str, SearchRules] = {
+_OWN: Mapping[str, SearchRules] = {
     ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), maximum_patience=3, reference=None),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
-# Rules of thumb, which cost nothing: each is given the CPUs that may be used, and the GPUs.
+# Rules of thumb, functions of the usable CPUs and the GPUs.
 HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "zero": ("num_workers=0", lambda cpus, gpus: 0),
     "cpus": ("the CPU count", lambda cpus, gpus: cpus),
@@ -29,99 +29,84 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
-METHODS = (*_OURS, *PEERS, *HEURISTICS)
+METHODS = (*_OWN, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
-_PATIENCE_S = 3600.0
+_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What rules of thumb are about.
+    """The processors that rules of thumb need."""
 
-    Attributes:
-        cpus: CPUs that this process may use.
-        gpus: GPUs.
-    """
-
-    cpus: int
+    cpus: int  # usable by this process
     gpus: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Which method is played on what.
+class MethodRun:
+    """One run of a method."""
 
-    Attributes:
-        method: A name out of ``METHODS``.
-        workload: What is loaded.
-        repeat: From 1; it is the seed too.
-        log_path: File that what trial processes print is appended to.
-    """
-
-    method: str
+    method: str  # of ``METHODS``
     workload: Workload
-    repeat: int
-    log_path: Path
+    repeat: int  # from 1; also the seed
+    log_path: Path  # output of trial processes is appended to this file
 
 
 def about(method: str) -> str:
-    """One line what a method does."""
+    """One line about a method."""
     if method in HEURISTICS:
-        return f"{HEURISTICS[method][0]}; costs nothing"
+        return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
         return one_line(PEERS[method].__doc__, limit=1000)
-    rules = _OURS[method]
-    return f"nws_sweep's, strategy {rules.strategy}, candidates {rules.candidates[0]} to {rules.candidates[-1]}."
+    rules = _OWN[method]
+    return f"nws_sweep, strategy {rules.strategy}, candidates {rules.candidates[0]} to {rules.candidates[-1]}."
 
 
 def is_projected(method: str, workload: Workload) -> bool:
-    """Whether the method is not played because it would take too long."""
+    """Whether the method would take too long, so that its result is projected."""
     return workload.long and method in NEED_WHOLE_EPOCHS
 
 
 def task_of(workload: Workload, cpus: int) -> Task:
-    """What a peer is told."""
+    """The knowledge that a method starts with."""
     return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
-def played(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
-    """Plays a method; what goes wrong in it is a part of the outcome.
-
-    Args:
-        turn: Which, and on what.
-        machine: What it is played on.
-        say: Called with lines about its progress.
-    """
-    before = stage.family()
+def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
+    """Runs a method; its exceptions are part of the outcome. ``print_line`` receives lines about its progress."""
+    before = support.descendants()
     began = time.perf_counter()
     try:
-        answer = _answer(turn, machine, print_line)
-    except Exception as error:  # anything: that is what is counted
+        answer = _answer(method_run, machine, print_line)
+    except Exception as error:  # counted as a crash
         answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
     return Outcome(
-        workload=turn.workload.name,
-        method=turn.method,
-        repeat=turn.repeat,
-        cost_s=0.0 if turn.method in HEURISTICS else time.perf_counter() - began,
-        left_behind=stage.ended(before),
+        workload=method_run.workload.name,
+        method=method_run.method,
+        repeat=method_run.repeat,
+        cost_s=0.0 if method_run.method in HEURISTICS else time.perf_counter() - began,
+        left_behind=support.kill_leftovers(before),
         **answer,
     )
 
 
-def _answer(turn: Turn, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
-    """What a method came to: some of the attributes of its outcome."""
-    if turn.method in HEURISTICS:
-        return {"pick": HEURISTICS[turn.method][1](machine.cpus, machine.gpus)}
-    if turn.method in PEERS:
-        script = (turn.method, bare.Recipe(workload=turn.workload), task_of(turn.workload, machine.cpus))
-        pick, probes = child.call(bare.play, script, _PATIENCE_S)
+def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> dict[str, Any]:
+    if method_run.method in HEURISTICS:
+        return {"pick": HEURISTICS[method_run.method][1](machine.cpus, machine.gpus)}
+    if method_run.method in PEERS:
+        script = (
+            method_run.method,
+            bare.Recipe(workload=method_run.workload),
+            task_of(method_run.workload, machine.cpus),
+        )
+        pick, probes = child.call(bare.run_peer, script, _TIMEOUT_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
-    configuration = ours.configuration_of(turn.workload, _OURS[turn.method], turn.repeat)
-    return answer_of(ours.find(configuration, turn.log_path, print_line))
+    configuration = sweep_search.configuration_of(method_run.workload, _OWN[method_run.method], method_run.repeat)
+    return answer_of(sweep_search.find(configuration, method_run.log_path, print_line))
 
 
 def answer_of(result: SearchRecord) -> dict[str, Any]:
-    """What a search by nws_sweep says."""
+    """Attributes of the outcome of a search by nws_sweep."""
     best, _ = recommend(result.trials, result.configuration.search.tolerance)
     found = result.verdict
     return {
@@ -129,16 +114,16 @@ def answer_of(result: SearchRecord) -> dict[str, Any]:
         "fastest": found.fastest.num_workers if found else None,
         "tied": tuple(settings.num_workers for settings in found.tied) if found else (),
         "tried": tuple(trial.num_workers for trial in result.trials),
-        "crashes": tuple(_told(trial) for trial in result.trials if trial.state in _CRASHES),
+        "crashes": tuple(_trial_line(trial) for trial in result.trials if trial.state in _CRASHES),
         "detail": {
             "stop_reason": result.stop_reason,
             "objective_s": [[trial.num_workers, trial.objective_s] for trial in result.trials],
-            "not_ok": [_told(trial) for trial in result.trials if trial.state is not TrialState.OK],
+            "not_ok": [_trial_line(trial) for trial in result.trials if trial.state is not TrialState.OK],
             "cost": asdict(result.cost) if result.cost else None,
             "verdict": asdict(found) if found else None,
         },
     }
 
 
-def _told(trial: Trial) -> str:
+def _trial_line(trial: Trial) -> str:
     return f"num_workers={trial.num_workers}: {trial.state.value}: {trial.reason}"

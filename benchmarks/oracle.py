@@ -1,4 +1,4 @@
-"""Who really is the best: which bare runs are worth making, and what they say. Pure."""
+"""The oracle: which bare runs are worth measuring, and the best number of workers by them. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.epoch_times import Timestamps, Until
 from benchmarks.journal import Run
-from benchmarks.pace import Moments, Until
 
 CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -18,40 +18,29 @@ _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What the runs of one workload say.
+    """The result of the oracle for one workload."""
 
-    Attributes:
-        epochs_s: Median length of an epoch, s, by number of workers, ascending; how slow the machine was in each pass
-            is taken out.
-        best: The number of workers with the least, among those that at least half of the passes measured.
-        noise_floor: How much slower than its best a second, independent half of the runs finds the winner of the first
-            half, as a share; None without two halves. A regret is no better known than this.
-        passes: Runs of the best.
-        whole: Whether no run was projected.
-        slowness: By repeat, how slow the machine was: its epochs / those of the median pass.
-    """
-
-    epochs_s: Mapping[int, float]
-    best: int
-    noise_floor: float | None
-    passes: int
-    whole: bool
-    slowness: Mapping[int, float] = field(default_factory=dict)
+    epochs_s: Mapping[int, float]  # median length of an epoch by number of workers, ascending; ``_slowness`` removed
+    best: int  # the fastest number of workers among those that at least half of the passes measured
+    noise_floor: float | None  # see ``noise_floor``; smaller regrets are not significant
+    passes: int  # runs of the best
+    whole: bool  # whether no run was projected
+    slowness: Mapping[int, float] = field(default_factory=dict)  # by repeat; see ``_slowness``
 
     @property
     def best_s(self) -> float:
-        """An epoch at the best setting, s."""
+        """Length of an epoch with the best number of workers, s."""
         return self.epochs_s[self.best]
 
     def regret(self, pick: int | None) -> float | None:
-        """How much slower than the best a pick is, as a share; None if it could not be measured.
+        """How much slower than the best a pick is, as a share; None if it was not measured.
 
-        One that few passes measured may seem quicker than the best: that is no regret.
+        0 for a pick that few passes measured and that appears faster than the best.
         """
         return max(0.0, self.epochs_s[pick] / self.best_s - 1) if pick is not None and pick in self.epochs_s else None
 
     def epoch_s(self, workers: int) -> float:
-        """The median for a number of workers, on a straight line between its neighbours if it was not measured, s."""
+        """Length of an epoch, s; linearly interpolated for a number of workers that was not measured."""
         below = [n for n in self.epochs_s if n <= workers]
         above = [n for n in self.epochs_s if n >= workers]
         low, high = max(below, default=min(self.epochs_s)), min(above, default=max(self.epochs_s))
@@ -60,7 +49,7 @@ class Truth:
 
 
 def truth_of(runs: Sequence[Run]) -> Truth | None:
-    """What the runs of one workload say; None if there are none."""
+    """The result for the runs of one workload; None if there are none."""
     epochs_s = _medians(runs)
     if not epochs_s:
         return None
@@ -76,11 +65,11 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     )
 
 
-def wanted(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
-    """The numbers of workers that are worth another run, ascending: not those that broke, or are far from the best."""
+def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
+    """The numbers of workers, ascending, without those that failed or are far slower than the best."""
     medians = _medians(runs)
     best_s = min(medians.values(), default=None)
-    broken = {run.workers for run in runs if run.epoch_s is None}
+    failed = {run.workers for run in runs if run.epoch_s is None}
     counts = {workers: sum(run.workers == workers for run in runs) for workers in medians}
 
     def is_loser(workers: int) -> bool:
@@ -88,11 +77,14 @@ def wanted(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
             return False
         return medians[workers] > best_s * (_LOSES_AFTER_ONE if counts[workers] == 1 else _LOSES_LATER)
 
-    return [workers for workers in sorted(set(values)) if workers not in broken and not is_loser(workers)]
+    return [workers for workers in sorted(set(values)) if workers not in failed and not is_loser(workers)]
 
 
 def noise_floor(runs: Sequence[Run]) -> float | None:
-    """The regret that every other pass gives to the winner of the passes between them, as a share."""
+    """The regret, by every second pass, of the best number of workers by the other passes, as a share.
+
+    None if the two halves have no number of workers in common.
+    """
     order = sorted({(run.repeat, run.number) for run in runs})
     first, second = (
         _medians([run for run in runs if order.index((run.repeat, run.number)) % 2 == half]) for half in (0, 1)
@@ -105,7 +97,7 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
 
 
 def _medians(runs: Sequence[Run]) -> dict[int, float]:
-    """Median epochs. Not all are measured in the same passes, between which a machine may become half as fast."""
+    """Median epochs, divided by ``_slowness``, since not all numbers of workers are measured in the same passes."""
     slowness = _slowness(runs)
     by_workers: dict[int, list[float]] = {}
     for run in runs:
@@ -115,7 +107,7 @@ def _medians(runs: Sequence[Run]) -> dict[int, float]:
 
 
 def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
-    """By pass, its epochs / those of the median pass, over the numbers of workers that all passes measured."""
+    """By pass, median of its epochs / the median epochs, over the numbers of workers that all passes measured."""
     passes: dict[tuple[int, int], dict[int, float]] = {}
     for run in runs:
         found = passes.setdefault((run.repeat, run.number), {})
@@ -140,31 +132,21 @@ def _least(epochs_s: Mapping[int, float]) -> int:
 
 
 class Projection:
-    """A timer whose epochs take what the oracle says, batch after batch alike: for methods that would take too long.
-
-    Args:
-        epoch_s: Length of an epoch by number of workers, s.
-        batches: Batches in an epoch.
-
-    Attributes:
-        spent_s: What all epochs and parts of epochs took together, s.
-        tried: The numbers of workers that were asked for.
-    """
+    """A simulated timer for methods that would take too long: equal batches in epochs of the oracle's length."""
 
     def __init__(self, epoch_s: Callable[[int], float], batches: int) -> None:
-        self._epoch_s = epoch_s
-        self._batches = batches
-        self.spent_s = 0.0
-        self.tried: list[int] = []
+        self._epoch_s = epoch_s  # by number of workers
+        self._batches = batches  # per epoch
+        self.spent_s = 0.0  # by all epochs and parts of epochs
+        self.tried: list[int] = []  # numbers of workers
 
-    def __call__(self, num_workers: int, until: Until) -> Moments:
-        """The moments of one epoch."""
+    def __call__(self, num_workers: int, until: Until) -> Timestamps:
         batch_s = self._epoch_s(num_workers) / self._batches
-        moments: list[float] = []
+        timestamps: list[float] = []
         for position in range(1, self._batches + 1):
-            moments.append(position * batch_s)
-            if until(moments):
+            timestamps.append(position * batch_s)
+            if until(timestamps):
                 break
-        self.spent_s += moments[-1]
+        self.spent_s += timestamps[-1]
         self.tried.append(num_workers)
-        return moments
+        return timestamps

@@ -1,7 +1,4 @@
-"""How others search num_workers: their decisions only, over a stopwatch that the caller lends. Pure.
-
-Each is given a timer and a task and returns its pick.
-"""
+"""Search methods of other projects: their decisions, as functions of a timer and a task that return a pick. Pure."""
 
 from __future__ import annotations
 
@@ -9,34 +6,33 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from benchmarks.pace import PREFETCH_FACTOR, Moments, Until, whole
+from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, whole
 
-# Runs an epoch of a fresh DataLoader with so many workers, to its end or to where it is broken off.
-Timer = Callable[[int, Until], Moments]
+_SEED_PATIENCE = 3
+_NWS_THRESHOLD_S = 5.0
+_PADDLE_BATCHES = 500
+_PADDLE_REFINEMENTS = 5
+_BINARY_BATCHES = 30
+_BINARY_LOOK = 10
+_BINARY_PRUNE = 1.3
+
+# Runs an epoch of a fresh DataLoader with a number of workers until ``Until`` stops it.
+Timer = Callable[[int, Until], Timestamps]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a method knows beforehand.
+    """The knowledge that a method starts with."""
 
-    Attributes:
-        cpus: CPUs that this process may use.
-        batches: Batches in an epoch.
-        batch_size: Samples in a batch.
-    """
-
-    cpus: int
-    batches: int
+    cpus: int  # usable by this process
+    batches: int  # per epoch
     batch_size: int
-
-
-_SEED_PATIENCE = 3
 
 
 def seed(time_epoch: Timer, task: Task) -> int:
     """Num-Workers-Search's full search: 0, 1, 2, ... up to the CPU count, a whole epoch each, patience 3.
 
-    Mended: it asked for settings that today's DataLoader refuses with num_workers=0.
+    Fixed: it set keywords that DataLoader refuses with num_workers=0.
     """
     best, best_s, without_improvement = 0, math.inf, 0
     for candidate in range(task.cpus + 1):
@@ -50,13 +46,10 @@ def seed(time_epoch: Timer, task: Task) -> int:
     return best
 
 
-_NWS_THRESHOLD_S = 5.0
-
-
 def nws(time_epoch: Timer, task: Task) -> int:
-    """Num-Workers-Search's ``nws.search``: from half the CPUs on; what takes longer than the best is broken off.
+    """Num-Workers-Search's ``nws.search``: starts at half the CPUs; stops epochs that take longer than the best.
 
-    It is done when it gains less than 5 s. Nothing was mended.
+    Ends when an improvement is less than 5 s. Nothing was fixed.
     """
     half = task.cpus // 2
     best, best_s = 0, math.inf
@@ -78,17 +71,13 @@ def nws(time_epoch: Timer, task: Task) -> int:
 
 
 def _later_than(best_s: float) -> Until:
-    return lambda moments: moments[-1] > best_s
-
-
-_PADDLE_BATCHES = 500
-_PADDLE_REFINEMENTS = 5
+    return lambda timestamps: timestamps[-1] > best_s
 
 
 def paddle(time_epoch: Timer, task: Task) -> int:
     """PaddlePaddle's ``AuToTune``: 0, 2, 4, ... below half the CPUs while each saves a quarter; 500 batches at most.
 
-    Mended: the refinement between the steps times what it tries (it timed the same loader again), and keeps that time.
+    Fixed: the refinement between the steps times its candidate (it timed the same loader again), and keeps that time.
     """
     most = task.cpus / 2
     best, best_s, candidate = 0, math.inf, 0
@@ -117,21 +106,17 @@ def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) ->
 
 
 def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
-    """Mean time of a batch, the first two left out, s."""
-    return mean_batch_s(time_epoch(candidate, lambda moments: len(moments) >= _PADDLE_BATCHES), after=2)
-
-
-_BINARY_BATCHES = 30
-_BINARY_LOOK = 10
-_BINARY_PRUNE = 1.3
+    """Mean time per batch without the first two, s."""
+    return mean_batch_s(time_epoch(candidate, lambda timestamps: len(timestamps) >= _PADDLE_BATCHES), after=2)
 
 
 def binary(time_epoch: Timer, task: Task) -> int:
-    """dataloader_param_helper's outer search: halve 1 .. CPU count by whether n or n + 1 workers are faster.
+    """dataloader_param_helper's outer search: halves 1 .. CPU count by whether n or n + 1 workers are faster.
 
-    Mended, in its inner test: it waits for the queue to be consumed once and not for batches of equal length (which may
-    never come), takes the plain mean (it dropped the slowest tenth, the only ones that take time where batches come in
-    multiples of the workers), and gives up what is 1.3 times slower than the best (the test was the wrong way round).
+    Fixed, in its inner test: it waits until the queue has been consumed once, not for batches of equal length (which
+    may never come); it takes the mean of all batches (it left out the slowest tenth, which are the only slow ones where
+    batches come in multiples of the workers); it stops candidates 1.3 times slower than the best (it compared the wrong
+    way round).
     """
     found: dict[int, float] = {}
 
@@ -155,25 +140,25 @@ def _binary_batch_s(time_epoch: Timer, workers: int, task: Task, best_s: float) 
     queue = PREFETCH_FACTOR * workers
     wanted = max(_BINARY_BATCHES, round(binary_share(task.batch_size) * task.batches))
 
-    def until(moments: Moments) -> bool:
-        counted = len(moments) - queue
+    def until(timestamps: Timestamps) -> bool:
+        counted = len(timestamps) - queue
         return counted >= wanted or (
-            counted >= _BINARY_LOOK and mean_batch_s(moments, after=queue) > _BINARY_PRUNE * best_s
+            counted >= _BINARY_LOOK and mean_batch_s(timestamps, after=queue) > _BINARY_PRUNE * best_s
         )
 
     return mean_batch_s(time_epoch(workers, until), after=queue)
 
 
 def binary_share(batch_size: int) -> float:
-    """The share of an epoch that a probe takes: 3 % at batch size 2 up to 40 % at 2048, in a straight line."""
+    """Share of an epoch per measurement: linear from 3 % at batch size 2 to 40 % at 2048."""
     return 0.03 + (0.40 - 0.03) * min(1.0, max(0.0, (batch_size - 2) / (2048 - 2)))
 
 
-def mean_batch_s(moments: Moments, after: int) -> float:
-    """Mean seconds per batch after so many; of as many as there are if the epoch is shorter."""
-    first = min(after, len(moments) - 1)
-    began_s = moments[first - 1] if first else 0.0
-    return (moments[-1] - began_s) / (len(moments) - first)
+def mean_batch_s(timestamps: Timestamps, after: int) -> float:
+    """Mean seconds per batch after the first ``after`` batches; of the last batch if the epoch is shorter."""
+    first = min(after, len(timestamps) - 1)
+    began_s = timestamps[first - 1] if first else 0.0
+    return (timestamps[-1] - began_s) / (len(timestamps) - first)
 
 
 PEERS: Mapping[str, Callable[[Timer, Task], int]] = {"seed": seed, "nws": nws, "paddle": paddle, "binary": binary}

@@ -1,4 +1,4 @@
-"""What comparing samples costs a search of a map-style dataset: pairs of searches with and without it."""
+"""Cost of comparing samples for a search of a map-style dataset: pairs of searches with and without it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import ours, stage
+from benchmarks import support, sweep_search
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from nws_sweep.results import MeasureRules, SearchCost, SearchRecord, SearchRules
 from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
 BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
-# The same amount of measuring each time, so that what differs is the comparison: all candidates, five windows each.
+# All candidates and five windows each, so that searches differ only in the comparison.
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 
@@ -25,57 +25,47 @@ Pairs = Mapping[str, Sequence["Pair"]]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One search with and one without comparing samples.
+    """One search with and one without comparing samples."""
 
-    Attributes:
-        ratio: Seconds with / seconds without.
-        share: Share of the former that went into comparing, beside digests in the workers.
-    """
-
-    ratio: float
-    share: float
+    ratio: float  # seconds with / seconds without
+    share: float  # of the former, seconds of comparing without the digests in the workers
 
 
 def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches each workload so many times with and without comparing samples, and writes the table.
+    """Searches with and without comparing samples, and writes the table between ``BEGIN`` and ``END`` of the page.
 
-    Args:
-        rounds: Pairs of each workload.
-        only: Names of workloads; empty for all in ``NAMES``.
-        output: The page with the marks ``BEGIN`` and ``END``, between which the table is put.
-        command: The command line that it can be made again with.
+    ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads, empty for ``NAMES``.
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark samples", stage.print_line):
-        stage.start_fork_server()
-        for workload in workloads:  # not counted: the files are read, libraries loaded
-            _searched(workload, 0, False)
+    with host_lock.held(support.LOCK_FILE, "scripts/benchmark samples", support.print_line):
+        support.start_fork_server()
+        for workload in workloads:  # not counted: reads files, loads libraries
+            _search(workload, 0, False)
         for number in range(rounds):
             for workload in workloads:
                 pairs[workload.name].append(_pair(workload, number))
-                stage.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
+                support.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     output.write_text(
-        f"{before}{BEGIN}{table(workloads, pairs, stage.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
+        f"{before}{BEGIN}{table(workloads, pairs, support.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
     )
 
 
 def _pair(workload: Workload, number: int) -> Pair:
-    """A search that compares samples and one that does not, in an order drawn again."""
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
-    found = {check: _searched(workload, number, check) for check in order}
+    found = {check: _search(workload, number, check) for check in order}
     spent = found[None].cost or SearchCost()
     return Pair(found[None].cost_s / found[False].cost_s, spent.samples_s / found[None].cost_s)
 
 
-def _searched(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
+def _search(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
     rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
-    configuration = ours.configuration_of(workload, rules, number)
+    configuration = sweep_search.configuration_of(workload, rules, number)
     with tempfile.TemporaryDirectory() as folder:
-        found = ours.find(
+        found = sweep_search.find(
             replace(configuration, measure=_MEASURE, check_samples=check_samples), Path(folder) / "log", lambda _: None
         )
     failed = [trial.reason for trial in found.trials if trial.reason]
@@ -85,12 +75,12 @@ def _searched(workload: Workload, number: int, check_samples: bool | None) -> Se
 
 
 def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
-    """The figures in Markdown, with where they come from."""
+    """The figures and their origin in Markdown."""
     rows = [_row(one.name, one.about, pairs[one.name]) for one in workloads if pairs[one.name]]
     every = [pair for found in pairs.values() for pair in found]
     return "\n".join(
         [
-            "| workload | | with / without, median | lowest to highest | comparing takes, median | at most |",
+            "| workload | | with / without, median | lowest to highest | share of comparing, median | at most |",
             "|---|---|---|---|---|---|",
             *rows,
             _row("all", f"{len(every)} pairs", every),

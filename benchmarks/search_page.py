@@ -1,4 +1,4 @@
-"""The page of the search methods, in Markdown. Pure."""
+"""The page of ``scripts/benchmark search``, in Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from benchmarks.catalogue import Workload
 from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
-from benchmarks.standings import Standing
+from benchmarks.scores import Score
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
-How slow is the number of workers that a method picks, and what does it cost to find? In each repeat every method is
-played once on every workload, in an order that is drawn again, and then an oracle measures: long bare loops with a
-stopwatch, each in a fresh process, of many numbers of workers and of all picks, in random order, several passes. Those
-that are far from the best are left out of later passes.
+How much slower than the best is the number of workers that a search method picks, and what does the search cost? In
+each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in a
+fresh process, for many numbers of workers and for all picks, in random order and in several passes. Numbers far slower
+than the best are left out of later passes.
 
-- regret: median epoch of the oracle with the pick / least median of all that at least half of its passes measured - 1;
-  0 is the best. How slow the machine was in each pass, by what all passes measured, is taken out. In brackets
-  the 95th percentile over the repeats (of fewer than twenty, the largest).
-- cost: wall time of the whole method, processes and start-up included (all start from one fork server that has
-  imported torch), in seconds, and in epochs at the best setting as long as these were in that repeat; median over the
-  repeats.
-- noise floor: the regret that one half of the oracle's passes gives to the winner of the other half. Regrets below it
-  mean nothing.
-- An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that
-  does not count. One that takes long is broken off and projected: start + steady pace x rest."""
+- regret: median epoch of the oracle with the pick / least median of the numbers that at least half of its passes
+  measured - 1; 0 is the best. Epochs are divided by the slowness of the machine in their pass, estimated from the
+  numbers that all passes measured. In brackets: the 95th percentile over the repeats (of fewer than 20, the largest).
+- cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
+  imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
+- noise floor: the regret, by one half of the oracle's passes, of the best number by the other half. Smaller regrets are
+  not significant.
+- An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that is
+  not counted. Long epochs are stopped and projected: start + steady pace x remaining batches."""
 
-_NOTE_PROJECTED = "(p) not played, since whole epochs would take too long: projected from the oracle's epochs."
+_NOTE_PROJECTED = "(p) not run, since whole epochs would take too long: projected from the oracle's epochs."
 
 _HEAD = (
     "| workload | method | picks | regret | cost (epochs) | cost (s) | trials | ambiguous | failures |\n"
@@ -39,19 +38,19 @@ _ORACLE_HEAD = (
 )
 
 
-def page(standings: Sequence[Standing], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
+def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
     """The whole page."""
-    methods = dict.fromkeys(standing.method for standing in standings)
+    methods = dict.fromkeys(score.method for score in scores)
     parts = [
-        "# How well and at what cost num_workers is found",
+        "# Regret and cost of search methods for num_workers",
         _INTRODUCTION,
         origin,
-        "## Targets of adaptive\n\n" + _list(verdicts(standings, truths)),
-        "## Where others are better than adaptive\n\nRules of thumb cost nothing: only their regret is compared.\n\n"
-        + _list(advantages(standings, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive was not played"]),
-        "## Methods and workloads\n\n" + table(standings),
+        "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
+        "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
+        + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
+        "## Scores\n\n" + table(scores),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
-        "## What the methods do\n\n" + _list(f"{method}: {about(method)}" for method in methods),
+        "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
     ]
     return "\n\n".join(parts) + "\n"
@@ -61,36 +60,36 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def table(standings: Sequence[Standing]) -> str:
-    """A line per standing, then what was projected, and what went wrong."""
-    lines = [_HEAD, *(_line(standing) for standing in standings)]
-    if any(standing.projected for standing in standings):
+def table(scores: Sequence[Score]) -> str:
+    """A line per score, a note about projections, and a line per crash and per process left behind."""
+    lines = [_HEAD, *(_line(score) for score in scores)]
+    if any(score.projected for score in scores):
         lines += ["", _NOTE_PROJECTED]
-    faults = [f"- {s.method} on {s.workload}, {line}" for s in standings for line in (*s.crashes, *s.left_behind)]
+    faults = [f"- {s.method} on {s.workload}, {line}" for s in scores for line in (*s.crashes, *s.left_behind)]
     return "\n".join([*lines, "", *faults] if faults else lines)
 
 
-def _line(standing: Standing) -> str:
-    epochs = standing.cost_epochs
-    picks = Counter("none" if pick is None else str(pick) for pick in standing.picks).most_common()
+def _line(score: Score) -> str:
+    epochs = score.cost_epochs
+    picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
     cells = (
-        standing.workload,
-        f"{standing.method} (p)" if standing.projected else standing.method,
+        score.workload,
+        f"{score.method} (p)" if score.projected else score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
-        _regret(standing),
+        _regret(score),
         "" if epochs is None else f"{epochs:.2f}",
-        f"{standing.cost_s:.1f}",
-        _range(standing.trials),
-        str(standing.ambiguous or ""),
-        str(len(standing.crashes) + len(standing.left_behind) or ""),
+        f"{score.cost_s:.1f}",
+        _range(score.trials),
+        str(score.ambiguous or ""),
+        str(len(score.crashes) + len(score.left_behind) or ""),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _regret(standing: Standing) -> str:
-    if standing.regret is None or standing.high_regret is None:
+def _regret(score: Score) -> str:
+    if score.regret is None or score.high_regret is None:
         return "no value"
-    return f"{percent(standing.regret)} ({percent(standing.high_regret)})"
+    return f"{percent(score.regret)} ({percent(score.high_regret)})"
 
 
 def _range(numbers: Sequence[int]) -> str:

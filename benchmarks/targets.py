@@ -1,4 +1,4 @@
-"""What the adaptive search is meant to reach, whether it does, and where others do better. Pure."""
+"""Targets of the adaptive search, whether it meets them, and where other methods are better. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, HEURISTICS
 from benchmarks.oracle import Truth
-from benchmarks.standings import Standing
+from benchmarks.scores import Score
 
 MOST_REGRET, MOST_HIGH_REGRET = 0.01, 0.05
 MOST_EPOCHS, EPOCHS_OF = 1.0, "cifar"
@@ -14,9 +14,9 @@ MOST_GROWTH, SHORTER, LONGER = 1.1, "fifty", "million"
 MOST_OF_EXHAUSTIVE = 0.25
 
 
-def verdicts(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list[str]:
-    """One sentence per target: met, or what missed it."""
-    own = _of(standings, ADAPTIVE)
+def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
+    """One sentence per target: met, or missed by which workloads."""
+    own = _of(scores, ADAPTIVE)
     regrets = [(_with_floor(s, truths), s.regret) for s in own.values()]
     fastest = [(_with_floor(s, truths), s.fastest_regret) for s in own.values() if s.fastest_regrets]
     high_regrets = [(_with_floor(s, truths), s.high_regret) for s in own.values()]
@@ -25,15 +25,15 @@ def verdicts(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list
                  regrets, MOST_REGRET, percent),
         _verdict(f"regret, 95th percentile, at most {percent(MOST_HIGH_REGRET)} on each workload",
                  high_regrets, MOST_HIGH_REGRET, percent),
-        _verdict("regret of the fastest that it found (the recommended one may be slower by the tolerance), median, at "
-                 f"most {percent(MOST_REGRET)} on each workload",
+        _verdict("regret of the candidate measured as fastest (the recommended one may be slower by the tolerance), "
+                 f"median, at most {percent(MOST_REGRET)} on each workload",
                  fastest, MOST_REGRET, percent),
         _verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epoch",
                  _epochs(own), MOST_EPOCHS, "{:.2f}".format),
         _verdict(f"cost with 1.28 million samples / with 50 thousand at most {MOST_GROWTH:g}",
                  _growth(own), MOST_GROWTH, "{:.2f}".format),
-        _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of exhaustive's on each workload",
-                 _shares(own, _of(standings, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
+        _verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of that of exhaustive on each workload",
+                 _shares(own, _of(scores, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
         _verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, "{:.0f}".format),
         _verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()],
                  0, "{:.0f}".format),
@@ -41,42 +41,42 @@ def verdicts(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list
     ]  # fmt: skip
 
 
-def _of(standings: Sequence[Standing], method: str) -> dict[str, Standing]:
-    return {standing.workload: standing for standing in standings if standing.method == method}
+def _of(scores: Sequence[Score], method: str) -> dict[str, Score]:
+    return {score.workload: score for score in scores if score.method == method}
 
 
-def _with_floor(standing: Standing, truths: Mapping[str, Truth]) -> str:
-    truth = truths.get(standing.workload)
+def _with_floor(score: Score, truths: Mapping[str, Truth]) -> str:
+    truth = truths.get(score.workload)
     if truth is None or truth.noise_floor is None:
-        return standing.workload
-    return f"{standing.workload} with a noise floor of {percent(truth.noise_floor)}"
+        return score.workload
+    return f"{score.workload} with a noise floor of {percent(truth.noise_floor)}"
 
 
-def _epochs(own: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+def _epochs(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
     if EPOCHS_OF not in own:
         return []
-    standing = own[EPOCHS_OF]
-    return [(EPOCHS_OF, standing.cost_epochs if _came_to_something(standing) else None)]
+    score = own[EPOCHS_OF]
+    return [(EPOCHS_OF, score.cost_epochs if _came_to_something(score) else None)]
 
 
-def _growth(own: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+def _growth(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
     if SHORTER not in own or LONGER not in own:
         return []
     shorter, longer = own[SHORTER], own[LONGER]
     return [(f"{longer.cost_s:.2f} s / {shorter.cost_s:.2f} s", _ratio(longer, shorter))]
 
 
-def _shares(own: Mapping[str, Standing], exhaustive: Mapping[str, Standing]) -> list[tuple[str, float | None]]:
+def _shares(own: Mapping[str, Score], exhaustive: Mapping[str, Score]) -> list[tuple[str, float | None]]:
     return [(name, _ratio(own[name], exhaustive[name])) for name in own if name in exhaustive]
 
 
-def _ratio(one: Standing, other: Standing) -> float | None:
+def _ratio(one: Score, other: Score) -> float | None:
     return one.cost_s / other.cost_s if _came_to_something(one) and _came_to_something(other) else None
 
 
-def _came_to_something(standing: Standing) -> bool:
-    """Whether every repeat ended with a pick: to fail is quick, and no low cost."""
-    return None not in standing.picks
+def _came_to_something(score: Score) -> bool:
+    """Whether every repeat has a pick: the short time of a failure is not a low cost."""
+    return None not in score.picks
 
 
 def _verdict(
@@ -88,38 +88,38 @@ def _verdict(
     return f"{target}: " + ("met" if found else "not measured")
 
 
-def _ambiguous(own: Mapping[str, Standing]) -> str:
-    searches = sum(len(standing.picks) for standing in own.values())
+def _ambiguous(own: Mapping[str, Score]) -> str:
+    searches = sum(len(score.picks) for score in own.values())
     if not searches:
         return "searches that ended ambiguous: not measured"
-    ambiguous = {standing.workload: standing.ambiguous for standing in own.values() if standing.ambiguous}
+    ambiguous = {score.workload: score.ambiguous for score in own.values() if score.ambiguous}
     where = f" ({', '.join(f'{name} {count}' for name, count in ambiguous.items())})" if ambiguous else ""
     share = sum(ambiguous.values()) / searches
     return f"searches that ended ambiguous: {sum(ambiguous.values())} of {searches}, {100 * share:.0f} %{where}"
 
 
-def advantages(standings: Sequence[Standing], truths: Mapping[str, Truth]) -> list[str]:
-    """A line for each method that does better than adaptive on a workload, in regret or in cost."""
-    own = _of(standings, ADAPTIVE)
-    others = [s for s in standings if s.method != ADAPTIVE and s.workload in own]
+def advantages(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
+    """A line for each method and workload with a smaller regret or a lower cost than adaptive."""
+    own = _of(scores, ADAPTIVE)
+    others = [s for s in scores if s.method != ADAPTIVE and s.workload in own]
     lines = [_less_regret(other, own[other.workload], truths.get(other.workload)) for other in others]
     lines += [_less_cost(other, own[other.workload]) for other in others if other.method not in HEURISTICS]
     return [line for line in lines if line]
 
 
-def _less_regret(other: Standing, own: Standing, truth: Truth | None) -> str:
+def _less_regret(other: Score, own: Score, truth: Truth | None) -> str:
     if other.regret is None or (own.regret is not None and other.regret >= own.regret):
         return ""
     floor = truth.noise_floor if truth else None
     within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
-    remark = ", less apart than the noise floor" if within else ""
+    remark = " (a difference below the noise floor)" if within else ""
     return (
         f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, adaptive "
         f"{_shown(own.regret, percent)}{remark}"
     )
 
 
-def _less_cost(other: Standing, own: Standing) -> str:
+def _less_cost(other: Score, own: Score) -> str:
     if other.cost_s >= own.cost_s:
         return ""
     regret = f"with a regret of {_shown(other.regret, percent)}"
@@ -134,5 +134,5 @@ def _shown(value: float | None, shown: Callable[[float], str]) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """A share in percent."""
     return f"{100 * share:.1f} %"

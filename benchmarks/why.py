@@ -1,4 +1,4 @@
-"""Searches the cases of known cause, and writes what is said of each beside what was put in."""
+"""Searches workloads with known bottlenecks, and writes a page of their diagnoses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import ours, stage
+from benchmarks import support, sweep_search
 from benchmarks.causes import CASES, Case
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
@@ -20,16 +20,17 @@ from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
-Workloads into which a cause was put on purpose, searched with the default rules, and what was said of them. "Right" is
-one whose first limit is the one that was put in, and which names the others that were. Rules were mended on these very
-cases, so their share says less about others: the first run had 7 of 14 right; four of the rest were mistakes of the
-rules, three cases did not hold what they said, and of one something else is expected now.
+Workloads constructed to have one or two known bottlenecks, searched with the default rules, and their diagnoses. A
+diagnosis is right if its first bottleneck is the expected one and it names the other expected ones. The rules were
+corrected on these cases, so the share of right diagnoses does not carry over to other workloads: in the first run, 7 of
+14 were right; four of the others were errors of the rules, three cases did not have their intended bottleneck, and the
+expectation of one has changed.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was said of a case."""
+    """The diagnosis of a case."""
 
     case: Case
     diagnosis: Diagnosis | None
@@ -37,36 +38,32 @@ class Finding:
 
     @property
     def right(self) -> bool:
-        """Whether it is what was put in."""
-        limits = self.diagnosis.bottlenecks if self.diagnosis else ()
-        return limits[:1] == (self.case.expected,) and set(self.case.besides) <= set(limits)
+        """Whether the diagnosis has the expected bottlenecks."""
+        found = self.diagnosis.bottlenecks if self.diagnosis else ()
+        return found[:1] == (self.case.expected,) and set(self.case.besides) <= set(found)
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches the cases, each repeat in the same order, and writes the page.
+    """Searches the cases ``repeats`` times in the same order, and writes the page with its command line.
 
-    Args:
-        repeats: How often.
-        only: Names of cases; empty for all.
-        output: The page.
-        command: The command line that it can be made again with.
+    ``only`` has the names of the cases; empty for all.
     """
     cases = [case for case in CASES if not only or case.name in only]
     findings: list[Finding] = []
-    with host_lock.held(stage.LOCK_FILE, "scripts/benchmark why", stage.print_line):
-        stage.start_fork_server()
+    with host_lock.held(support.LOCK_FILE, "scripts/benchmark why", support.print_line):
+        support.start_fork_server()
         for number in range(repeats):
             for case in cases:
-                finding = _found(case, number)
+                finding = _search(case, number)
                 findings.append(finding)
                 verdict = "right" if finding.right else "WRONG"
-                stage.print_line(f"{verdict} {case.name}, best {finding.best}: {_said(finding)}")
-    output.write_text(_page(findings, stage.origin(command, repeats, "repeat")))
+                support.print_line(f"{verdict} {case.name}, best {finding.best}: {_sentence(finding)}")
+    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
 
 
-def _found(case: Case, number: int) -> Finding:
+def _search(case: Case, number: int) -> Finding:
     with tempfile.TemporaryDirectory() as folder, _disturbance(case):
-        result = ours.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
+        result = sweep_search.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
     best, _ = best_and_fastest(result)
     return Finding(case=case, diagnosis=diagnose(result, best), best=best.num_workers if best else None)
 
@@ -95,16 +92,16 @@ def _disturbance(case: Case) -> Iterator[None]:
 
 def _page(findings: Sequence[Finding], origin: str) -> str:
     lines = [
-        "# Causes that are known, and what is said of them\n",
+        "# Diagnoses of workloads with known bottlenecks\n",
         _INTRODUCTION,
         f"{sum(finding.right for finding in findings)} of {len(findings)} right. {origin}\n",
-        "| case | what was put in | right | best num_workers | what is said |\n|---|---|---|---|---|",
+        "| case | workload | right | best num_workers | diagnosis |\n|---|---|---|---|---|",
     ]
     for f in findings:
-        said = _said(f).replace("|", "\\|")
-        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {said} |")
+        diagnosis = _sentence(f).replace("|", "\\|")
+        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {diagnosis} |")
     return "\n".join(lines) + "\n"
 
 
-def _said(finding: Finding) -> str:
-    return advice.sentence(finding.diagnosis) if finding.diagnosis else "nothing"
+def _sentence(finding: Finding) -> str:
+    return advice.sentence(finding.diagnosis) if finding.diagnosis else "none"

@@ -175,7 +175,7 @@ def tune(  # noqa: PLR0913
     measured = maker or loaders.unwrapped(loader)
     result = _agreed(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
-    return loaders.retuned(made, result.settings)
+    return loaders.with_settings(made, result.settings)
 
 
 def _agreed(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
@@ -243,7 +243,7 @@ def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any])
         host=host.describe(plan.ranks),
         started_at=datetime.now().astimezone().isoformat(),
     )
-    reuse = plan.reuse if loader_input.identity else "never"
+    reuse = plan.reuse if loader_input.fingerprint else "never"
     if result := _remembered(store, start, reuse, announce):
         return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
@@ -253,7 +253,7 @@ def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any])
             return result
         announce(_beforehand(loader_input.name, configuration))
         record = _measured(start, loader_input, given["consumer"], ProgressReporter(print_line, announce))
-    if loader_input.identity:
+    if loader_input.fingerprint:
         store.add(record)
     return SearchResult(record)
 
@@ -276,7 +276,7 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
     columns = {"dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     return Configuration(
         columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.maximum_patience},
-        dataset=pickling.placeholder(loader_input.name, loader_input.identity),
+        dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
         consumer=plan.consumer,
         loader=replace(settings, num_workers=0),
         measure=plan.measure,
@@ -306,11 +306,11 @@ def _measured(
 ) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
-        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.hand_over(folder))
+        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.pickle_into(folder))
         if callable(consumer):
             spec = replace(spec, consumer=pickling.write("the consumer", consumer, folder / "consumer"))
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
-        start = _as_made(start, start_process) if loader_input.open else start
+        start = _as_made(start, start_process) if loader_input.settings_unknown else start
         record = run_search(start, Environment(start_process=start_process), reporter)
         return epoch_check.with_epoch_check(record, start_process) if start.configuration.check_samples else record
 

@@ -1,4 +1,4 @@
-"""The benchmarks' own sums, with figures made up; and once, slowly, the whole of them."""
+"""Figures of the benchmarks from simulated times; and quick runs of whole benchmarks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks import pace
+from benchmarks import epoch_times
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
+from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS
-from benchmarks.comparison import Ratios, Row, rows_of, verdicts
-from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, OURS, Figure, Journal, Outcome, Run
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal, Outcome, Run
 from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize(
     ("batches", "workers", "span"),
     [
-        (100, 0, (1, 100)),  # the first batch carries the start
+        (100, 0, (1, 100)),  # the first batch includes the start-up
         (100, 1, (2, 98)),
         (100, 4, (8, 92)),
         (101, 4, (8, 92)),  # 93 is not a multiple of 4 away from 8
@@ -31,30 +31,30 @@ from tests.conftest import ROOT
         *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
     ],
 )
-def test_the_steady_span_leaves_out_what_the_queue_gave_and_takes(
+def test_the_steady_span_excludes_filling_and_emptying_the_queue(
     batches: int, workers: int, span: tuple[int, int] | None
 ) -> None:
-    assert pace.steady_span(batches, workers) == span
+    assert epoch_times.steady_span(batches, workers) == span
 
 
-def test_the_pace_is_that_between_start_and_end_of_all_epochs_that_count() -> None:
-    start_4_s = (4.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 16.0, 16.0)  # 2 s each; at last 2 out of the queue at once
-    assert pace.steady_batch_s([start_4_s], 1) == 2.0
-    assert pace.steady_batch_s([(1.0, 2.0, 3.0, 4.0, 5.0), (3.0, 6.0, 9.0, 12.0, 15.0)], 0) == 2.0
-    assert pace.steady_batch_s([(1.0, 2.0)], 2) is None
+def test_the_steady_pace_is_taken_over_all_counted_epochs() -> None:
+    start_4_s = (4.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 16.0, 16.0)  # 2 s each; the last two from the queue
+    assert epoch_times.steady_batch_s([start_4_s], 1) == 2.0
+    assert epoch_times.steady_batch_s([(1.0, 2.0, 3.0, 4.0, 5.0), (3.0, 6.0, 9.0, 12.0, 15.0)], 0) == 2.0
+    assert epoch_times.steady_batch_s([(1.0, 2.0)], 2) is None
     first, *others = epochs = [(7.0,), (2.0,), (2.0,)]
-    assert [pace.enough(epochs[:n], least_s=4.0) for n in range(4)] == [False, False, False, True]
-    assert pace.enough([(8.0,)], least_s=4.0), "the first only if it is twice as long"
-    assert (pace.counting(epochs), pace.counting([first])) == (others, [first])
+    assert [epoch_times.enough(epochs[:n], least_s=4.0) for n in range(4)] == [False, False, False, True]
+    assert epoch_times.enough([(8.0,)], least_s=4.0), "the first only if it is twice as long"
+    assert (epoch_times.counting(epochs), epoch_times.counting([first])) == (others, [first])
 
 
-def a_round(before: float, ours: float | None, after: float, **changes: Any) -> list[Figure]:
+def a_round(before: float, own: float | None, after: float, **changes: Any) -> list[Figure]:
     defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, **changes}
-    sides = zip(KINDS, (before, ours, after), strict=True)
+    sides = zip(KINDS, (before, own, after), strict=True)
     return [Figure(kind=kind, batch_s=value, epoch_s=value and 100 * value, **defaults) for kind, value in sides]
 
 
-def test_a_ratio_is_ours_to_the_mean_of_the_bares_of_its_round() -> None:
+def test_a_ratio_is_to_the_mean_of_the_bare_loops_of_its_round() -> None:
     figures = [*a_round(1.0, 3.0, 2.0), *a_round(1.0, 1.0, 1.0, round=2), *a_round(4.0, 2.0, 4.0, round=3)]
     (row,) = rows_of(figures)
     assert row.batch_s == row.epoch_s == Ratios(1.0, 0.5, 2.0)
@@ -73,7 +73,7 @@ def row(workers: int, batch: float | None, epoch: float | None = 1.0, workload: 
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "lines"),
     [
         ([row(0, 0.95), row(2, 1.02), row(4, 1.05)], 4 * ["met"]),  # at the limits
         (
@@ -87,11 +87,11 @@ def row(workers: int, batch: float | None, epoch: float | None = 1.0, workload: 
         ),
     ],
 )
-def test_what_misses_a_target_is_named(rows: list[Row], told: list[str]) -> None:
-    assert [verdict.split(": ", 2)[2] for verdict in verdicts(rows)] == told
+def test_misses_of_a_target_are_named(rows: list[Row], lines: list[str]) -> None:
+    assert [verdict.split(": ", 2)[2] for verdict in verdicts(rows)] == lines
 
 
-def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     path, made_with = tmp_path / "new" / "all.jsonl", {"least_s": 4.0}
     journal = Journal(path, made_with, resume=True)
     outcome = Outcome(workload="w", method="m", repeat=1, pick=2, tied=(3,), tried=(0, 1), detail={"cost": None})
@@ -112,16 +112,16 @@ def test_a_journal_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("bias --rounds 0", "'0': allowed is a whole number from 1"),
         ("bias --workers 1,x", "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
     ],
 )
-def test_a_wrong_command_line_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line_is_refused(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments.split())
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
@@ -142,8 +142,8 @@ def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
 def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     text, journal = measured(tmp_path, "bias --only consumer --rounds 1 --workers 2")
     (line,) = [line for line in text.splitlines() if line.startswith("| consumer | 2 |")]
-    assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # the tests that run beside this one disturb it
-    assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, OURS, BARE_AFTER]
+    assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # other tests run at the same time
+    assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, NWS_SWEEP, BARE_AFTER]
     text, journal = measured(tmp_path, "search --only short --methods zero seed --candidates 0,2 --passes 1")
     seed = next(outcome for outcome in journal.of(Outcome) if outcome.method == "seed")
     assert seed.tried[:2] == (0, 1)

@@ -1,4 +1,4 @@
-"""The comparison of search methods: decisions and sums with figures made up."""
+"""The comparison of search methods, with simulated figures."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks import child, contest, pace, peers, stage
+from benchmarks import child, epoch_times, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
-from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, Turn, answer_of, played
-from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, wanted
+from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, MethodRun, answer_of, run_method
+from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, worth_measuring
 from benchmarks.peers import Task, binary_share
-from benchmarks.standings import Standing, standings_of
+from benchmarks.scores import Score, scores_of
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.results import TrialState, Verdict
 from tests import factories
 
-# What others decide.
+# Decisions of other methods.
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests import factories
     [
         # No improvement four times.
         (peers.seed, 16, {0: 10, 1: 9, 2: 5, 3: 6, 4: 5, 5: 6, 6: 6, 7: 1}, 2, [0, 1, 2, 3, 4, 5, 6], 47),
-        # What is slower than the best is broken off. Slow at 0: not 1; slow at 2: none below 3.
+        # Epochs slower than the best are stopped. Slow at 0: not 1; slow at 2: none below 3.
         (peers.nws, 8, {4: 20, 0: 100, 3: 12, 2: 30, 5: 8}, 5, [4, 0, 3, 2, 5], 20 + 21 + 12 + 12.3 + 8),
         (peers.nws, 4, {1: 20, 0: 10, 2: 12}, 0, [2, 0], 22),  # it gains less than 5 s
         (peers.nws, 3, {1: 10, 0: 30, 2: 12, 3: 1}, 1, [1, 0, 2], 10 + 10.2 + 10.08),  # more workers are slower
@@ -42,7 +42,7 @@ from tests import factories
         (peers.binary, 1, {}, 1, [], 0),
     ],
 )
-def test_what_peers_pick(
+def test_picks_of_other_methods(
     peer: Any, cpus: int, epochs_s: Mapping[int, float], pick: int, tried: list[int], spent_s: float | None
 ) -> None:
     timer = Projection(epochs_s.__getitem__, 100)
@@ -65,20 +65,20 @@ def test_binary_and_paddle_take_a_part_of_an_epoch() -> None:
     assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
 
 
-def test_an_epoch_is_broken_off_after_whole_clumps_and_projected() -> None:
-    moments = [4.0] * 12
-    assert [n for n in range(1, 13) if pace.may_stop(moments[:n], workers=2, limit_s=3.5)] == [8, 10, 12]
-    assert not pace.may_stop(moments[:8], workers=2, limit_s=4.5)
-    assert pace.may_stop(moments[:3], workers=0, limit_s=3.5)
-    seen = (4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0)  # two workers of a second a batch, three seconds for their start
-    assert [pace.projected_epoch_s(seen, batches, workers=2) for batches in (8, 20)] == [7.0, 13.0]
+def test_an_epoch_is_stopped_after_whole_multiples_of_the_workers_and_projected() -> None:
+    timestamps = [4.0] * 12
+    assert [n for n in range(1, 13) if epoch_times.may_stop(timestamps[:n], workers=2, limit_s=3.5)] == [8, 10, 12]
+    assert not epoch_times.may_stop(timestamps[:8], workers=2, limit_s=4.5)
+    assert epoch_times.may_stop(timestamps[:3], workers=0, limit_s=3.5)
+    seen = (4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0)  # two workers, 1 s per batch, 3 s of start-up
+    assert [epoch_times.projected_epoch_s(seen, batches, workers=2) for batches in (8, 20)] == [7.0, 13.0]
 
 
-# What the oracle says.
+# The oracle.
 
 
 def runs_of(*passes: Mapping[int, float | None]) -> list[Run]:
-    """One pass a repeat."""
+    """One pass per repeat."""
     return [
         Run(workload="w", workers=workers, repeat=repeat, number=1, epoch_s=epoch_s)
         for repeat, epochs_s in enumerate(passes, start=1)
@@ -93,13 +93,13 @@ def truth(*passes: Mapping[int, float | None], floor: float | None = None) -> Tr
 
 
 def test_the_truth_is_the_least_median() -> None:
-    steady = {2: 2.0, 8: 5.0}  # most numbers say that the machine was as fast in each pass
+    steady = {2: 2.0, 8: 5.0}  # most numbers were equally fast in all passes
     found = truth({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady})
     assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
     assert [found.regret(pick) for pick in (2, 4, 0, 3, None)] == [0.0, 0.5, 1.0, None, None]
     assert truth({8: 1.0, 4: 1.0}).best == 4  # the fewest workers of equals
     few = truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0})
-    assert (few.best, few.regret(3)) == (2, 0.0)  # measured in one pass, by luck
+    assert (few.best, few.regret(3)) == (2, 0.0)  # measured in one pass only
     assert truth_of([]) is None
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
@@ -108,28 +108,28 @@ def test_the_truth_is_the_least_median() -> None:
     assert [found.epoch_s(workers) for workers in (0, 1, 4, 6, 8, 9)] == [8.0, 7.0, 4.0, 4.5, 5.0, 5.0]
 
 
-def test_the_noise_floor_is_what_the_other_half_thinks_of_the_winner() -> None:
+def test_the_noise_floor_is_the_regret_of_one_half_for_the_best_of_the_other() -> None:
     passes: list[Mapping[int, float | None]] = [{0: 9.0, 2: 1.0, 4: 1.5}, {2: 1.25, 4: 1.0}, {2: 1.0, 4: 1.5}]
     assert noise_floor(runs_of(*passes)) == 0.25
     assert noise_floor(runs_of(passes[0])) is noise_floor(runs_of({0: 1.0}, {1: 1.0})) is None
 
 
-def test_no_more_runs_for_obvious_losers_and_what_broke() -> None:
+def test_slow_and_failed_candidates_get_no_further_runs() -> None:
     first: dict[int, float | None] = {0: 2.1, 1: 1.9, 2: 1.0, 4: 1.1, 32: None}
     values = (0, 1, 2, 4, 8, 32)
-    assert wanted(values, []) == [0, 1, 2, 4, 8, 32]
-    assert wanted(values, runs_of(first)) == [1, 2, 4, 8]  # one run may be off
-    assert wanted(values, runs_of(first, {1: 1.9, 2: 1.0})) == [2, 4, 8]
+    assert worth_measuring(values, []) == [0, 1, 2, 4, 8, 32]
+    assert worth_measuring(values, runs_of(first)) == [1, 2, 4, 8]  # one run may be off
+    assert worth_measuring(values, runs_of(first, {1: 1.9, 2: 1.0})) == [2, 4, 8]
 
 
-# What our own search says.
+# Searches by nws_sweep.
 
 
 def outcome(method: str = ADAPTIVE, pick: int | None = 2, **changes: Any) -> Outcome:
     return Outcome(**{"workload": "cifar", "method": method, "repeat": 1, "pick": pick, "cost_s": 3.0, **changes})
 
 
-def test_the_verdict_decides_where_there_is_one_and_else_the_trials() -> None:
+def test_the_pick_is_that_of_the_verdict_or_else_of_the_trials() -> None:
     one, two, four = (factories.loader_settings(n) for n in (1, 2, 4))
     verdict = Verdict(recommended=four, fastest=two, tied=(two, one))
     trials = (factories.trial(2, 1.0), factories.trial(4, 2.0), factories.failed_trial(8))
@@ -143,38 +143,38 @@ def test_the_verdict_decides_where_there_is_one_and_else_the_trials() -> None:
     assert answer["detail"]["not_ok"] == ["num_workers=16: skipped: too large"]
 
 
-def test_what_breaks_a_method_is_its_outcome_and_rules_of_thumb_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceptions_are_part_of_the_outcome_and_rules_of_thumb_have_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise RuntimeError("no such strategy")
 
     def outcome_of(method: str) -> Outcome:
-        turn = Turn(method=method, workload=SEARCH_WORKLOADS[0], repeat=1, log_path=Path("/nowhere/log"))
-        return played(turn, Machine(cpus=8, gpus=0), print)
+        method_run = MethodRun(method=method, workload=SEARCH_WORKLOADS[0], repeat=1, log_path=Path("/nowhere/log"))
+        return run_method(method_run, Machine(cpus=8, gpus=0), print)
 
-    monkeypatch.setattr("benchmarks.methods.ours.find", broken)
+    monkeypatch.setattr("benchmarks.methods.sweep_search.find", broken)
     found = outcome_of(ADAPTIVE)
     assert (found.pick, found.crashes, found.cost_s > 0) == (None, ("RuntimeError: no such strategy",), True)
     assert outcome_of("cpus_less_one") == outcome("cpus_less_one", 7, workload="latency", cost_s=0.0)
 
 
-def test_processes_left_behind_are_counted_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_left_behind_are_counted_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nws_sweep.system.processes.start_fork_server", lambda: None)
     monkeypatch.setenv("NWS_SWEEP_BENCHMARK", "")
-    stage.start_fork_server()
-    before = stage.family()
-    # Its parent is gone. A program that it starts would have no environment for a moment.
+    support.start_fork_server()
+    before = support.descendants()
+    # An orphan. It forks, since a program has no environment for a moment after it is started.
     subprocess.run([sys.executable, "-c", "import os, time\nif not os.fork(): time.sleep(60)"], check=True)
-    (orphan,) = stage.family() - before
-    (line,) = stage.ended(before, grace_s=0.0)
+    (orphan,) = support.descendants() - before
+    (line,) = support.kill_leftovers(before, grace_s=0.0)
     assert line.startswith(f"process {orphan.pid} (")
-    assert stage.ended(before, grace_s=10.0) == ()
+    assert support.kill_leftovers(before, grace_s=10.0) == ()
 
 
-def standing(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.0, **changes: Any) -> Standing:
+def score(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.0, **changes: Any) -> Score:
     defaults: dict[str, Any] = {
         "workload": "cifar", "method": method, "picks": (2,), "regrets": (regret,), "costs_s": (cost_s,), "best_s": 2.0,
     }  # fmt: skip
-    return Standing(**{**defaults, **changes})
+    return Score(**{**defaults, **changes})
 
 
 CIFAR, MILLION = (w for w in SEARCH_WORKLOADS if w.name in ("cifar", "million"))
@@ -188,7 +188,7 @@ def test_a_standing_is_over_all_repeats() -> None:
         outcome("zero", 0, cost_s=0.0),
         outcome("cpus", None),
     ]
-    found = standings_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS, cpus=2)
+    found = scores_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS, cpus=2)
     own, zero, nothing = found
     assert (own.picks, own.regrets) == ((2, 4, 2), (0.0, 0.5, 0.0))
     assert (own.regret, own.high_regret, own.cost_s, own.cost_epochs) == (0.0, 0.5, 3.0, 1.5)
@@ -197,37 +197,37 @@ def test_a_standing_is_over_all_repeats() -> None:
     assert (own.crashes, own.left_behind) == (("repeat 2: it broke",), ("repeat 3: process 7",))
     assert (zero.regret, zero.cost_epochs) == (1.0, 0.0)
     assert (nothing.regret, nothing.high_regret) == (None, None)
-    many = standing(regrets=tuple(0.01 * n for n in range(1, 21)))  # the 95th percentile is not the largest
-    assert (many.high_regret, standing(regrets=(0.0, 0.3, 0.1)).high_regret) == (0.19, 0.3)
+    many = score(regrets=tuple(0.01 * n for n in range(1, 21)))  # the 95th percentile is not the largest
+    assert (many.high_regret, score(regrets=(0.0, 0.3, 0.1)).high_regret) == (0.19, 0.3)
 
 
 def test_whole_epochs_that_take_too_long_are_projected() -> None:
     truths = {"million": truth({0: 40.0, 1: 44.0, 2: 20.0})}
-    found = standings_of([outcome(workload="million")], truths, [MILLION], (ADAPTIVE, "seed", "paddle"), cpus=2)
+    found = scores_of([outcome(workload="million")], truths, [MILLION], (ADAPTIVE, "seed", "paddle"), cpus=2)
     assert [(s.method, s.projected) for s in found] == [(ADAPTIVE, False), ("seed", True)]
     assert (found[1].picks, found[1].regret, found[1].trials) == ((2,), 0.0, (3,))
     assert found[1].cost_s == pytest.approx(104.0)
 
 
 AT_THE_LIMITS = [
-    standing(regret=0.01, cost_s=2.0, fastest_regrets=(0.0, 0.01, 0.03)),
-    standing(EXHAUSTIVE, cost_s=8.0),
-    standing(workload="fifty", regrets=(0.0, 0.05, 0.0), cost_s=1.0),
-    standing(workload="million", cost_s=1.1),
+    score(regret=0.01, cost_s=2.0, fastest_regrets=(0.0, 0.01, 0.03)),
+    score(EXHAUSTIVE, cost_s=8.0),
+    score(workload="fifty", regrets=(0.0, 0.05, 0.0), cost_s=1.0),
+    score(workload="million", cost_s=1.1),
 ]
 MISSED = [
-    standing(
+    score(
         regrets=(0.02, 0.02, 0.06), costs_s=(5.0,), picks=(4, 4, 8), ambiguous=2, crashes=("it broke",),
         fastest_regrets=(0.0, 0.02, 0.02),
     ),
-    standing(EXHAUSTIVE, cost_s=10.0),
-    standing(workload="fifty", regret=None, cost_s=1.0, left_behind=("process 7", "process 8")),
-    standing(workload="million", cost_s=1.5),
+    score(EXHAUSTIVE, cost_s=10.0),
+    score(workload="fifty", regret=None, cost_s=1.0, left_behind=("process 7", "process 8")),
+    score(workload="million", cost_s=1.5),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("standings", "told"),
+    ("scores", "lines"),
     [
         (AT_THE_LIMITS, [*8 * ["met"], "0 of 3, 0 %"]),
         (
@@ -247,58 +247,58 @@ MISSED = [
     ],
 )
 def test_targets_are_met_at_their_limits_and_what_misses_one_is_named(
-    standings: Sequence[Standing], told: list[str]
+    scores: Sequence[Score], lines: list[str]
 ) -> None:
-    found = verdicts(standings, {"cifar": truth({0: 1.0}, floor=0.03)})
-    assert [line.partition(": ")[2] for line in found] == told
+    found = verdicts(scores, {"cifar": truth({0: 1.0}, floor=0.03)})
+    assert [line.partition(": ")[2] for line in found] == lines
 
 
-def test_to_fail_is_no_low_cost() -> None:
-    told = verdicts([standing(cost_s=0.1, picks=(None,)), standing(EXHAUSTIVE, cost_s=10.0)], {})
-    assert [told[n].partition(": ")[2] for n in (3, 5)] == 2 * ["missed by cifar (no value)"]
+def test_a_failure_has_no_low_cost() -> None:
+    lines = verdicts([score(cost_s=0.1, picks=(None,)), score(EXHAUSTIVE, cost_s=10.0)], {})
+    assert [lines[n].partition(": ")[2] for n in (3, 5)] == 2 * ["missed by cifar (no value)"]
 
 
-def test_it_is_said_where_others_are_better() -> None:
+def test_advantages_of_other_methods_are_listed() -> None:
     found = [
-        standing(regret=0.02, cost_s=4.0),
-        standing("seed", 0.0, 30.0),
-        standing("paddle", 0.5, 1.0),
-        standing("cpus", 0.015, 0.0),
-        standing("nws", None, 9.0),
+        score(regret=0.02, cost_s=4.0),
+        score("seed", 0.0, 30.0),
+        score("paddle", 0.5, 1.0),
+        score("cpus", 0.015, 0.0),
+        score("nws", None, 9.0),
     ]
     assert advantages(found, {"cifar": truth({2: 1.0}, floor=0.01)}) == [
         "regret on cifar: seed 0.0 %, adaptive 2.0 %",
-        "regret on cifar: cpus 1.5 %, adaptive 2.0 %, less apart than the noise floor",
+        "regret on cifar: cpus 1.5 %, adaptive 2.0 % (a difference below the noise floor)",
         "cost on cifar: paddle 1.0 s with a regret of 50.0 %, adaptive 4.0 s with 2.0 %",
     ]
 
 
-# In which order it is measured, with methods and a machine that are made up.
+# The order of measuring, with simulated methods and machine.
 
 EPOCHS_S = {0: 3.0, 1: 1.9, 2: 1.0, 4: 1.2}
 
 
 def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tuple[list[str], str]:
-    """What a command line does, and its page."""
+    """The runs of a command line, and its page."""
     done: list[str] = []
 
     def call(function: object, argument: Any, timeout_s: float = 0.0) -> Any:
-        if function is contest.count_gpus:
+        if function is search.count_gpus:
             return 0
-        if argument.least_s:  # else it warms up
+        if argument.least_s:  # else a warm-up
             done.append(f"run {argument.num_workers}")
         if argument.num_workers > 8:
             raise RuntimeError("too large")
         return EPOCHS_S.get(argument.num_workers), True
 
-    def play(turn: Turn, machine: Machine, print_line: object) -> Outcome:
-        done.append(f"play {turn.method} {turn.repeat}")
-        return outcome(turn.method, 4, workload=turn.workload.name, repeat=turn.repeat)
+    def play(method_run: MethodRun, machine: Machine, print_line: object) -> Outcome:
+        done.append(f"play {method_run.method} {method_run.repeat}")
+        return outcome(method_run.method, 4, workload=method_run.workload.name, repeat=method_run.repeat)
 
-    monkeypatch.setattr(stage, "LOCK_FILE", str(folder / "lock"))
-    monkeypatch.setattr(stage, "start_fork_server", lambda: None)
+    monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
+    monkeypatch.setattr(support, "start_fork_server", lambda: None)
     monkeypatch.setattr(child, "call", call)
-    monkeypatch.setattr(contest, "played", play)
+    monkeypatch.setattr(search, "run_method", play)
     files = ["--output", str(folder / "page.md"), "--journal", str(folder / "search.jsonl")]
     assert main(["search", "--only", "short", "--candidates", "0,1,2,16", *files, *arguments.split()]) == 0
     return done, (folder / "page.md").read_text("utf-8")

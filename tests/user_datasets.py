@@ -1,4 +1,4 @@
-"""Datasets that users write, good and bad; trial processes import them by path."""
+"""Datasets as users write them, correct and faulty; trial processes import them by path."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Plain(Dataset[torch.Tensor]):
         return torch.tensor(index)
 
     def act(self, index: int) -> None:
-        """What a kind does before it gives a sample."""
+        """Called before each sample."""
 
 
 class With(Plain):
-    """Has whatever attributes it is given."""
+    """Has the given attributes."""
 
     def __init__(self, length: int, **attributes: Any) -> None:
         super().__init__(length)
@@ -42,22 +42,22 @@ class With(Plain):
 
     @property
     def is_among(self) -> bool:
-        """Whether this is one of exactly so many workers."""
+        """Whether this process is one of ``num_workers`` workers."""
         worker = get_worker_info()
         return worker is not None and worker.num_workers == vars(self)["num_workers"]
 
 
 class Frozen(Plain):
-    """Works only where what the fork server has loaded is no business of garbage collections."""
+    """Raises unless the objects of the fork server are frozen, so that garbage collections skip them."""
 
     def __init__(self, length: int) -> None:
         super().__init__(length)
         if gc.get_freeze_count() == 0:
-            raise RuntimeError("everything would be collected")
+            raise RuntimeError("no objects are frozen")
 
 
 class Stream(IterableDataset[int]):
-    """Without a length; each worker gives every sample of its own share."""
+    """Without a length; shares its samples among workers."""
 
     def __init__(self, length: int = 64) -> None:
         self.length = length
@@ -74,7 +74,7 @@ class SizedStream(Stream):
 
 
 def kind(name: str, does: Callable[[Any, int], Any], base: type = Plain) -> Any:
-    """A class of datasets that do this before they give a sample, and give what it returns if that is a tensor."""
+    """A class of datasets that call ``does`` for each sample and return its result if that is a tensor."""
 
     def sample(self: Any, index: int) -> torch.Tensor:
         made = does(self, index)
@@ -91,9 +91,9 @@ def kill_this_process() -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # as many of torch's own have
+SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # like errors of torch
 
-ParentPid = kind("ParentPid", lambda _, index: torch.tensor(os.getppid()))  # of the process that loads the sample
+ParentPid = kind("ParentPid", lambda _, index: torch.tensor(os.getppid()))  # of the loading process
 Uneven = kind("Uneven", lambda _, index: torch.zeros(index + 1))
 Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
 RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
@@ -111,7 +111,7 @@ SlowWithWorkers = kind("SlowWithWorkers", lambda _, index: time.sleep(30 * (get_
 
 
 class Hangs(Plain):
-    """Never gives a sample, and ignores whatever signal can be ignored."""
+    """Returns no sample, and ignores all signals that can be ignored."""
 
     def act(self, index: int) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -138,7 +138,7 @@ def not_a_dataset() -> int:
 
 
 def ragged(samples: list[Any]) -> torch.Tensor:
-    """A collate_fn: as many rows as samples."""
+    """A collate_fn: a row per sample."""
     return torch.zeros(len(samples), 3)
 
 
@@ -151,14 +151,14 @@ def step(batch: Any) -> None:
 
 
 class ReadsFile(Plain):
-    """Its path is relative to where the command is started."""
+    """Its path is relative to the folder of the command."""
 
     def __init__(self, path: str) -> None:
         super().__init__(len(Path(path).read_text()))
 
 
 class Leaks(Plain):
-    """Keeps a megabyte of each sample."""
+    """Keeps 1 MB per sample."""
 
     def act(self, index: int) -> None:
         vars(self).setdefault("kept", []).append(torch.ones(2**18))
@@ -166,7 +166,7 @@ class Leaks(Plain):
 
 
 class EndsEarly(SizedStream):
-    """Says that it is longer than it is."""
+    """Has fewer samples than its length."""
 
     def __init__(self, promised: int, given: int) -> None:
         super().__init__(promised)
@@ -183,7 +183,7 @@ class Unpicklable(Plain):
 
 
 class Heavy(Plain):
-    """Samples of so many float32."""
+    """Samples of ``values`` float32."""
 
     def __init__(self, length: int, values: int) -> None:
         super().__init__(length)
@@ -194,7 +194,7 @@ class Heavy(Plain):
 
 
 class Busy(Plain):
-    """Takes CPU time."""
+    """Takes 1 ms of CPU time per sample."""
 
     def act(self, index: int) -> None:
         end = time.process_time() + 0.001
@@ -203,7 +203,7 @@ class Busy(Plain):
 
 
 class NotesItsMaking(Plain):
-    """Adds a line to a file each time it is made, and leaves behind what it is told to."""
+    """Adds a line to a file each time it is made, and makes the shared object named by ``leaves``."""
 
     def __init__(self, path: str, leaves: str = "nothing", megabytes: int = 0) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class NotesItsMaking(Plain):
 
 
 class Locks(With):
-    """Samples are made one at a time, what wants one."""
+    """Makes samples under a file lock, one at a time in all processes."""
 
     def act(self, index: int) -> None:
         with Path(vars(self)["path"]).open("w") as file:
@@ -229,7 +229,7 @@ class Locks(With):
 
 
 class OfRank(Plain):
-    """Does something else in one rank: raises, exits, is killed, hangs or is slow; or says what it knows of ranks."""
+    """Raises, is killed, hangs or is slow in one rank."""
 
     def __init__(self, length: int = 4000, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.0) -> None:
         super().__init__(length)
@@ -250,19 +250,19 @@ class OfRank(Plain):
 
 
 class KnowsItsRank(Plain):
-    """Tells in the warnings of its trial process what its environment and torch.distributed say."""
+    """Warns with the rank by its environment and by torch.distributed."""
 
     def __init__(self, length: int = 4000) -> None:
         super().__init__(length)
         names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
-        told = " ".join(f"{name}={os.environ[name]}" for name in names)
+        variables = " ".join(f"{name}={os.environ[name]}" for name in names)
         group = f"{torch.distributed.get_rank()}/{torch.distributed.get_world_size()}"
         leads = os.getsid(0) == os.getpid() == os.getpgid(0)
-        warnings.warn(f"{told} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
+        warnings.warn(f"{variables} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
 
 
 class SlowPairs(Plain):
-    """Inputs and targets, which one rank waits for."""
+    """Inputs and targets, slow in one rank."""
 
     def __init__(self, slow_rank: int, seconds: float) -> None:
         super().__init__(4000)

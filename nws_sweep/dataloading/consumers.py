@@ -1,6 +1,6 @@
-"""What is done with each batch while it is measured, without a training step: nothing, or something that takes as long.
+"""Consumers without a training step: do nothing, or sleep for as long as a step would take.
 
-The real training step is in ``training``; any other callable can be given by its ``_target_``.
+The training step is in ``training``; any other callable can be given by its ``_target_``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from nws_sweep.errors import ConfigurationError
 
 
 class Nothing:
-    """Takes the batch and does nothing: the loader's own speed."""
+    """Does nothing with a batch, to measure the loader alone."""
 
     def __call__(self, batch: Any) -> None:
-        """Drops the batch."""
+        """Discards the batch."""
 
 
 class Sleep:
-    """Sleeps, as a training step on an accelerator leaves the CPU alone.
+    """Sleeps for each batch, as a training step on an accelerator uses no CPU time.
+
+    ConfigurationError if an argument is out of range.
 
     Args:
-        seconds_per_batch: Mean time of a batch, s, at least 0.
-        spread: Standard deviation of that time / its mean, at least 0; 0 for equal times.
-        shape: How the times are distributed, a key of ``SHAPES``; uniform ones cannot spread by more than 0.57.
-        seed: Decides the times: every candidate meets the same ones in the same order.
-
-    Raises:
-        ConfigurationError: If an argument is out of range.
+        seconds_per_batch: Mean time per batch, s, at least 0.
+        spread: Standard deviation of the time / its mean, at least 0; 0 for equal times.
+        shape: Distribution of the times, a key of ``SHAPES``; ``uniform`` allows a spread of at most 0.57.
+        seed: Seed of the times; every candidate gets the same times in the same order.
     """
 
     def __init__(self, seconds_per_batch: float, spread: float = 0.0, shape: str = "lognormal", seed: int = 0) -> None:
@@ -48,12 +47,12 @@ class Sleep:
         self._random = random.Random(seed)
 
     def __call__(self, batch: Any) -> None:
-        """Sleeps for the time of this batch."""
+        """Sleeps for the next time of the sequence."""
         time.sleep(self._mean_s * (self._factor(self._random, self._spread) if self._spread else 1.0))
 
 
 _MOST_UNIFORM_SPREAD = 1 / math.sqrt(3)
-# Each draws a factor of mean 1 with the given standard deviation. Of gamma's, a spread of 1 is the exponential one.
+# Each draws a factor with mean 1 and the given standard deviation; gamma with spread 1 is the exponential distribution.
 SHAPES: Mapping[str, Callable[[random.Random, float], float]] = {
     "lognormal": lambda source, spread: source.lognormvariate(-math.log1p(spread**2) / 2, math.log1p(spread**2) ** 0.5),
     "gamma": lambda source, spread: source.gammavariate(1 / spread**2, spread**2),

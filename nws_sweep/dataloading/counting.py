@@ -1,7 +1,7 @@
-"""Counts the samples that workers finish, on the workers' side of the queue.
+"""Counts the samples that workers have finished, before their batches enter the queue.
 
-What the consumer sees comes in multiples of the workers, what the workers finish does not. The dataset in each worker is given a subclass
-of its own class that counts; user code that reaches it by ``get_worker_info().dataset`` must not notice.
+Batches reach the consumer in multiples of the workers; samples are finished one by one. The dataset in each worker
+gets a subclass of its own class that counts. User code that reads ``get_worker_info().dataset`` sees the same object.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 from nws_sweep.system import processes, temporary
 
 _UNCOUNTED = -1
-# A sample that takes less is counted with its batch, or not at all in a stream, where those that are logged tell.
+# Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
 _CHEAP_SAMPLE_S = 20e-6
-# Others make of a subclass what they will: samples of torch.Tensor become unpicklable, a DataPipe's iterators invalid.
+# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
 Slots = MutableSequence[int]
 
 
 class Counter:
-    """Samples finished so far, a slot per worker in shared memory; of at least one worker."""
+    """Number of finished samples of each of at least one worker, in shared memory."""
 
     def __init__(self, num_workers: int) -> None:
         self.slots: Slots = RawArray("q", num_workers)
 
     def idle(self) -> int:
-        """Workers that have finished no sample yet; 0 if any worker cannot count them."""
+        """Number of workers without a finished sample; 0 if any worker cannot count."""
         counts = list(self.slots)
         return 0 if _UNCOUNTED in counts else counts.count(0)
 
     def __call__(self) -> int | None:
-        """All workers' samples since the loader was made; None if any worker cannot count them."""
+        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
         counts = list(self.slots)
         return None if _UNCOUNTED in counts else sum(counts)
 
 
 class WorkerStart:
-    """A ``worker_init_fn``: binds the worker's life to its parent's and makes its dataset count.
+    """A ``worker_init_fn`` that ends the worker with its parent and makes its dataset count samples.
 
-    The user's own function comes first. ``threads`` are those of torch's operations, None for the one that DataLoader
-    sets; the log gets some of the samples of the worker's first epoch.
+    The user's own function is called first. ``threads`` is the number of threads of torch's operations, None for the
+    one that DataLoader sets; ``log`` receives some samples of the worker's first epoch.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class WorkerStart:
         if self.user_function is not None:
             self.user_function(worker_id)
         if worker := get_worker_info():
-            count_in(worker.dataset, self._slots, worker_id, self._log)
+            count_samples(worker.dataset, self._slots, worker_id, self._log)
 
 
-def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a worker's slot, or marks the slot as uncounted where that cannot be.
+def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
+    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
 
-    A count goes on from what stands there; only without one, in the first epoch, some samples are logged.
+    Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
     """
-    if slots[slot] == _UNCOUNTED:  # found out in an earlier epoch
+    if slots[slot] == _UNCOUNTED:  # since an earlier epoch
         return
     kind = type(dataset)
     methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
@@ -89,19 +89,14 @@ def count_in(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None
             raise TypeError(kind)
         own |= methods(kind, slots, slot, None if slots[slot] else log)
         dataset.__class__ = type(kind.__name__, (kind,), own)
-    except Exception:  # built-in types, extension types and classes that watch over their subclasses
+    except Exception:  # built-in types, extension types and classes that restrict their subclasses
         slots[slot] = _UNCOUNTED
 
 
 def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__getitems__``, which DataLoader prefers to asking for one sample after the other."""
+    """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
     clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
     cheap, batches = False, 0
-
-    def one_by_one(self: Any, indices: Sequence[int]) -> Iterator[Any]:
-        for index in indices:
-            yield get_item(self, index)
-            slots[slot] += 1
 
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
         nonlocal cheap, batches
@@ -110,7 +105,10 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
             samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
             slots[slot] += len(indices)
         else:
-            samples = list(one_by_one(self, indices))
+            samples = []
+            for index in indices:
+                samples.append(get_item(self, index))
+                slots[slot] += 1
         cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
         if log is not None:
             log.note_batch(slot, batches, indices, samples)
@@ -121,13 +119,13 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
 
 
 def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__iter__``, counting until the samples prove cheap, and logging as many."""
+    """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
     clock, iterate = time.perf_counter, kind.__iter__
 
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
         seen, making_s = 0, 0.0
-        while slots[slot] != _UNCOUNTED:  # which may have been found out in an earlier epoch of the same worker
+        while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
             began = clock()
             try:
                 sample = next(samples)

@@ -1,7 +1,4 @@
-"""Tells samples apart: digests of what a loader delivers, sample by sample and part by part. Runs in the workers.
-
-And loads single samples of a dataset beside a measurement, to compare them with those of workers.
-"""
+"""Digests of samples and of their parts, computed in the workers, and samples loaded again for comparison."""
 
 from __future__ import annotations
 
@@ -24,34 +21,33 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from nws_sweep.results import SampleMade, SamplePart
 
-# Of a larger part some stretches stand for the whole, so that a digest takes less than a tenth of a millisecond.
-_WHOLE_BYTES = 65_536
-_STRETCHES = 16
-# Samples of each worker's stream that are logged.
-STREAM_SAMPLES = 64
+# Of a larger part some sections are hashed, so that a digest takes less than 0.1 ms.
+_MOST_BYTES = 65_536
+_SECTIONS = 16
+STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
 
 class Delivered(NamedTuple):
-    """Stands for a batch: who made it, and a digest of each sample in it, None where there is nothing to compare."""
+    """The worker of a batch, and a digest of each of its samples; None for a sample that cannot be compared."""
 
     worker: int
     digests: list[bytes | None]
 
 
 def identify(samples: Any) -> Delivered:
-    """A collate_fn that gives ``Delivered`` instead of a batch."""
+    """A ``collate_fn`` that returns ``Delivered`` instead of a batch."""
     worker = get_worker_info()
     return Delivered(worker.id if worker else 0, [digest_of(sample) for sample in samples])
 
 
 def identify_one(sample: Any) -> Delivered:
-    """The same for ``batch_size=None``, where it is called with one sample."""
+    """``identify`` for ``batch_size=None``, where DataLoader calls the ``collate_fn`` with one sample."""
     return identify([sample])
 
 
 def digest_of(sample: Any) -> bytes | None:
-    """Eight bytes that are equal for equal samples; None if a part of it cannot be compared."""
+    """Eight bytes, equal for equal samples; None if a part of the sample cannot be compared."""
     parts = parts_of(sample)
     contents = [part.content for part in parts if part.content is not None]
     if len(contents) < len(parts):
@@ -60,7 +56,7 @@ def digest_of(sample: Any) -> bytes | None:
 
 
 def parts_of(sample: Any) -> tuple[SamplePart, ...]:
-    """Digests of the parts of a sample: of each tensor, array, image or plain value in it, in their order."""
+    """Digests of the tensors, arrays, images and plain values in a sample, in their order."""
     return tuple(_parts(sample, ""))
 
 
@@ -86,12 +82,12 @@ def _content(value: Any) -> bytes | None:
         elif not isinstance(value, bytes):
             value = pickle.dumps(value)
         content = memoryview(value).cast("B")
-        if len(content) <= _WHOLE_BYTES:
+        if len(content) <= _MOST_BYTES:
             return _digest(content)
-        length = _WHOLE_BYTES // _STRETCHES
-        begins = (number * (len(content) - length) // (_STRETCHES - 1) for number in range(_STRETCHES))
+        length = _MOST_BYTES // _SECTIONS
+        begins = (number * (len(content) - length) // (_SECTIONS - 1) for number in range(_SECTIONS))
         return _digest(*(content[begin : begin + length] for begin in begins))
-    except Exception:  # whatever a sample's parts raise
+    except Exception:  # code of the user may raise anything
         return None
 
 
@@ -103,47 +99,48 @@ def _digest(*chunks: bytes | memoryview) -> bytes:
 
 
 class SampleLog:
-    """Digests of a few of the samples that the workers of one loader have made, in a file of each worker.
+    """Digests of some samples of each worker, in one file per worker of a folder.
 
-    Of a map-style dataset the first and last of a worker's batches 0, 1, 3, 7, 15 and so on, else each stream's first.
+    Of a map-style dataset: the first and the last sample of a worker's batches 0, 1, 3, 7, 15 and so on. Of an iterable
+    dataset: the first ``STREAM_SAMPLES`` of each worker.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def note(self, worker: int, key: Any, sample: Any) -> None:
-        """Logs a sample, if it can be and its key is a number or a string."""
+        """Logs a sample; skips it if its key is neither an integer nor a string, or if writing fails."""
         with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
             plain = key if isinstance(key, str) else operator.index(key)
             made = SampleMade(worker=worker, key=plain, parts=parts_of(sample))
             file.write(msgspec.json.encode(made) + b"\n")
 
     def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
-        """Logs samples of a worker's batch, numbered from 0, of a map-style dataset."""
+        """Logs samples of a worker's batch of a map-style dataset; batches are numbered from 0."""
         if number & (number + 1) == 0 and len(samples) == len(indices) > 0:
             for place in {0, len(indices) - 1}:
                 self.note(worker, indices[place], samples[place])
 
     def read(self) -> tuple[SampleMade, ...]:
-        """All that was logged, each worker's in the order of making; without a line that is being written."""
+        """The logged samples, in the order of each worker; an unfinished last line is ignored."""
         logs = (path.read_bytes() for path in sorted(Path(self._folder).glob(f"{_LOG}*")))
         lines = (line for log in logs for line in log[: log.rfind(b"\n") + 1].splitlines())
         return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)
 
 
-def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-    """Samples as this process loads them, without those that raise; after ``limit_s`` none but the first is begun.
+def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+    """Loads samples in this process, without those that raise; starts no further sample after ``limit_s``.
 
-    Of an iterable dataset as many samples of a new iterator as there are keys.
+    Of an iterable dataset, loads the first samples of a new iterator, as many as there are keys.
     """
     began = time.perf_counter()
     found: list[SampleMade] = []
-    with _random_numbers_kept():
+    with _random_state_preserved():
         stream = iter(dataset) if isinstance(dataset, IterableDataset) else None
         for key in keys:
             if found and limit_s is not None and time.perf_counter() - began > limit_s:
                 break
-            with contextlib.suppress(Exception):  # the candidates that meet it say so
+            with contextlib.suppress(Exception):  # a trial that loads the sample reports the exception
                 sample = dataset[key] if stream is None else next(stream)
                 found.append(SampleMade(worker=0, key=key, parts=parts_of(sample)))
     return tuple(found)
@@ -152,15 +149,15 @@ def load_alone(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tupl
 def load_one_by_one(
     dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
 ) -> tuple[SampleMade, ...]:
-    """The samples as workers of the same numbers, with ``start`` as ``worker_init_fn``, load them one at a time."""
+    """Loads samples again in workers of the same numbers, one at a time; ``start`` is the ``worker_init_fn``."""
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:
         of_worker.setdefault(sample.worker, []).append(sample.key)
     workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
-    # DataLoader gives each worker every workers-th of these.
-    order = [of_worker.get(worker, [])[turn : turn + 1] for turn in range(rounds) for worker in range(workers)]
-    init = functools.partial(_take_turns, start, multiprocessing.get_context(context).Lock())
-    with _random_numbers_kept():
+    # DataLoader assigns these to the workers in rotation.
+    order = [of_worker.get(worker, [])[number : number + 1] for number in range(rounds) for worker in range(workers)]
+    init = functools.partial(_digest_with_lock, start, multiprocessing.get_context(context).Lock())
+    with _random_state_preserved():
         loader: DataLoader[Any] = DataLoader(
             dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
             multiprocessing_context=context,
@@ -168,11 +165,11 @@ def load_one_by_one(
         return tuple(made for made in loader if made is not None)
 
 
-def _take_turns(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
-    """A ``worker_init_fn``: the worker's dataset gives digests, while no other worker loads."""
+def _digest_with_lock(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
+    """A ``worker_init_fn``: makes the dataset return digests; the lock allows one loading worker at a time."""
     start(worker_id)
     worker = get_worker_info()
-    assert worker is not None  # this is one
+    assert worker is not None
     kind: Any = type(worker.dataset)
 
     def digests(self: Any, keys: list[Any]) -> SampleMade | None:
@@ -184,11 +181,11 @@ def _take_turns(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
 
 
 @contextlib.contextmanager
-def _random_numbers_kept() -> Iterator[None]:
-    kept = random.getstate(), np.random.get_state()
+def _random_state_preserved() -> Iterator[None]:
+    before = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         try:
             yield
         finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])
+            random.setstate(before[0])
+            np.random.set_state(before[1])

@@ -1,7 +1,7 @@
-"""Tells whether two objects load the same in the same way: a short hash of what they are made of.
+"""Hashes of datasets and functions: equal hashes stand for the same data, loaded by the same code.
 
-Of a large array or list a part is looked at, so that it takes milliseconds. Code counts: a changed ``__getitem__``
-takes another time. A hash of the pickle differs between two runs of a script, and knows but the names of functions.
+A hash covers attributes, code and used globals; a pickle has the names of functions but not their code, and differs
+between two runs of a script. Large arrays and containers are sampled, so that a hash takes milliseconds.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import PurePath
 from typing import Any
 
-_DEEPEST = 12
-_LOOKED_AT = 64  # elements of a container
-_MOST_VALUES = 20_000  # in all, some tens of milliseconds
-_LONGEST_TEXT = 4096
+_MOST_DEPTH = 12
+_SAMPLED = 64  # elements of a container
+_MOST_VALUES = 20_000  # of one object, some tens of milliseconds
+_MOST_TEXT = 4096
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 _TEXT = (str, bytes, PurePath)
-_SEQUENCES = (list, tuple, deque, UserList)  # others may load what they are asked for
+_SEQUENCES = (list, tuple, deque, UserList)  # other sequences may load data when they are indexed
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of datasets, functions and plain values, equal in any process for equal ones."""
+    """A short hash of datasets, functions and plain values; equal objects have equal hashes in all processes."""
     digest = hashlib.sha256()
     for part in parts:
-        seen: dict[int, Any] = {}  # kept, so that no address is used twice
+        seen: dict[int, Any] = {}  # holds references, so that no id is reused
         left = _MOST_VALUES
         waiting = [(part, 0)]
         while waiting:
@@ -42,8 +42,8 @@ def fingerprint(*parts: Any) -> str:
             if isinstance(value, _PLAIN):
                 text = repr(value)
             elif isinstance(value, _TEXT):
-                text = f"{type(value).__name__}:{len(str(value))}:{str(value)[:_LONGEST_TEXT]}"
-            elif id(value) in seen or depth > _DEEPEST or left < 0:
+                text = f"{type(value).__name__}:{len(str(value))}:{str(value)[:_MOST_TEXT]}"
+            elif id(value) in seen or depth > _MOST_DEPTH or left < 0:
                 text = "..."
             else:
                 seen[id(value)] = value
@@ -54,7 +54,6 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What an object is made of; of large ones a part."""
     if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
         found = _of_array(value)
     elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
@@ -70,7 +69,7 @@ def _parts(value: Any) -> list[Any]:
     parts: list[Any] = []
     try:
         parts.extend(found)
-    except Exception:  # whatever looking into it raises; what was found before stays
+    except Exception:  # code of the user may raise anything; the parts found so far count
         parts.append("opaque")
     return parts
 
@@ -81,14 +80,14 @@ def _of_array(array: Any) -> Iterator[Any]:
         yield array.iloc[:: _step(len(array))].to_numpy().tolist()
     else:
         yield f"{tuple(array.shape)}:{array.dtype}"
-        each = _LOOKED_AT ** (1 / max(1, len(array.shape)))
+        each = _SAMPLED ** (1 / max(1, len(array.shape)))
         yield str(array[tuple(slice(None, None, _step(length, each)) for length in array.shape)].tolist())
 
 
 def _of_container(values: Any) -> Iterator[Any]:
     yield len(values)
     if isinstance(values, Set):
-        values = sorted(values, key=repr) if len(values) <= _LOOKED_AT else []
+        values = sorted(values, key=repr) if len(values) <= _SAMPLED else []
     elements = list(values.items()) if isinstance(values, Mapping) else values
     yield from (elements[index] for index in range(0, len(elements), _step(len(elements))))
 
@@ -106,8 +105,8 @@ def _of_class(kind: type) -> Iterator[Any]:
                 yield from _of_code(function)
 
 
-def _step(length: int, looked_at: float = _LOOKED_AT) -> int:
-    return max(1, int(length // looked_at))
+def _step(length: int, sampled: float = _SAMPLED) -> int:
+    return max(1, int(length // sampled))
 
 
 def _of_object(value: Any) -> Iterator[Any]:
@@ -123,9 +122,9 @@ def _of_object(value: Any) -> Iterator[Any]:
 
 
 def _stable_repr(value: Any) -> str:
-    """How it writes itself, unless with its address; of a built-in function or class the name."""
+    """``repr``; for a ``repr`` with an address the qualified name, if the object has one."""
     text = repr(value)
-    return getattr(value, "__qualname__", "") if "0x" in text else text[:_LONGEST_TEXT]
+    return getattr(value, "__qualname__", "") if "0x" in text else text[:_MOST_TEXT]
 
 
 def _of_function(function: Any) -> Iterator[Any]:
@@ -134,12 +133,12 @@ def _of_function(function: Any) -> Iterator[Any]:
     yield from _of_code(plain)
     yield from (plain.__defaults__, getattr(function, "__self__", None))
     for cell in plain.__closure__ or ():
-        with contextlib.suppress(ValueError):  # it is empty
+        with contextlib.suppress(ValueError):  # an empty cell
             yield cell.cell_contents
 
 
 def _of_code(function: types.FunctionType) -> Iterator[Any]:
-    """What it does, and what it uses of its module; libraries are told by their versions."""
+    """Byte code, constants and used globals; no globals of a library: configurations are compared by versions too."""
     names: set[str] = set()
     codes = [function.__code__]
     for code in codes:
@@ -147,8 +146,8 @@ def _of_code(function: types.FunctionType) -> Iterator[Any]:
         yield repr(code.co_names)
         names.update(code.co_names)
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        # Frozen sets are in the order of their hashes, which differs between processes.
-        yield repr([one for one in code.co_consts if not isinstance(one, types.CodeType | frozenset)])
+        # The order of a frozen set differs between processes.
+        yield repr([value for value in code.co_consts if not isinstance(value, types.CodeType | frozenset)])
     if not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
         for name in sorted(names & function.__globals__.keys()):
             used = function.__globals__[name]

@@ -1,4 +1,8 @@
-"""What a program wants to have measured: a dataset with a DataLoader's keywords, what makes one, or a DataLoader."""
+"""What the Python API measures: a dataset with DataLoader keywords, a function that makes it, or a DataLoader.
+
+Settings come from ``loaders.settings_of`` in every case: of the DataLoader that was given, or of one that is made here
+with the keywords. ``DATALOADER_DEFAULTS`` lists the keywords.
+"""
 
 from __future__ import annotations
 
@@ -22,52 +26,55 @@ DATALOADER_DEFAULTS: Mapping[str, Any] = {
     "drop_last": False, "timeout": 0, "worker_init_fn": None, "prefetch_factor": None, "persistent_workers": False,
     "multiprocessing_context": None, "generator": None,
 }  # fmt: skip
-# Those that DataLoader refuses without workers.
+# DataLoader refuses these with num_workers=0.
 _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderInput:
-    """What is going to be measured.
+    """What is measured."""
 
-    Attributes:
-        name: The dataset's class.
-        settings: What the DataLoader is given beside num_workers.
-        made: A DataLoader without workers, or a function that makes one in a trial process.
-        open: Whether no settings were given, so that those of a DataLoader which the function may make stand.
-        identity: What tells it from others; empty where that cannot be told before it is made.
-    """
-
-    name: str
+    name: str  # class of the dataset, or name of the function
     settings: LoaderSettings
-    made: DataLoader[Any] | Callable[[], DataLoader[Any]]
-    open: bool = False
-    identity: str = ""
+    made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
+    settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
+    fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
 
-    def hand_over(self, folder: Path) -> dict[str, Any]:
-        """Writes it where trial processes find it; the node of its file."""
-        if isinstance(self.made, DataLoader):
-            return pickling.write("the DataLoader", self.made, folder / "loader")
-        return pickling.write_maker("the function that makes the dataset", self.made, folder / "maker")
+    def pickle_into(self, folder: Path) -> dict[str, Any]:
+        """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
+        is_maker = not isinstance(self.made, DataLoader)
+        what = "the function that makes the dataset" if is_maker else "the DataLoader"
+        return pickling.write(what, self.made, folder / "loader", is_maker)
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
-    """What is going to be measured, of a dataset, a function that makes one, or a DataLoader.
+    """What is measured, given a dataset, a function that makes it, or a DataLoader.
 
-    The keywords are all those of ``DATALOADER_DEFAULTS``; ConfigurationError if one is wrong.
+    ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError if one is out of range or does
+    not fit the dataset; DataLoader's own ValueError if they contradict each other.
     """
     if isinstance(dataset, DataLoader):
         _refuse_keywords(keywords)
         own = loaders.unwrapped(dataset)
         return _of_template(loaders.without_workers(own), loaders.settings_of(own))
-    tried = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
-    schema.require("prefetch_factor", tried["prefetch_factor"])
+    of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
+    schema.require("prefetch_factor", of_workers["prefetch_factor"])
     for name in ("multiprocessing_context", "timeout"):
-        schema.require(name, tried[name], f"loader.{name}")
-    if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        return _of_maker(dataset, keywords, tried)
-    template: DataLoader[Any] = DataLoader(dataset, **_without_workers(keywords))
-    return _of_template(template, replace(loaders.settings_of(template), **tried))
+        schema.require(name, of_workers[name], f"loader.{name}")
+    is_maker = isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"))
+    if is_maker:
+        _check_maker(dataset, keywords)
+    stand_in: Any = range(1)  # for the dataset that the function will make
+    template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
+    settings = replace(loaders.settings_of(template), **of_workers)
+    if not is_maker:
+        return _of_template(template, settings)
+    return LoaderInput(
+        name=getattr(dataset, "__name__", type(dataset).__name__),
+        settings=settings,
+        made=functools.partial(_make_loader, dataset, dict(keywords)),
+        settings_unknown=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
+    )
 
 
 def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,10 +91,10 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderI
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
     identity = fingerprint(*parts, type(template), processes.start_method(), loaders.samples_per_epoch(template))
-    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, identity=identity)
+    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, fingerprint=identity)
 
 
-def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any]) -> LoaderInput:
+def _check_maker(maker: Any, keywords: Mapping[str, Any]) -> None:
     if not callable(maker):
         raise ConfigurationError(
             f"dataset of type {type(maker).__name__}: allowed is a dataset (with __getitem__ or __iter__), a function "
@@ -95,16 +102,9 @@ def _of_maker(maker: Any, keywords: Mapping[str, Any], tried: Mapping[str, Any])
         )
     if keywords["sampler"] is not None or keywords["batch_sampler"] is not None:
         raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
-    plain = {name: keywords[name] for name in ("batch_size", "pin_memory", "drop_last")}
-    return LoaderInput(
-        name=getattr(maker, "__name__", type(maker).__name__),
-        settings=LoaderSettings(**plain, **tried, shuffle=bool(keywords["shuffle"])),
-        made=functools.partial(_made, maker, dict(keywords)),
-        open=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
-    )
 
 
-def _made(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
+def _make_loader(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
     """Runs in the trial process."""
     dataset = maker()
     if isinstance(dataset, DataLoader):

@@ -1,6 +1,7 @@
-"""DataLoaders of trial processes: LoaderSettings and a dataset make one, and so do LoaderSettings and a DataLoader that is there.
+"""DataLoaders with given settings: made from a dataset, or copied from a DataLoader that exists.
 
-Of several ranks each gets the samples that DistributedSampler gives it, as in training programs.
+This module is the only one that reads the settings of a DataLoader (``settings_of``) and sets them
+(``with_settings``), for DataLoaders given by the user, made by a function or a project, and watched in a program.
 """
 
 from __future__ import annotations
@@ -23,78 +24,75 @@ if TYPE_CHECKING:
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
-_USUAL_PREFETCH = 2  # what DataLoader takes for None where there are workers
+_DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
 
 
-def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
-    """What a DataLoader was given; its own prefetch_factor is None again, as if it had not been asked for workers."""
+def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
+    """The settings of a DataLoader.
+
+    DataLoader's default ``prefetch_factor`` is given as None, so that the settings of a loader do not depend on whether
+    it has workers; with ``in_effect``, as the number that the workers use.
+    """
     context = loader.multiprocessing_context
+    is_default = loader.prefetch_factor == _DEFAULT_PREFETCH_FACTOR and not in_effect
     return LoaderSettings(
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
         pin_memory=loader.pin_memory,
-        prefetch_factor=None if loader.prefetch_factor == _USUAL_PREFETCH else loader.prefetch_factor,
+        prefetch_factor=None if is_default else loader.prefetch_factor,
         persistent_workers=loader.persistent_workers,
         shuffle=isinstance(loader.sampler, RandomSampler),
         drop_last=loader.drop_last,
         multiprocessing_context=None if context is None else context.get_start_method(),
         timeout=float(loader.timeout),
-        in_order=getattr(loader, "in_order", True),  # unknown to older versions
+        in_order=getattr(loader, "in_order", True),  # since torch 2.6
     )
 
 
-def retuned(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
-    """Another loader like this one, a subclass too, but with these settings.
+def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
+    """A copy of a DataLoader, of the same class, with other settings.
 
-    It has the same dataset, sampler, generator, collate_fn and worker_init_fn, the very same objects; whatever a
-    subclass keeps in attributes comes along. Iterators that it keeps (some subclasses do, so that workers stay) are
-    restarted.
+    The copy shares dataset, sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the
+    loader. Iterators in attributes (some subclasses keep one, to keep its workers) are made again.
 
     Args:
-        loader: Is left as it is. Of what wraps one DataLoader, such as accelerate's and webdataset's loaders, the
-            DataLoader inside is the one that gets the settings.
-        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is not looked at: the sampler decides.
-
-    Raises:
-        ConfigurationError: If the batch size should change, but is not this loader's to decide; or if there is not
-            exactly one DataLoader in what wraps it.
+        loader: A DataLoader, or an object that wraps one, such as the loaders of accelerate and webdataset; is not
+            changed.
+        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is ignored: the sampler decides.
+            ConfigurationError if the batch size differs and another object than the DataLoader makes the batches.
     """
-    if held := _held(loader):
-        name, inside = held
-        value, changed = vars(loader)[name], retuned(inside, settings)
-        wrapper = object.__new__(type(loader))  # copy.copy would ask some for what is inside, before it is there
+    if wrapped := _wrapped(loader):
+        name, inside = wrapped
+        value, changed = vars(loader)[name], with_settings(inside, settings)
+        wrapper = object.__new__(type(loader))  # copy.copy would call __getattr__, which may need the DataLoader
         vars(wrapper).update(vars(loader))
         is_list = isinstance(value, list)
         vars(wrapper)[name] = [changed if one is inside else one for one in value] if is_list else changed
         return wrapper
-    other = _alike(unwrapped(loader), settings)
+    other = _copy(unwrapped(loader), settings)
     for name in _kept_iterators(other):
         vars(other)[name] = other._get_iterator()
     return cast("AnyLoader", other)
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
-    """The DataLoader itself, or the one that is inside.
-
-    Raises:
-        ConfigurationError: If there is none, or there are several.
-    """
-    if held := _held(loader):
-        return unwrapped(held[1])
+    """The DataLoader itself, or the one in a wrapper; ConfigurationError if there is not exactly one."""
+    if wrapped := _wrapped(loader):
+        return unwrapped(wrapped[1])
     if not isinstance(loader, DataLoader):
-        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or what wraps one")
+        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or an object that wraps one")
     return loader
 
 
 def is_loader(value: object) -> bool:
-    """Whether it is a DataLoader, or there is one in one of its attributes."""
-    return isinstance(value, DataLoader) or _held(value) is not None
+    """Whether the object is a DataLoader or has one in an attribute."""
+    return isinstance(value, DataLoader) or _wrapped(value) is not None
 
 
-def _held(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
-    """The DataLoader that is iterated, and the attribute that it is in, maybe in a list; None for none."""
+def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
+    """The DataLoader in an attribute, or in a list in an attribute, with the name of the attribute."""
     if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
-        return None  # whatever it keeps beside
+        return None  # iterates itself, whatever DataLoaders its attributes hold
     found = [
         (name, inner)
         for name, value in getattr(wrapper, "__dict__", {}).items()
@@ -108,23 +106,23 @@ def _held(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
 
 
 def without_workers(loader: Loader) -> Loader:
-    """Another loader like this one that is only meant to be retuned: without workers, and nothing in it has begun.
+    """A copy without workers, to be pickled or given to ``with_settings``; it cannot be iterated.
 
-    To begin an iterator would draw from the caller's random numbers.
+    No iterator is made for it, since that would draw from the random numbers of the program.
     """
-    other = _alike(loader, replace(settings_of(loader), num_workers=0).canonical())
+    other = _copy(loader, replace(settings_of(loader), num_workers=0).canonical())
     vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
     return other
 
 
-def _alike(loader: Loader, settings: LoaderSettings) -> Loader:
+def _copy(loader: Loader, settings: LoaderSettings) -> Loader:
     other = copy.copy(loader)
-    own = vars(other)  # DataLoader lets some of its attributes be set in __init__ only
+    own = vars(other)  # DataLoader.__setattr__ refuses some attributes after __init__
     for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
         if name in own:
             own[name] = getattr(settings, name)
     if settings.num_workers and settings.prefetch_factor is None:
-        own["prefetch_factor"] = _USUAL_PREFETCH
+        own["prefetch_factor"] = _DEFAULT_PREFETCH_FACTOR
     own["_iterator"] = own["_IterableDataset_len_called"] = None
     own["_DataLoader__multiprocessing_context"] = None
     if settings.multiprocessing_context is not None:
@@ -132,9 +130,9 @@ def _alike(loader: Loader, settings: LoaderSettings) -> Loader:
     if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
         size = settings.batch_size
         if size is None or type(loader.batch_sampler) is not BatchSampler:
-            who = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
+            maker = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
             raise ConfigurationError(
-                f"batch_size={size}: {who} decides the batches of this DataLoader; allowed is null"
+                f"batch_size={size}: {maker} makes the batches of this DataLoader; allowed is null"
             )
         batches = BatchSampler(loader.sampler, size, settings.drop_last)
         own.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
@@ -142,7 +140,7 @@ def _alike(loader: Loader, settings: LoaderSettings) -> Loader:
 
 
 class KeptIterator:
-    """Stands for an iterator that a loader keeps in an attribute, where the loader is not meant to be iterated."""
+    """Placeholder for an iterator in an attribute of a loader that is not iterated."""
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
@@ -150,7 +148,7 @@ def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
 
 
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
-    """Samples that an epoch takes; None if that cannot be told."""
+    """Samples per epoch; None if unknown."""
     if isinstance(loader.dataset, IterableDataset):
         return length(loader.dataset)
     is_by_sampler = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
@@ -158,7 +156,7 @@ def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
 
 
 def length(sized: Any) -> int | None:
-    """``len`` of a dataset or a loader, None if it has none."""
+    """``len`` of a dataset, sampler or loader; None if it has none."""
     try:
         return len(sized)
     except (TypeError, NotImplementedError):
@@ -167,7 +165,7 @@ def length(sized: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What a project loads: its dataset or its DataLoader, and where in its config that stands."""
+    """The dataset or DataLoader of a project, and its node in the project's config."""
 
     made: Any
     facts: ProjectFacts
@@ -177,28 +175,23 @@ class Source:
     """Makes DataLoaders with given settings over one dataset.
 
     Args:
-        made: A dataset; or a DataLoader, whose sampler, generator, functions and class are kept and which is never
-            iterated itself; or a project with either.
-        seed: Decides the order of the samples where no sampler does: the same for all candidates, and for all ranks.
-        rank: Which of several shares the samples; None for one alone.
-
-    Attributes:
-        settings: Those of the DataLoader that it came in; None if it came by itself.
-        project: Where it stands in a project's config; None if it comes from none.
+        made: A dataset; a DataLoader, which is copied and not iterated itself; or a project with either.
+        seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
+        rank: The rank that gets its share of the samples; None for a single process.
     """
 
     def __init__(self, made: Any, seed: int, rank: Rank | None = None) -> None:
-        self.project = made.facts if isinstance(made, Project) else None
+        self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
         made = made.made if isinstance(made, Project) else made
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
-        self.settings = settings_of(made) if isinstance(made, DataLoader) else None
+        self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
         self._rank = rank
 
     @property
     def samples(self) -> int | None:
-        """Samples that an epoch takes, of all ranks where a sampler shares them out; None if that cannot be told."""
+        """Samples per epoch, of all ranks if a sampler shares them among ranks; None if unknown."""
         if self._template is None or (self._rank and isinstance(self._template.sampler, DistributedSampler)):
             return length(self.dataset)
         return samples_per_epoch(self._template)
@@ -206,22 +199,22 @@ class Source:
     def loader(
         self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
     ) -> DataLoader[Any]:
-        """A DataLoader with exactly these settings, and of several ranks with this one's samples.
+        """A DataLoader with these settings and the samples of this rank.
 
-        ``shuffle`` is ignored for an iterable dataset, and where there is a sampler.
+        ``shuffle`` is ignored for an iterable dataset and for a DataLoader that was given.
         """
-        loader = self._plain(settings) if self._template is None else retuned(self._template, settings)
+        loader = self._of_dataset(settings) if self._template is None else with_settings(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:
             init.user_function = loader.worker_init_fn
             loader.worker_init_fn = init
-        return loader if self._rank is None else _shared_out(loader, self._rank, self._seed)
+        return loader if self._rank is None else _of_rank(loader, self._rank, self._seed)
 
-    def _plain(self, settings: LoaderSettings) -> DataLoader[Any]:
+    def _of_dataset(self, settings: LoaderSettings) -> DataLoader[Any]:
         keywords = asdict(settings)
         del keywords["threads_per_worker"]
-        if settings.in_order:  # unknown to older versions
+        if settings.in_order:  # since torch 2.6
             del keywords["in_order"]
         if isinstance(self.dataset, IterableDataset):
             del keywords["shuffle"]
@@ -229,7 +222,7 @@ class Source:
 
 
 class EpochSampler(DistributedSampler[Any]):
-    """Another order each epoch by itself, as by the ``set_epoch`` that a training loop calls."""
+    """Calls ``set_epoch`` before each epoch but the first, as a training loop does."""
 
     def __iter__(self) -> Iterator[Any]:
         order = super().__iter__()
@@ -237,12 +230,12 @@ class EpochSampler(DistributedSampler[Any]):
         return order
 
 
-def _shared_out(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[Any]:
-    """The loader with the samples of this rank alone, unless its own sampler or dataset decides what a rank gets."""
+def _of_rank(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[Any]:
+    """The loader with a DistributedSampler, unless its own sampler or dataset shares the samples among ranks."""
     whole: Any = loader.sampler
     of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (rank.ranks, rank.number)
-    knows_no_ranks = type(whole) in {RandomSampler, SequentialSampler}
-    if isinstance(loader.dataset, IterableDataset) or not (of_others or knows_no_ranks):
+    ignores_ranks = type(whole) in {RandomSampler, SequentialSampler}
+    if isinstance(loader.dataset, IterableDataset) or not (of_others or ignores_ranks):
         return loader
     share = EpochSampler(
         loader.dataset,
@@ -252,7 +245,7 @@ def _shared_out(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[An
         seed=seed,
         drop_last=loader.drop_last,
     )
-    own = vars(loader)  # DataLoader lets its sampler be set in __init__ only
+    own = vars(loader)  # DataLoader.__setattr__ refuses a sampler after __init__
     if loader.batch_sampler is None:
         own["sampler"] = share
     elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:

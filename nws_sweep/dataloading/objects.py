@@ -1,13 +1,9 @@
-"""What a dataset holds that forked workers come to copy, or that they must not share.
+"""Finds Python objects of a dataset that forked workers copy, and open files that they share.
 
-A forked worker shares its memory with the others until one of them writes to it, page by page. Reading a Python object
-writes to it: its count of references changes. So each worker comes to hold a copy of every list of file names that it
-reads from, and memory grows through the first epoch as if it leaked. Arrays and tensors are one object, however many
-values they hold.
-
-All processes that inherit an open file share its position: when one reads, the position moves for all. Databases and
-HDF5 say of their handles that they must not be used in a forked process. Each worker needs handles of its own, opened
-on first use or in ``worker_init_fn``.
+Forked processes share a memory page until one writes to it. Reading a Python object writes its reference count, so each
+worker copies the lists of file names that it reads; an array or a tensor is one object. Forked processes also share the
+position of an open file, and the documentation of sqlite3, HDF5 and LMDB forbids handles in a forked process: each
+worker needs its own.
 """
 
 from __future__ import annotations
@@ -29,18 +25,17 @@ import numpy as np
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
-# Containers with fewer elements hold parts, such as datasets; those with more hold samples.
+# Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
 _MANY = 1000
-_SAMPLE = 1000
-_DEEPEST = 5
-# Of a larger object only the page with its count is written to.
-_PAGE_BYTES = 4096
+_SAMPLED = 1000
+_MOST_DEPTH = 5
+_PAGE_BYTES = 4096  # copied of a large object: the page with its reference count
 _ARRAY_BYTES = 128
 _CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, MethodType)
 
 _POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# Module and name of classes that are no files of Python's, but must not cross a fork either.
+# Module and name of other classes whose objects must not be used after a fork.
 _HANDLES = {
     ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
     ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
@@ -48,18 +43,18 @@ _HANDLES = {
 
 
 def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
-    """The attributes that hold many Python objects, the largest first, also inside wrappers such as Subset.
+    """Containers of many Python objects in a dataset or in the datasets that it wraps, the largest first.
 
-    Sizes are estimated from a thousand elements each; the same object again and again, such as a label, counts once.
+    Sizes are estimated from 1000 elements of each; repeated references to one object, such as a label, count once.
     """
-    large = (_store(value, path) for path, value in _walk(dataset) if _is_large(value))
-    return tuple(sorted((store for store in large if store.bytes >= _LEAST_BYTES), key=lambda store: -store.bytes))
+    large = (_summary(value, path) for path, value in _walk(dataset) if _is_large(value))
+    return tuple(sorted((found for found in large if found.bytes >= _LEAST_BYTES), key=lambda found: -found.bytes))
 
 
 def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
-    """What a dataset holds open that forked workers share, in words: its attributes first, then other files.
+    """Describes open handles of a dataset: those in attributes, then the other ``files``.
 
-    ``files`` are paths of those that were opened when the dataset was made.
+    ``files`` are the paths of the files that were opened while the dataset was made.
     """
     found: dict[str, str] = {}
     for place, value in _walk(dataset):
@@ -72,8 +67,10 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
 
 
-def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """What a dataset is made of, but for plain values and arrays, each with its place such as ``parts[0].samples``."""
+def _walk(
+    value: Any, path: str = "", depth: int = _MOST_DEPTH, seen: set[int] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """The objects in a dataset except plain values and arrays, with their places such as ``parts[0].samples``."""
     seen = set() if seen is None else seen
     if depth == 0 or id(value) in seen or isinstance(value, _ATOMS) or _is_array(value):
         return
@@ -81,30 +78,30 @@ def _walk(value: Any, path: str = "", depth: int = _DEEPEST, seen: set[int] | No
     yield path, value
     elements = _elements(value)
     parts: Iterable[tuple[str, Any]] = []
-    if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a frame
+    if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a DataFrame
         parts = ((f"{path}[{key!r}]", inner) for key, inner in value.items())
     elif elements is not None:
         parts = ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
     else:
-        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value).items())
+        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in getattr(value, "__dict__", {}).items())
     if not _is_large(value):
         for name, inner in parts:
             yield from _walk(inner, name, depth - 1, seen)
 
 
-def _store(container: Any, path: str) -> PythonObjects:
+def _summary(container: Any, path: str) -> PythonObjects:
     elements = _elements(container)
-    step = max(1, len(elements) // _SAMPLE)
-    # Evenly spaced elements, of a mapping its keys; of what has no order some.
+    step = max(1, len(elements) // _SAMPLED)
+    # Evenly spaced elements; of a mapping, keys.
     is_indexed = isinstance(elements, list | tuple | np.ndarray)
     sample = list(elements[::step] if is_indexed else islice(elements, 0, None, step))
     sizes: dict[int, int] = {}
-    new = sum(_measure(element, sizes) for element in sample)
-    # The same objects again and again: all there are, most likely, were seen.
+    new = sum(_add_sizes(element, sizes) for element in sample)
+    # If most elements repeat, the sample most likely has all distinct objects.
     share = len(elements) / len(sample) if new >= len(sample) / 2 else 1.0
     names = dict.fromkeys(type(element).__name__ for element in sample)
     for value in [container[key] for key in sample] if isinstance(container, dict) else []:
-        _measure(value, sizes)
+        _add_sizes(value, sizes)
         names[type(value).__name__] = None
     return PythonObjects(
         attribute=path,
@@ -114,21 +111,21 @@ def _store(container: Any, path: str) -> PythonObjects:
     )
 
 
-def _measure(value: Any, sizes: dict[int, int], depth: int = _DEEPEST) -> bool:
-    """Adds the sizes of an object and of all inside it to ``sizes``; whether it is new there."""
+def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> bool:
+    """Adds the sizes of an object and of the objects in it to ``sizes``; returns whether the object was not there."""
     if id(value) in sizes:
         return False
     sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
     if depth and not isinstance(value, _ATOMS) and not _is_array(value):
         elements = _elements(value)
-        inside = _attributes(value).values() if elements is None else elements
-        for inner in islice(chain.from_iterable(value.items()) if isinstance(value, dict) else inside, _SAMPLE):
-            _measure(inner, sizes, depth - 1)
+        inside = getattr(value, "__dict__", {}).values() if elements is None else elements
+        for inner in islice(chain.from_iterable(value.items()) if isinstance(value, dict) else inside, _SAMPLED):
+            _add_sizes(inner, sizes, depth - 1)
     return True
 
 
 def _elements(value: Any) -> Any:
-    """What a container holds; of NumPy's arrays and pandas' columns of Python objects too. None for anything else."""
+    """The elements of a container, an object array of NumPy or an object column of pandas; None for others."""
     if isinstance(value, _CONTAINERS):
         return value
     dtype = getattr(value, "dtype", None) if hasattr(type(value), "nbytes") else None
@@ -142,22 +139,18 @@ def _is_large(value: Any) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether it keeps its values side by side without an object for each: NumPy's, torch's, pandas', pyarrow's."""
+    """Whether the values are not Python objects: arrays of NumPy and pyarrow, tensors, columns of pandas."""
     return hasattr(type(value), "nbytes") and _elements(value) is None
 
 
-def _attributes(value: Any) -> dict[str, Any]:
-    return getattr(value, "__dict__", None) or {}
-
-
 def open_files() -> dict[int, str]:
-    """Regular files that this process can read and has not mapped into memory: the path by the descriptor."""
+    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc."""
     found: dict[int, str] = {}
-    if not Path("/proc/self/fd").is_dir():  # the platform does not say
+    if not Path("/proc/self/fd").is_dir():
         return found
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the one that the folder is read by
+        with contextlib.suppress(OSError):  # the descriptor of the folder itself
             path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
             if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
                 found[int(link.name)] = path
@@ -165,9 +158,9 @@ def open_files() -> dict[int, str]:
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:
-    """Where the next read of each of these files begins, B; a process moves it for all that share the open file."""
+    """Position of each open file, B, by descriptor."""
     found: dict[int, int] = {}
     for descriptor in files:
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed since
             found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
     return found

@@ -1,7 +1,6 @@
-"""Hands objects of the user's process over to trial processes: datasets, DataLoaders, consumers, whatever they are made of.
+"""Pickles objects of the user's process into files that trial processes load.
 
-A file in between holds them. Classes and functions of a script or a notebook go along by value, others by their import
-path.
+Classes and functions of a script or a notebook are pickled by value, others by import path.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import mmap
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -27,69 +26,64 @@ from nws_sweep.errors import ConfigurationError, one_line
 _LOAD, _MAKE = f"{__name__}.load", f"{__name__}.make"
 
 
-def write(what: str, value: Any, path: Path) -> dict[str, Any]:
-    """Writes an object into a new file, where trial processes find it; gives what Hydra's ``instantiate`` makes it of.
+def write(what: str, value: Any, path: Path, is_maker: bool = False) -> dict[str, Any]:
+    """Pickles an object into a new file and returns the node by which Hydra's ``instantiate`` loads it.
 
-    ``what`` it is called in the ConfigurationError if it cannot be pickled.
+    A maker is a function that the trial process calls to make the object. ConfigurationError, in which the object is
+    called ``what``, if it cannot be pickled.
     """
     try:
         with path.open("xb") as file:
             _Pickler(file).dump(value)
-    except Exception as error:  # whatever its parts raise
+    except Exception as error:  # code of the user may raise anything
         raise ConfigurationError(
             one_line(
-                f"{what} of type {type(value).__name__} cannot be handed to a process of its own "
+                f"{what} of type {type(value).__name__} cannot be pickled for the trial process "
                 f"({type(error).__name__}: {error}); give a function that makes the dataset instead of the dataset, "
                 "such as search(lambda: MyDataset(...), ...)"
             )
         ) from error
-    # Of a notebook, workers that are spawned get no classes in the program either.
-    return {"_target_": _LOAD, "path": str(path), "is_script": hasattr(sys.modules["__main__"], "__file__")}
-
-
-def write_maker(what: str, maker: Callable[[], Any], path: Path) -> dict[str, Any]:
-    """As ``write``, for what is called in the trial process and makes the object there."""
-    return {**write(what, maker, path), "_target_": _MAKE}
+    # Spawned workers of a notebook do not get its classes in the user's process either.
+    is_script = hasattr(sys.modules["__main__"], "__file__")
+    return {"_target_": _MAKE if is_maker else _LOAD, "path": str(path), "is_script": is_script}
 
 
 def load(path: str, is_script: bool) -> Any:
-    """The object in the file.
+    """Loads the object.
 
-    If the program is a script, its main module's classes are sent to spawned workers by value: they would otherwise
-    find them by running the script as their main module.
+    For a script, classes of its main module are sent to spawned workers by value: the workers' main module is that of
+    the trial process. ConfigurationError if the object cannot be loaded.
     """
     if is_script:
-        setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - for what is sent to workers
+        setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - used for workers
     try:
         with Path(path).open("rb") as file:
             return cloudpickle.load(file)
     except Exception as error:
         raise ConfigurationError(
             one_line(
-                f"what was handed over cannot be made in a process of its own ({type(error).__name__}: {error}); "
+                f"the object cannot be loaded in the trial process ({type(error).__name__}: {error}); "
                 "its classes must be importable there or be defined in the script or notebook itself"
             )
         ) from error
 
 
 def make(path: str, is_script: bool) -> Any:
-    """What the function in the file makes; see ``load``."""
+    """Loads a function and calls it; see ``load``."""
     return load(path, is_script)()
 
 
-def is_handed_over(node: Mapping[str, Any]) -> bool:
-    """Whether what a configuration holds was an object of a program, which cannot be made again from here."""
+def is_pickled(node: Mapping[str, Any]) -> bool:
+    """Whether a node of a configuration stands for a pickled object of a program that has ended."""
     return node.get("_target_") in (_LOAD, _MAKE)
 
 
 def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:
-    """What stands in a configuration for an object that was handed over."""
+    """The node that stands for a pickled object in a configuration."""
     return {"_target_": _LOAD, "type": type_name, "fingerprint": fingerprint}
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
-    """Knows some objects that others refuse to pickle, or would copy into the file."""
-
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, _BaseDataLoaderIter):
             return KeptIterator, ()
@@ -103,13 +97,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
 
 
 def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
-    generator = torch.Generator(device)
-    generator.set_state(state)
-    return generator
+    return torch.Generator(device).set_state(state)
 
 
 def _reduce_file(file: Any) -> Any:
-    """By its name: its content may be huge, and a copy in memory would be read in no time."""
+    """By its name: the content may be large, and reading a copy in memory would take less time."""
     if not isinstance(file.name, str | bytes) or not file.readable():
         return NotImplemented
     how = ("r", -1, file.encoding, file.errors) if isinstance(file, io.TextIOBase) else ("rb",)
@@ -117,25 +109,23 @@ def _reduce_file(file: Any) -> Any:
 
 
 def _open_again(name: str, how: tuple[Any, ...], position: int) -> Any:
-    file = open(name, *how)  # noqa: SIM115, PTH123 - what has it closes it
+    file = open(name, *how)  # noqa: SIM115, PTH123 - the dataset closes it
     file.seek(position)
     return file
 
 
 def _reduce_memmap(array: Any) -> Any:
-    """By the name of its file, likewise."""
     root = array
     while isinstance(root.base, np.memmap):
         root = root.base
     if not isinstance(root.base, mmap.mmap) or array.filename is None or not array.flags.c_contiguous:
-        return NotImplemented  # a copy of a part, in memory
+        return NotImplemented  # pickled as a copy
     offset = root.offset + array.ctypes.data - root.ctypes.data
     mode = "r+" if array.mode == "w+" else array.mode
     return np.memmap, (str(array.filename), array.dtype, mode, offset, array.shape)
 
 
 def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
-    """Classes and functions of the program's file go to workers by value: its main module is not the trial process's."""
     if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
         return cloudpickle.loads, (cloudpickle.dumps(obj),)
     return NotImplemented

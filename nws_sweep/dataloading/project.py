@@ -1,6 +1,8 @@
-"""Makes what a project with Hydra configs of its own loads, as those configs compose it.
+"""Makes the DataLoader or Dataset of a project from the project's own Hydra config.
 
-Runs in a trial process, in the project's place: nothing of its program is run but what the configs name.
+Runs in a trial process, in place of the project's program: only code that the config names runs. The settings of a
+DataLoader are read from the DataLoader (``loaders.settings_of``), and their keys from the config
+(``config.project_keys``).
 """
 
 from __future__ import annotations
@@ -41,36 +43,35 @@ def load(
     method: str = "train_dataloader",
     imports: Sequence[str] = (),
 ) -> Project:
-    """Composes a project's config and makes what it loads.
+    """Composes a project's config and makes its DataLoader or Dataset; ConfigurationError if either is impossible.
 
     Args:
-        config: The primary config's file.
-        overrides: What the project's own command line would be given.
+        config: File of the primary config.
+        overrides: Arguments of the project's own command line.
         key: Dotted key of the node that makes a DataLoader, a Dataset or a LightningDataModule; None to find it.
-        method: What is asked of a LightningDataModule.
-        imports: Modules to import first: those that register resolvers or structured configs.
-
-    Raises:
-        ConfigurationError: If the config cannot be composed, or does not say what to measure.
+        method: Method of a LightningDataModule that returns the DataLoader.
+        imports: Modules to import first, which register resolvers or structured configs.
     """
     path = Path(config).absolute()
     if not path.is_file():
-        raise ConfigurationError(f"dataset.config={config}: no such file; it is the project's primary config")
-    _behave_like_the_program(path, imports)
+        raise ConfigurationError(f"dataset.config={config}: no such file; expected the project's primary config")
+    _set_import_path(path)
+    for module in imports:
+        importlib.import_module(module)
     best_resolver.stand_in()
     try:
-        composed = _composed(path, overrides)
-        chosen = key or found_node(composed)
+        composed = _compose(path, overrides)
+        chosen = key or find_node(composed)
         node = OmegaConf.select(composed, chosen, default=None)
         if node is None:
             top = ", ".join(map(str, composed))
             raise ConfigurationError(
-                f"dataset.key={key}: the project's config has no such node; at its top it has {top}"
+                f"dataset.key={key}: the project's config has no such node; its top-level nodes are {top}"
             )
         keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
         fingerprint, target = fingerprint_of(composed, chosen), str(node.get("_target_", ""))
         facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint, target=target, unclear=unclear)
-        return Project(made=made_by(node, chosen, method), facts=facts)
+        return Project(made=make_loader(node, chosen, method), facts=facts)
     except UnsupportedInterpolationType as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(
@@ -79,23 +80,16 @@ def load(
         ) from error
 
 
-def _behave_like_the_program(config: Path, imports: Sequence[str]) -> None:
-    """Paths as most projects' programs set them, before anything of theirs is imported."""
+def _set_import_path(config: Path) -> None:
+    """Adds the folders where projects keep their programs, and sets ``PROJECT_ROOT`` as rootutils does."""
     folders = (config.parent, *config.parent.parents)
     root = next((one for one in folders if any((one / mark).exists() for mark in _ROOT_MARKS)), config.parent.parent)
-    os.environ.setdefault("PROJECT_ROOT", str(root))  # what rootutils sets and lightning-hydra-template's configs read
-    candidate_roots = (
-        Path.cwd(),
-        config.parent.parent,
-        root,
-        root / "src",
-    )  # where its program may lie, and what it imports
-    sys.path[:0] = [str(folder) for folder in candidate_roots if str(folder) not in sys.path and folder.is_dir()]
-    for module in imports:
-        importlib.import_module(module)
+    os.environ.setdefault("PROJECT_ROOT", str(root))  # read by the configs of lightning-hydra-template
+    import_folders = (Path.cwd(), config.parent.parent, root, root / "src")
+    sys.path[:0] = [str(folder) for folder in import_folders if str(folder) not in sys.path and folder.is_dir()]
 
 
-def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
+def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
     with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
         composed = compose(config_name=path.stem, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed.hydra):
@@ -107,13 +101,11 @@ def _composed(path: Path, overrides: Sequence[str]) -> DictConfig:
     return composed
 
 
-def found_node(composed: DictConfig) -> str:
-    """The dotted key of the one node that makes what is loaded for training.
+def find_node(composed: DictConfig) -> str:
+    """The dotted key of the node that makes the DataLoader, LightningDataModule or Dataset for training.
 
-    Nodes that sound like data are looked at first: to look at one means to import its class.
-
-    Raises:
-        ConfigurationError: If there is none, or there are several.
+    Nodes with "data" or "loader" in their names come first, since the class of each examined node is imported.
+    ConfigurationError if no node or several nodes fit.
     """
     nodes = sorted(_targets(composed, ""), key=lambda node: not _LIKELY.search(node[0]))
     for _, alike in groupby(nodes, key=lambda node: not _LIKELY.search(node[0])):
@@ -122,7 +114,9 @@ def found_node(composed: DictConfig) -> str:
             keys = [key for key, found in kinds if found == kind]
             keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
             if len(keys) > 1:
-                raise ConfigurationError(f"dataset.key=null: the project has several: {', '.join(keys)}; name one")
+                raise ConfigurationError(
+                    f"dataset.key=null: several nodes of the project fit: {', '.join(keys)}; name one"
+                )
             if keys:
                 return keys[0]
     raise ConfigurationError(
@@ -141,10 +135,10 @@ def _targets(node: DictConfig, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _kind(target: str) -> str:
-    """What it makes; empty if that is nothing to load, or cannot be told without calling it."""
+    """Kind of the class; empty for other classes, and for functions, whose result is unknown before the call."""
     try:
         made = get_object(target)
-    except Exception:  # what is not for loading may need what is not installed here
+    except Exception:  # other nodes may need packages that are not installed
         return ""
     if not isinstance(made, type):
         return ""
@@ -155,13 +149,11 @@ def _kind(target: str) -> str:
     return "dataset" if issubclass(made, Dataset) else ""
 
 
-def made_by(node: DictConfig, key: str, method: str) -> Any:
-    """The DataLoader or Dataset that a project's node makes: as Hydra instantiates it, else without the nodes in it.
+def make_loader(node: DictConfig, key: str, method: str) -> Any:
+    """The DataLoader or Dataset of a node: as Hydra instantiates it, or if that fails with ``_recursive_=False``.
 
-    Programs make it so with ``_recursive_=False``. ``method`` is what is asked of a LightningDataModule.
-
-    Raises:
-        Exception: That of the first attempt, if both fail: ConfigurationError if it makes none.
+    ``method`` is the method of a LightningDataModule. If both attempts fail, the exception is that of the first;
+    ConfigurationError if the node makes another object.
     """
     try:
         return loader_of(instantiate(node), key, method)
@@ -172,7 +164,7 @@ def made_by(node: DictConfig, key: str, method: str) -> Any:
 
 
 def loader_of(made: Any, key: str, method: str) -> Any:
-    """The DataLoader or Dataset of what a project's node has made; see ``made_by``."""
+    """The DataLoader or Dataset of the object that a node has made; see ``make_loader``."""
     if hasattr(made, "train_dataloader") and not isinstance(made, Dataset | DataLoader):
         made.prepare_data()
         made.setup(_STAGES.get(method, "fit"))

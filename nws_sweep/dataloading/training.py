@@ -1,7 +1,6 @@
-"""A real training step as consumer: forward, loss, backward, optimiser.
+"""A training step as consumer: forward, loss, backward, optimiser.
 
-Only so is the loader measured beside what it competes with: a step on the CPU takes the workers' cores, one on an
-accelerator leaves them alone, and the ranking of candidates can differ from that of loading alone.
+A step on the CPU competes with the workers for cores, so candidates can rank differently than without a consumer.
 """
 
 from __future__ import annotations
@@ -17,22 +16,20 @@ from nws_sweep.system import accelerator
 
 
 class Train:
-    """Takes a training step for each batch.
+    """Does one training step per batch.
 
     Args:
-        model: Any module that takes the inputs of a batch.
-        loss: Takes the model's outputs and the targets.
-        optimizer: Makes the optimiser of the model's parameters.
-        device: Where the model is; ``auto`` for the accelerator if there is one (of several ranks each its own, as far
-            as there are several), else the CPU. Inputs and targets are copied there, without waiting where they are in
-            pinned memory. Of several ranks on the CPU the model is in DistributedDataParallel.
-        synchronize: Whether to wait for an accelerator after each step, so that the step's time is its own. A loop
-            that does not wait lets the main process load (num_workers=0) or pin the next batch meanwhile; that work
-            then shows as part of the training step's time.
+        model: Module that takes the inputs of a batch.
+        loss: Called with the model's outputs and the targets.
+        optimizer: Called with the model's parameters; returns the optimiser.
+        device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
+            and targets are copied to it, asynchronously from pinned memory. With several ranks on the CPU, the model is
+            wrapped in DistributedDataParallel.
+        synchronize: Whether to wait for the accelerator after each step. Without waiting, the main process loads
+            (num_workers=0) or pins the next batch while the step runs, and that work counts as time of the step.
 
     Attributes:
-        total_loss: Sum of the losses of all steps, shape (). It stays on the device: reading it out at each step would
-            make every loop wait for its accelerator.
+        total_loss: Sum of the losses of all steps, shape (), on the device: copying it to the CPU would synchronize.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class Train:
         self._model = model.to(self._device).train()
         several = torch.distributed.is_available() and torch.distributed.is_initialized()
         learns = any(parameter.requires_grad for parameter in model.parameters())
-        # On accelerators what several ranks tell each other takes the CPUs no time.
+        # On accelerators the communication between ranks takes no CPU time.
         if several and torch.distributed.get_world_size() > 1 and learns and self._device.type == "cpu":
             self._model = nn.parallel.DistributedDataParallel(self._model)
         self._loss = loss
@@ -56,12 +53,8 @@ class Train:
         self.total_loss = torch.zeros((), device=self._device)
 
     def __call__(self, batch: Any) -> None:
-        """Takes one step.
-
-        Raises:
-            TypeError: If the batch has no inputs and targets.
-        """
-        inputs, targets = (moved(part, self._device) for part in inputs_and_targets(batch))
+        """Does one step; TypeError if the batch has no inputs and targets."""
+        inputs, targets = (to_device(part, self._device) for part in inputs_and_targets(batch))
         self._optimizer.zero_grad(set_to_none=True)
         loss = self._loss(self._model(inputs), targets)
         loss.backward()
@@ -72,40 +65,29 @@ class Train:
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """The first two parts of a batch: of a sequence, or the first two values of a mapping.
-
-    Raises:
-        TypeError: If it has fewer, or is neither.
-    """
+    """The first two elements of a sequence, or the first two values of a mapping; TypeError for other batches."""
     parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
             f"a training step needs batches of inputs and targets, got {type(batch).__name__}; "
-            "for batches of another form give a consumer of your own: consumer=custom consumer._target_=module.Class"
+            "for other batches write a consumer: consumer=custom consumer._target_=module.Class"
         )
     return parts[0], parts[1]
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """A tensor, or any nest of them, on a device; without waiting where the copy can be made from pinned memory."""
+def to_device(value: Any, device: torch.device) -> Any:
+    """A tensor, or the tensors in nested containers, copied to a device; asynchronously from pinned memory."""
     if isinstance(value, Tensor):
         return value.to(device, non_blocking=value.is_pinned())
     if isinstance(value, Mapping):
-        return {key: moved(part, device) for key, part in value.items()}
+        return {key: to_device(part, device) for key, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [moved(part, device) for part in value]
+        return [to_device(part, device) for part in value]
     return value
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:
-    """Fully connected layers with ReLU between them.
-
-    Args:
-        layers: Sizes of the inputs, which are flattened, of each hidden layer, and of the outputs; at least two.
-
-    Raises:
-        ValueError: If there are fewer.
-    """
+    """Fully connected layers with ReLU between them; sizes of the flattened inputs, hidden layers and outputs."""
     if len(layers) < 2:
         raise ValueError(f"layers={list(layers)}: at least two sizes are needed, of the inputs and of the outputs")
     parts: list[nn.Module] = [nn.Flatten()]

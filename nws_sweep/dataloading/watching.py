@@ -1,9 +1,8 @@
-"""Times the DataLoaders of a program that knows nothing of it: when each batch was asked for, and when it was there.
+"""Times the DataLoaders of an unchanged program: when each batch is requested, and when it is received.
 
-DataLoader's own methods are wrapped for the time being, in their classes, so that every object keeps its type. The
-wrapped ones note two moments a batch, in one to three microseconds; whatever else they might do wrong is
-kept from the program. torch is not imported for this: where the program has not imported it yet, its module is wrapped
-as soon as it does.
+Methods of DataLoader's classes are wrapped from ``start`` to ``stop``, so that every object keeps its type. A wrapped
+method takes 1 to 3 us longer, and its own errors do not reach the program. If the program has not imported torch yet,
+the module is wrapped when the program imports it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import functools
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,44 +25,41 @@ from nws_sweep.measurement.timing import batch_length
 from nws_sweep.results import DatasetFacts
 
 _MODULE = "torch.utils.data.dataloader"
-# By then everything is known that a loader's times can tell; what comes later is not noted.
-_MOST_BATCHES = 100_000
+_MOST_BATCHES = 100_000  # recorded of each loader
 
 _clock = time.perf_counter
 
 
 class LoaderWatch(MetaPathFinder):
-    """Notes the times of all DataLoaders of this process from ``start`` to ``stop``."""
+    """Records the times of all DataLoaders of this process from ``start`` to ``stop``."""
 
     def __init__(self) -> None:
         self._timelines: list[Timeline] = []
-        # Nothing of the program is kept alive: loaders end their workers when they go.
+        # Weak references: loaders end their workers when they are collected.
         self._by_loader: WeakKeyDictionary[Any, Timeline] = WeakKeyDictionary()
-        # With the number of batches that may still be noted.
+        # With the number of batches that may still be recorded.
         self._by_iterator: WeakKeyDictionary[Any, tuple[Epoch, int]] = WeakKeyDictionary()
         self._wrapped: list[tuple[type, str, Any, Any]] = []
 
     def start(self) -> None:
-        """Begins to watch."""
+        """Wraps DataLoader, now or when the program imports torch."""
         if _MODULE in sys.modules:
             self._wrap(sys.modules[_MODULE])
         else:
             sys.meta_path.insert(0, self)
 
     def stop(self) -> list[Timeline]:
-        """Leaves DataLoader as it was, and tells what was noted."""
+        """Restores DataLoader and returns a timeline per loader."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
-        for owner, name, original, ours in self._wrapped:
-            if getattr(owner, name) is ours:  # else the program has wrapped it once more, and keeps ours inside
+        for owner, name, original, wrapper in self._wrapped:
+            if getattr(owner, name) is wrapper:  # else the program has wrapped it too
                 setattr(owner, name, original)
         self._wrapped.clear()
         return [_with_batch_size(timeline) for timeline in self._timelines]
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Part of Python's import: wraps the module of DataLoader once it has been executed."""
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Part of Python's import system: wraps DataLoader after its module has been executed."""
         if fullname != _MODULE:
             return None
         sys.meta_path.remove(self)
@@ -84,35 +80,35 @@ class LoaderWatch(MetaPathFinder):
 
     def _replace(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
-        ours = functools.wraps(original)(wrap(original))
-        setattr(owner, name, ours)
-        self._wrapped.append((owner, name, original, ours))
+        wrapper = functools.wraps(original)(wrap(original))
+        setattr(owner, name, wrapper)
+        self._wrapped.append((owner, name, original, wrapper))
 
     def _watched_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def watched(loader: Any) -> Any:
             began = _clock()
             iterator = original(loader)
             if self._wrapped:
-                with contextlib.suppress(Exception):  # an unusual loader goes unnoted
-                    self._begun(loader, iterator, Epoch(began_s=began, iter_s=_clock() - began))
+                with contextlib.suppress(Exception):  # an unusual loader is not recorded
+                    self._start_epoch(loader, iterator, Epoch(began_s=began, iter_s=_clock() - began))
             return iterator
 
         return watched
 
-    def _begun(self, loader: Any, iterator: Any, epoch: Epoch) -> None:
+    def _start_epoch(self, loader: Any, iterator: Any, epoch: Epoch) -> None:
         timeline = self._by_loader.get(loader)
         if timeline is None:
-            timeline = self._by_loader[loader] = _described(loader)
+            timeline = self._by_loader[loader] = _new_timeline(loader)
             self._timelines.append(timeline)
         self._by_iterator[iterator] = epoch, _MOST_BATCHES - timeline.batches
         timeline.epochs.append(epoch)
 
     def _watched_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        notes_of = self._by_iterator
+        by_iterator = self._by_iterator
 
         def watched(iterator: Any) -> Any:
-            epoch, room = notes_of.get(iterator, (None, 0))
-            if epoch is None or epoch.batches >= room:
+            epoch, most = by_iterator.get(iterator, (None, 0))
+            if epoch is None or epoch.batches >= most:
                 return original(iterator)
             asked = _clock()
             try:
@@ -122,7 +118,7 @@ class LoaderWatch(MetaPathFinder):
                 raise
             given = _clock()
             if not epoch.batches:
-                with contextlib.suppress(Exception):  # whatever it is made of
+                with contextlib.suppress(Exception):  # a batch of an unknown type
                     epoch.batch_length = batch_length(batch, 0) or None
             epoch.asked_s.append(asked)
             epoch.given_s.append(given)
@@ -132,14 +128,14 @@ class LoaderWatch(MetaPathFinder):
 
 
 def _with_batch_size(timeline: Timeline) -> Timeline:
-    """With a sampler of whole batches, or a dataset of them, as the first one was."""
+    """Sets the batch size of a loader that does not know it to the length of its first batch."""
     length = next((epoch.batch_length for epoch in timeline.epochs if epoch.batch_length), 1)
     size = timeline.settings.batch_size
     return replace(timeline, settings=replace(timeline.settings, batch_size=length if size is None else size))
 
 
-def _described(loader: Any) -> Timeline:
-    """What a DataLoader says of itself; nothing is asked that might draw random numbers or change how it behaves."""
+def _new_timeline(loader: Any) -> Timeline:
+    """Reads only attributes that neither draw random numbers nor change the loader."""
     from torch.utils.data import BatchSampler, IterableDataset
 
     from nws_sweep.dataloading.loaders import length, settings_of
@@ -148,12 +144,12 @@ def _described(loader: Any) -> Timeline:
     kind, sampler = type(loader.dataset), loader.batch_sampler
     iterable = isinstance(loader.dataset, IterableDataset)
     return Timeline(
-        settings=replace(settings_of(loader), prefetch_factor=loader.prefetch_factor).canonical(),
+        settings=settings_of(loader, in_effect=True).canonical(),
         facts=DatasetFacts(
             type=f"{kind.__module__}.{kind.__qualname__}",
             iterable=iterable,
             samples=None if iterable else length(loader.dataset),
             accelerator=accelerator.available() if loader.pin_memory else None,
         ),
-        length=length(sampler) if type(sampler) is BatchSampler else None,  # others may draw batches to count them
+        length=length(sampler) if type(sampler) is BatchSampler else None,  # len() of others may draw batches
     )

@@ -1,4 +1,8 @@
-"""Datasets to measure with, named by ``_target_`` in conf/dataset.
+"""Datasets to measure with, which conf/dataset names by ``_target_``, and a server of objects.
 
 May import: ``system`` and below.
+
+- ``photos``: JPEG files; ``vision``: CIFAR-10, MNIST and folders of images, with torchvision.
+- ``synthetic``: samples that take a known time, and tensors in memory or on a device.
+- ``remote``: objects of a store, read through fsspec; ``object_server``: such a store on this machine.
 """

@@ -1,7 +1,4 @@
-"""A store of generated objects over real HTTP on this machine, with the latency and bandwidth of one far away.
-
-``with running(...)`` starts it in a process of its own, so that its CPU time is not the loader's, and ends it.
-"""
+"""An HTTP server of generated objects on this machine, with the latency and bandwidth of a remote store."""
 
 from __future__ import annotations
 
@@ -33,10 +30,9 @@ def running(
     spread: float = 0.5,
     bytes_per_s: float = 50e6,
 ) -> Iterator[str]:
-    """Serves objects while the context lasts; its value is their URL. conf/experiment/remote_store.yaml has more.
+    """Serves objects in a process of its own during the context and yields their URL; see experiment=remote_store.
 
-    Raises:
-        ConfigurationError: If the port is taken, or the package that the datasets read it by is missing.
+    ConfigurationError if the port is taken, or if the package that ``Remote`` needs for HTTP is missing.
     """
     extras.require("the object store", "aiohttp")
     try:
@@ -46,7 +42,7 @@ def running(
             f"the object store did not start on port {port} ({error.strerror}); services.store.port=NUMBER chooses "
             "another"
         ) from error
-    with listener:  # connections wait in it until the process accepts them
+    with listener:  # queues connections until the process accepts them
         served = (listener, objects, object_bytes, latency_s, spread, bytes_per_s)
         process = multiprocessing.get_context("spawn").Process(target=_serve, args=served, daemon=True)
         process.start()
@@ -61,15 +57,15 @@ def _serve(
     listener: socket.socket, objects: int, object_bytes: int, latency_s: float, spread: float, bytes_per_s: float
 ) -> None:
     processes.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - of each request, and of workers that are killed in one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - a line per request and per broken connection
     names = [f"{index:06d}.bin" for index in range(objects)]
     page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
     known = set(names)
     content = random.Random(0).randbytes(object_bytes)
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are used again
+        protocol_version = "HTTP/1.1"  # reuses connections
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:

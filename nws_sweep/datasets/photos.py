@@ -1,4 +1,4 @@
-"""JPEG files on disk, made once out of a real photograph, about the size of ImageNet's: real decoding, no download."""
+"""JPEG files of about the size of ImageNet's, made once from a photograph, without a download."""
 
 from __future__ import annotations
 
@@ -22,28 +22,24 @@ from nws_sweep.results.atomic import expand_user
 
 logger = logging.getLogger(__name__)
 
-# Part of the folder's name: raise it when the files would come out different, and old folders are left alone.
-_RECIPE = 1
+_RECIPE = 1  # in the folder's name; to be raised with each change of the files' content
+_FILE = "{:06d}.jpg"
 _PROGRESS_EVERY = 256
 
 
 class Photos(Dataset[tuple[Any, int]]):
-    """A folder of JPEG files, each a random crop of the photograph that matplotlib ships, some of them mirrored.
+    """A folder of JPEG files: random crops of the photograph that matplotlib ships, half of them mirrored.
 
-    The folder is made when it is first needed, under a temporary name, and renamed when it is complete: one whose
-    making was interrupted is never mistaken for a finished one.
+    The folder is made on first use under a temporary name and renamed when it is complete. DatasetError if an argument
+    is out of range or the folder cannot be written.
 
     Args:
-        root: Folder that the folder of files is made in; ``~`` is expand_user.
-        count: Files, at least 1.
-        width: Pixels.
-        height: Pixels.
+        root: Parent of the folder; ``~`` is expanded.
+        count: Number of files, at least 1.
+        width, height: Pixels, 1 to 10,000.
         quality: JPEG quality, 1 to 95.
         transform: Called with each ``PIL.Image`` in mode RGB.
-        classes: Labels go round from 0 to ``classes - 1``.
-
-    Raises:
-        DatasetError: If an argument is out of range or the folder cannot be written.
+        classes: Number of labels; file i has label i modulo ``classes``.
     """
 
     def __init__(
@@ -69,7 +65,7 @@ class Photos(Dataset[tuple[Any, int]]):
         try:
             _ensure(self.folder, count, (width, height), quality)
         except OSError as error:
-            raise DatasetError(f"dataset.root={root}: photos cannot be made there ({error})") from error
+            raise DatasetError(f"dataset.root={root}: cannot make photos there ({error})") from error
 
     def __len__(self) -> int:
         return self._count
@@ -77,13 +73,9 @@ class Photos(Dataset[tuple[Any, int]]):
     def __getitem__(self, index: int) -> tuple[Any, int]:
         if not 0 <= index < self._count:
             raise IndexError(index)
-        with Image.open(_path(self.folder, index)) as file:
+        with Image.open(self.folder / _FILE.format(index)) as file:
             image = file.convert("RGB")
         return (self.transform(image) if self.transform else image), index % self._classes
-
-
-def _path(folder: Path, index: int) -> Path:
-    return folder / f"{index:06d}.jpg"
 
 
 def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
@@ -91,13 +83,13 @@ def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> No
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(folder.with_name(folder.name + ".lock")):
-        if folder.is_dir():  # made by another process while this one waited
+        if folder.is_dir():  # made by another process while this one waited for the lock
             return
-        for leftover in folder.parent.glob(f".{folder.name}-*"):  # of a making that was interrupted
+        for leftover in folder.parent.glob(f".{folder.name}-*"):  # from an interrupted process
             shutil.rmtree(leftover, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         _make(unfinished, count, size, quality)
-        unfinished.chmod(0o755)  # mkdtemp's own mode would keep other users out
+        unfinished.chmod(0o755)  # mkdtemp makes it unreadable for other users
         unfinished.rename(folder)
 
 
@@ -108,9 +100,9 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
         source = file.convert("RGB")
 
     def make_one(index: int) -> None:
-        _variation(source, random.Random(index), size).save(_path(folder, index), quality=quality)
+        _variation(source, random.Random(index), size).save(folder / _FILE.format(index), quality=quality)
 
-    # Pillow lets go of the interpreter's lock while it resizes and encodes, so threads use all cores.
+    # Pillow releases the GIL while it resizes and encodes, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done, _ in enumerate(pool.map(make_one, range(count))):
             if done % _PROGRESS_EVERY == 0:
@@ -118,7 +110,7 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
 
 
 def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:
-    """A random crop of the target's shape, 60 to 100 % of the largest that fits, mirrored half of the time."""
+    """A random crop of 60 to 100 % of the largest that fits, resized, and mirrored with probability 0.5."""
     largest = min(source.width / size[0], source.height / size[1])
     scale = largest * rng.uniform(0.6, 1.0)
     width, height = scale * size[0], scale * size[1]

@@ -1,4 +1,4 @@
-"""Objects of a store that is reached over a network, read whole through fsspec: one for each sample."""
+"""Objects of a remote store as samples, each read whole through fsspec."""
 
 from __future__ import annotations
 
@@ -18,27 +18,25 @@ from nws_sweep.errors import DatasetError, one_line
 from nws_sweep.system import extras
 
 _FIRST_PAUSE_S = 0.1
-# Asking again does not help.
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
+# Not retried.
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError)
 
 
 class Remote(Dataset[Any]):
-    """The objects below a URL whose names match a pattern, in the order of their names. Nothing is cached.
+    """The objects below a URL whose names match a pattern, in the order of their names, without a cache.
+
+    DatasetError if an argument is out of range, the protocol is unknown or not installed, the store cannot be read, or
+    no name matches.
 
     Args:
-        url: Where they are, in any of fsspec's protocols: ``s3://bucket/train``, ``gs://``, ``hdfs://``, ``http://``.
-        pattern: Which of them, as fsspec's glob has it: ``*.jpg``, ``**/*.bin``.
-        transform: Makes a sample of an object's bytes; None for a tensor of them, uint8, shape (bytes,), which batches
-            only if all have the same length.
-        storage_options: What the protocol's file system is made with: ``{"anon": true}``.
-        retries: How often a read that failed is tried again, after a growing pause.
-        timeout_s: Seconds after which a read, or listing the names, has failed; not for protocols without asynchronous
-            reading, such as hdfs.
-        names: How the names are kept: ``array`` (NumPy's fixed-width strings, which all workers share) or ``list`` (a
-            Python list, which each worker comes to copy).
-
-    Raises:
-        DatasetError: If the protocol is unknown or not installed, the store cannot be reached, or nothing matches.
+        url: URL of a protocol of fsspec: ``s3://bucket/train``, ``gs://``, ``hdfs://``, ``http://``.
+        pattern: Pattern of fsspec's glob: ``*.jpg``, ``**/*.bin``.
+        transform: Makes a sample of the bytes of an object; None for a tensor, uint8, shape (bytes,).
+        storage_options: Arguments of the protocol's file system: ``{"anon": true}``.
+        retries: How often a failed read is retried, after increasing pauses.
+        timeout_s: Time limit of a read and of listing the names, s; no effect for synchronous protocols such as hdfs.
+        names: Type of the list of names: ``array`` (NumPy's fixed-width strings, which workers share) or ``list`` (a
+            Python list, which each worker copies as it reads it).
     """
 
     def __init__(
@@ -64,47 +62,45 @@ class Remote(Dataset[Any]):
         self._timeout_s = timeout_s
         self._file_systems: dict[int, Any] = {}
         found = self._find(pattern)
-        self._file_systems = {}  # it remembers the listing: as many Python objects again
+        self._file_systems = {}  # frees the cached listing, which has as many Python objects
         self._names: Any = np.array(found) if names == "array" else found
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __getitem__(self, index: int) -> Any:
-        content = bytes(self._tried("cat_file", str(self._names[index])))
+        content = bytes(self._call_with_retries("cat_file", str(self._names[index])))
         if self._transform:
             return self._transform(content)
-        return torch.from_numpy(np.frombuffer(content, np.uint8).copy())  # torch.frombuffer refuses an empty object
+        return torch.from_numpy(np.frombuffer(content, np.uint8).copy())  # torch.frombuffer refuses empty bytes
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_file_systems": {}}
 
     def _find(self, pattern: str) -> list[str]:
         try:
-            found = sorted(map(str, self._tried("glob", f"{self._url.rstrip('/')}/{pattern}")))
+            found = sorted(map(str, self._call_with_retries("glob", f"{self._url.rstrip('/')}/{pattern}")))
         except ImportError as error:
             raise DatasetError(extras.protocol_advice(f"dataset.url={self._url}", self._url, error)) from error
-        except Exception as error:  # each protocol has its own
+        except Exception as error:  # each protocol raises its own exceptions
             reason = one_line(f"{type(error).__name__}: {error}", 200)
-            raise DatasetError(f"dataset.url={self._url}: it cannot be read ({reason})") from error
+            raise DatasetError(f"dataset.url={self._url}: cannot be read ({reason})") from error
         if not found:
-            raise DatasetError(f"dataset.url={self._url}: nothing there matches dataset.pattern={pattern}")
+            raise DatasetError(f"dataset.url={self._url}: no name matches dataset.pattern={pattern}")
         return found
 
-    def _tried(self, method: str, name: str) -> Any:
-        """What a method of the file system gives, tried again if it fails; the last failure is raised."""
+    def _call_with_retries(self, method: str, name: str) -> Any:
         for attempt in range(self._retries):
             try:
-                return self._timed(method, name)
-            except _LASTING:
+                return self._call(method, name)
+            except _PERMANENT:
                 raise
-            except Exception:  # a connection that was dropped, an answer 503, a time-out
+            except Exception:  # a closed connection, status 503, a time-out
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
-        return self._timed(method, name)
+        return self._call(method, name)
 
-    def _timed(self, method: str, name: str) -> Any:
-        """The same once, in no more than the time for one read where that can be limited."""
-        # Each process has a file system of its own: connections and their thread do not survive a fork.
+    def _call(self, method: str, name: str) -> Any:
+        """Calls a method of this process's file system: connections and their thread cannot be used after a fork."""
         if os.getpid() not in self._file_systems:
             made, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
             self._file_systems = {os.getpid(): made}
@@ -115,17 +111,12 @@ class Remote(Dataset[Any]):
 
 
 def first_bytes(content: bytes, count: int = 1024) -> Tensor:
-    """The first bytes of an object as a tensor, uint8, shape (count,); shorter ones are filled with zeros.
-
-    Args:
-        content: The object.
-        count: Bytes to keep: so objects of different lengths make a batch, and reading is all that counts.
-    """
+    """The first ``count`` bytes as a tensor, uint8, shape (count,); shorter objects are padded with zeros."""
     return torch.frombuffer(bytearray(content[:count].ljust(count, b"\0")), dtype=torch.uint8)
 
 
 def image(content: bytes) -> Any:
-    """The picture, PIL's, of three channels, that an object is in any format that Pillow knows."""
+    """A ``PIL.Image`` in mode RGB, decoded from any format that Pillow reads."""
     import io
 
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Datasets that need no files: samples that take a known time, and tensors in memory or on the training device."""
+"""Datasets without files: samples that take a known time, and tensors in memory or on a device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,16 +17,13 @@ from nws_sweep.system import accelerator
 
 
 class Sleep(Dataset[Tensor]):
-    """Sleeps for each sample, latency without load, then returns its index as a tensor of shape ().
+    """Sleeps for each sample and returns its index as a tensor of shape ().
 
     Args:
-        length: Samples, at least 1.
+        length: Number of samples, at least 1 (else DatasetError).
         seconds_per_sample: Median time of a sample, s, at least 0.
-        spread: Standard deviation of the logarithm of the time; 0 for equal times, 1 for a store with a long tail.
-            A sample's time depends on its index alone, so that every candidate meets the same ones.
-
-    Raises:
-        DatasetError: If an argument is out of range.
+        spread: Standard deviation of the logarithm of the time; 0 for equal times, 1 for a long tail. The time of a
+            sample depends only on its index, so it is equal for all candidates.
     """
 
     def __init__(self, length: int, seconds_per_sample: float, spread: float = 0.0) -> None:
@@ -50,15 +46,12 @@ class Sleep(Dataset[Tensor]):
 
 
 def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 10) -> TensorDataset:
-    """Random float32 samples of the given shape with integer labels: nothing to load, so workers can only cost.
+    """Random float32 samples with integer labels, in memory.
 
     Args:
-        length: Samples, at least 1.
-        shape: Shape of one sample; the default is MNIST's, flattened.
+        length: Number of samples, at least 1 (else DatasetError).
+        shape: Shape of a sample; the default is that of a flattened image of MNIST.
         classes: Labels are drawn from 0 to ``classes - 1``.
-
-    Raises:
-        DatasetError: If the length is out of range.
     """
     if length < 1:
         raise DatasetError(f"dataset.length={length}: allowed is at least 1")
@@ -66,14 +59,13 @@ def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 1
 
 
 class OnDevice(Dataset[tuple[Tensor, ...]]):
-    """The tensors of a TensorDataset on a device: a batch is a look-up there, with nothing to load and to copy.
+    """The tensors of a TensorDataset on a device; a batch is indexed there.
 
-    For num_workers=0: workers could hand nothing over more cheaply than it lies there, and forked ones may not touch an
-    accelerator.
+    For num_workers=0: forked workers cannot use an accelerator.
 
     Args:
-        dataset: Whose tensors they are.
-        device: ``auto`` for the accelerator if there is one, else the CPU; or a torch device.
+        dataset: The tensors.
+        device: A torch device; ``auto`` for the accelerator if there is one, else the CPU.
     """
 
     def __init__(self, dataset: TensorDataset, device: str = "auto") -> None:
@@ -86,20 +78,15 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
-    def __getitems__(self, indices: Sequence[int]) -> list[_Made]:
-        """One batch, of each tensor the rows of these indices, in the form that torch's collate passes on as it is."""
+    def __getitems__(self, indices: Sequence[int]) -> list[_Batch]:
+        """One batch: the rows of each tensor, of a type for which torch's default collate is replaced below."""
         rows = torch.tensor(indices, device=self.tensors[0].device)
-        return [_Made(tensor[rows] for tensor in self.tensors)]
+        return [_Batch(tensor[rows] for tensor in self.tensors)]
 
 
-class _Made(tuple[Tensor, ...]):
-    """A batch that is made already."""
+class _Batch(tuple[Tensor, ...]):
+    pass
 
 
-def _as_made(batches: Sequence[_Made], **_: Any) -> list[Tensor]:
-    (made,) = batches
-    return list(made)
-
-
-# How torch's documentation has types of one's own collated.
-default_collate_fn_map[_Made] = _as_made
+# The extension point that the documentation of torch's default_collate names.
+default_collate_fn_map[_Batch] = lambda batches, **_: list(batches[0])

@@ -1,4 +1,4 @@
-"""torchvision's datasets of files, with errors that say which folder is meant and what belongs there."""
+"""torchvision's datasets of files, with errors that name the folder and the expected files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from torchvision import datasets
 from nws_sweep.errors import DatasetError, one_line
 from nws_sweep.results.atomic import expand_user
 
-# torchvision's download has no time limit of its own; without a network it could wait for ever.
-_CONNECT_TIMEOUT_S = 20.0
-# Of the pixels of its 60 000 training images, from 0 to 1.
-_MNIST_MEAN, _MNIST_STD = 0.1307, 0.3081
+_CONNECT_TIMEOUT_S = 20.0  # torchvision's download has no time limit
+_MNIST_MEAN, _MNIST_STD = 0.1307, 0.3081  # of the pixels of the 60,000 training images, scaled to 0..1
 
 
 class Cifar10(datasets.CIFAR10):  # type: ignore[misc] # torchvision has no types
-    """torchvision's, which takes any files in CIFAR-10's format; the archive's sum is checked by the download alone."""
+    """torchvision's class without checksums of the files, so that other data in CIFAR-10's format can be read."""
 
     train_list: ClassVar[list[list[str | None]]] = [[name, None] for name, _ in datasets.CIFAR10.train_list]
     test_list: ClassVar[list[list[str | None]]] = [[name, None] for name, _ in datasets.CIFAR10.test_list]
@@ -32,11 +30,7 @@ class Cifar10(datasets.CIFAR10):  # type: ignore[misc] # torchvision has no type
 def cifar10(
     root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
 ) -> datasets.CIFAR10:
-    """torchvision's CIFAR10 in ``root`` (``~`` is expand_user), downloaded when missing.
-
-    Raises:
-        DatasetError: If it is not there and cannot be downloaded.
-    """
+    """torchvision's CIFAR10 in ``root`` (``~`` is expanded), downloaded if missing; DatasetError if that fails."""
     folder = expand_user(root)
     with _explained("cifar10", folder, "cifar-10-python.tar.gz (or its unpacked folder cifar-10-batches-py)"):
         return Cifar10(str(folder), train=train, download=download, transform=transform)
@@ -45,41 +39,25 @@ def cifar10(
 def mnist(
     root: str, train: bool = True, download: bool = True, transform: Callable[[Any], Any] | None = None
 ) -> datasets.MNIST:
-    """torchvision's MNIST in ``root``/MNIST/raw (``~`` is expand_user), downloaded when missing.
-
-    Raises:
-        DatasetError: If it is not there and cannot be downloaded.
-    """
+    """torchvision's MNIST in ``root``/MNIST/raw, like ``cifar10``."""
     folder = expand_user(root)
     with _explained("mnist", folder / "MNIST" / "raw", "the four files of MNIST (train-images-idx3-ubyte.gz, ...)"):
         return datasets.MNIST(str(folder), train=train, download=download, transform=transform)
 
 
 def mnist_tensors(root: str, train: bool = True, download: bool = True) -> TensorDataset:
-    """MNIST as two tensors in memory: images, float32, shape (n, 784), normalised, and labels, int64, shape (n,).
-
-    What a Dataset of images does for each sample at each access is done once for all.
-
-    Raises:
-        DatasetError: If it is not there and cannot be downloaded.
-    """
+    """MNIST as two tensors: normalised images, float32, shape (n, 784), and labels, int64, shape (n,)."""
     images = mnist(root, train, download)
     return TensorDataset(((images.data / 255 - _MNIST_MEAN) / _MNIST_STD).flatten(1), images.targets)
 
 
 def image_folder(root: str, transform: Callable[[Any], Any] | None = None) -> datasets.ImageFolder:
-    """torchvision's ImageFolder: one sub-folder per class, images in them.
-
-    Raises:
-        DatasetError: If the folder is missing or holds no images in sub-folders.
-    """
+    """torchvision's ImageFolder, one sub-folder per class; DatasetError if there are no images in sub-folders."""
     try:
         return datasets.ImageFolder(str(expand_user(root)), transform=transform)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DatasetError(
-            f"dataset.root={root}: expected a folder of one sub-folder per class with images in it "
-            f"({one_line(error, 160)})"
-        ) from error
+        reason = one_line(error, 160)
+        raise DatasetError(f"dataset.root={root}: expected one sub-folder per class with images ({reason})") from error
 
 
 @contextmanager
@@ -88,7 +66,7 @@ def _explained(name: str, folder: Path, files: str) -> Iterator[None]:
     socket.setdefaulttimeout(_CONNECT_TIMEOUT_S)
     try:
         yield
-    # URLError, a refused connection and a missing folder are OSErrors; the others are files that are cut short.
+    # URLError, a refused connection and a missing folder are OSErrors; truncated files raise the others.
     except (RuntimeError, OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
         raise DatasetError(
             f"dataset {name} is not in {folder.resolve()} and was not downloaded ({one_line(error, 120)}); "

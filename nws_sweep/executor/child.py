@@ -35,7 +35,7 @@ from torch.utils.data import IterableDataset
 
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.counting import Counter, WorkerStart
-from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_alone, load_one_by_one
+from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
@@ -180,7 +180,7 @@ class _ChildCommands:
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return load_alone(self._data.source.dataset, keys, limit_s)
+        return load_in_process(self._source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))

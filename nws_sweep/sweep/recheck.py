@@ -50,7 +50,7 @@ def checks(summary: Summary, within: float, measure: Callable[[Configuration], T
         try:
             if found.best is None:
                 raise ConfigurationError("there was no best setting: nothing could be measured")
-            if pickling.is_handed_over(found.configuration.dataset):
+            if pickling.is_pickled(found.configuration.dataset):
                 raise ConfigurationError("its dataset was an object of a program, which cannot be made again from here")
             now = measure(once_more(found.configuration, found.best, within))
             yield compare(found.label, found.best, now, within)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from nws_sweep.dataloading.consumers import SHAPES, Sleep
-from nws_sweep.dataloading.training import Train, inputs_and_targets, mlp, moved
+from nws_sweep.dataloading.training import Train, inputs_and_targets, mlp, to_device
 from nws_sweep.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str) -> None:
+def test_sleep_times_have_the_given_mean_and_spread(shape: str) -> None:
     source = random.Random(1)
     factors = [SHAPES[shape](source, 0.5) for _ in range(50_000)]
     assert statistics.fmean(factors) == pytest.approx(1.0, rel=0.02)
@@ -23,7 +23,7 @@ def test_the_times_of_a_sleep_have_the_mean_and_spread_asked_for(shape: str) -> 
     assert min(factors) >= 0
 
 
-def test_every_candidate_meets_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_candidates_get_the_same_sleep_times(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     for consumer in (Sleep(0.1, spread=0.5, seed=3), Sleep(0.1, spread=0.5, seed=3), Sleep(0.1)):
@@ -43,7 +43,7 @@ def test_every_candidate_meets_the_same_times(monkeypatch: pytest.MonkeyPatch) -
         ({"seconds_per_batch": 0.1, "shape": "uniform", "spread": 0.6}, "consumer.spread=0.6: allowed is at most 0.57"),
     ],
 )
-def test_a_sleep_out_of_range_is_told_with_the_key(arguments: dict[str, Any], message: str) -> None:
+def test_errors_of_sleep_name_the_key(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Sleep(**arguments)
     assert str(caught.value).startswith(message)
@@ -54,7 +54,7 @@ def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
     model = mlp([4, 8, 3])
     assert [type(layer) for layer in model] == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear]
     inputs = torch.randn(16, 2, 2)
-    targets = inputs.flatten(1)[:, :3].argmax(1)  # something that can be learnt
+    targets = inputs.flatten(1)[:, :3].argmax(1)
     train = Train(model, nn.CrossEntropyLoss(), lambda parameters: torch.optim.SGD(parameters, lr=0.5), device="cpu")
     train((inputs, targets))
     first = float(train.total_loss)
@@ -62,7 +62,7 @@ def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
         train([inputs, targets])
     last = float(train.total_loss)
     train({"image": inputs, "label": targets})
-    assert float(train.total_loss) - last < first / 2  # it learns
+    assert float(train.total_loss) - last < first / 2
 
     def gradients() -> list[Any]:
         return [parameter.grad for parameter in model.parameters()]
@@ -74,14 +74,14 @@ def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:
     assert all(torch.equal(old, new) for old, new in zip(before, gradients(), strict=True))
 
 
-def test_tensors_are_moved_in_whatever_nest_they_come() -> None:
+def test_tensors_in_nested_containers_are_copied_to_the_device() -> None:
     nest = {"a": torch.zeros(2), "b": [torch.ones(1), "name", 3]}
-    found = moved(nest, torch.device("meta"))
+    found = to_device(nest, torch.device("meta"))
     assert found["a"].device.type == "meta"
     assert [part.device.type if isinstance(part, Tensor) else part for part in found["b"]] == ["meta", "name", 3]
 
 
-def test_a_batch_without_targets_is_refused_with_the_way_out() -> None:
+def test_batches_without_targets_are_refused_with_a_remedy() -> None:
     for batch in (torch.zeros(3), [torch.zeros(3)], {"x": torch.zeros(3)}, 5):
         with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*consumer=custom"):
             inputs_and_targets(batch)

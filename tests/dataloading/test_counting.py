@@ -1,4 +1,4 @@
-"""Datasets that count: torch's own kinds, users' odd kinds, and real workers."""
+"""Counting of samples: datasets of torch, unusual datasets of users, and real workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 from nws_sweep.dataloading import counting
-from nws_sweep.dataloading.counting import Counter, WorkerStart, count_in
+from nws_sweep.dataloading.counting import Counter, WorkerStart, count_samples
 from nws_sweep.dataloading.digests import SampleLog, parts_of
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
@@ -33,7 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 
 
 class Watching(Dataset[int]):
-    """Each sample takes some time and is what the slots say while it is made."""
+    """Each sample takes a fixed time and is the count at that time."""
 
     def __init__(self, clock: FakeClock, slots: list[int], sample_s: float = DEAR_S) -> None:
         self.clock, self.slots, self.sample_s = clock, slots, sample_s
@@ -59,49 +59,49 @@ class WatchingStream(IterableDataset[int]):
 
 
 def fetch(dataset: Any, indices: list[int]) -> list[Any]:
-    """A batch as DataLoader's fetcher asks for it."""
+    """A batch, as DataLoader's fetcher loads it."""
     return list(dataset.__getitems__(indices))
 
 
-def test_the_dataset_stays_the_same_object_of_the_same_name_with_the_same_attributes() -> None:
+def test_a_counting_dataset_keeps_its_identity_class_name_and_attributes() -> None:
     dataset: Any = Plain(12)
     dataset.extra = [1, 2]
-    count_in(dataset, [0], 0)
+    count_samples(dataset, [0], 0)
     assert (len(dataset), dataset[3]) == (12, 3)
     names = ("__name__", "__qualname__", "__module__", "__doc__")
     assert all(getattr(type(dataset), name) == getattr(Plain, name) for name in names)
     assert isinstance(dataset, Plain)
     assert vars(dataset) == {"length": 12, "extra": [1, 2]}
     assert copy.deepcopy(dataset)[3] == 3
-    assert not hasattr(Plain, "__getitems__")  # nor do others of the class count
+    assert not hasattr(Plain, "__getitems__")  # the class is unchanged
     stream = SizedStream(5)
-    count_in(stream, [0], 0)
+    count_samples(stream, [0], 0)
     assert (len(stream), list(stream), isinstance(stream, SizedStream)) == (5, [0, 1, 2, 3, 4], True)
 
 
 @pytest.mark.parametrize(
     ("times_s", "batches"),
     [
-        ([DEAR_S, DEAR_S], [[0, 1, 2], [3, 4, 5]]),  # one by one, while the batch is in the making
-        ([CHEAP_S, CHEAP_S, CHEAP_S], [[0, 1, 2], [3, 3, 3], [6, 6, 6]]),  # by batches, from the second on
-        ([CHEAP_S, DEAR_S, DEAR_S], [[0, 1, 2], [3, 3, 3], [6, 7, 8]]),  # that become dear
+        ([DEAR_S, DEAR_S], [[0, 1, 2], [3, 4, 5]]),  # one by one, while the batch is loaded
+        ([CHEAP_S, CHEAP_S, CHEAP_S], [[0, 1, 2], [3, 3, 3], [6, 6, 6]]),  # per batch, from the second on
+        ([CHEAP_S, DEAR_S, DEAR_S], [[0, 1, 2], [3, 3, 3], [6, 7, 8]]),  # slow again
     ],
 )
-def test_dear_samples_are_counted_one_by_one_and_cheap_ones_by_batches(
+def test_slow_samples_are_counted_one_by_one_and_cheap_ones_per_batch(
     clock: FakeClock, times_s: list[float], batches: list[list[int]]
 ) -> None:
     slots = [0]
     dataset = Watching(clock, slots)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     for dataset.sample_s, seen in zip(times_s, batches, strict=True):
         assert fetch(dataset, [7, 8, 9]) == seen
     assert slots == [3 * len(batches)]
 
 
-def test_samples_are_counted_in_the_workers_own_slot_those_before_an_exception_too() -> None:
+def test_samples_before_an_exception_are_counted_in_the_slot_of_the_worker() -> None:
     slots = [5, 7]
     dataset = Raises()
-    count_in(dataset, slots, 1)
+    count_samples(dataset, slots, 1)
     assert fetch(dataset, []) == []
     with pytest.raises(ValueError, match=r"^bad sample 40$"):
         fetch(dataset, [38, 39, 40, 41])
@@ -112,22 +112,22 @@ def test_samples_are_counted_in_the_workers_own_slot_those_before_an_exception_t
     ("sample_s", "length", "count"),
     [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
 )
-def test_streams_give_every_sample_once_and_cheap_ones_become_uncounted(
+def test_iterable_datasets_with_cheap_samples_become_uncounted(
     clock: FakeClock, sample_s: float, length: int, count: int
 ) -> None:
     slots = [0]
     dataset = WatchingStream(clock, slots, sample_s, length)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     for _ in dataset:
-        clock.advance(1.0)  # the time that a stream waits to be asked does not make it dear
+        clock.advance(1.0)  # the time between requests does not count
     assert dataset.seen == [number if number < 64 or count > 0 else UNCOUNTED for number in range(length)]
     assert slots == [count]
-    assert list(dataset) == list(range(length))  # in the next epoch of a worker that lives on
+    assert list(dataset) == list(range(length))  # the next epoch of a persistent worker
     assert slots == [2 * count if count > 0 else count]
     assert count > 0 or set(dataset.seen[length:]) <= {UNCOUNTED}
 
 
-class Slotted(abc.ABC):  # noqa: B024 - the class of such classes is another
+class Slotted(abc.ABC):  # noqa: B024 - for its metaclass
     __slots__ = ("length",)
 
     def __init__(self) -> None:
@@ -138,16 +138,16 @@ class Slotted(abc.ABC):  # noqa: B024 - the class of such classes is another
 
 
 @pytest.mark.parametrize("dataset", [Slotted(), Subset(Plain(10), [9, 8, 7])], ids=type)
-def test_classes_with_slots_and_those_that_make_whole_batches_are_counted(dataset: Any) -> None:
+def test_classes_with_slots_or_getitems_are_counted(dataset: Any) -> None:
     slots, kind = [0], type(dataset)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     assert fetch(dataset, [1, 2]) == [8, 7]
     assert slots == [2]
     assert isinstance(dataset, kind)
 
 
 class Meta(type):
-    """What torch.Tensor and torch's DataPipes have: a class of classes that changes what subclasses do."""
+    """A metaclass that changes subclasses, like those of torch.Tensor and DataPipes."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
         if "__getitems__" in names:
@@ -160,22 +160,18 @@ class Changed(metaclass=Meta):
         return index
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    [list(range(9)), torch.arange(9), Changed()],
-    ids=lambda dataset: type(dataset).__name__,
-)
-def test_what_cannot_count_is_marked_and_left_as_it_is(dataset: Any) -> None:
+@pytest.mark.parametrize("dataset", [list(range(9)), torch.arange(9), Changed()], ids=type)
+def test_classes_that_cannot_be_subclassed_are_uncounted_and_unchanged(dataset: Any) -> None:
     kind, slots = type(dataset), [0, 0]
-    count_in(dataset, slots, 1)
+    count_samples(dataset, slots, 1)
     assert slots == [0, UNCOUNTED]
     assert type(dataset) is kind
-    plain = Plain()  # in a worker of the same number that starts afresh
-    count_in(plain, slots, 1)
+    plain = Plain()  # in a new worker with the same number
+    count_samples(plain, slots, 1)
     assert type(plain) is Plain
 
 
-def test_a_loader_whose_workers_do_not_all_count_has_no_count() -> None:
+def test_the_count_is_unknown_if_a_worker_cannot_count() -> None:
     counter = Counter(3)
     assert (counter(), counter.idle()) == (0, 3)
     counter.slots[0], counter.slots[2] = 4, 6
@@ -184,7 +180,7 @@ def test_a_loader_whose_workers_do_not_all_count_has_no_count() -> None:
     assert (counter(), counter.idle()) == (None, 0)
 
 
-# From Python 3.12 on, a fork of a process with threads warns, and the tests' own framework has some.
+# Since Python 3.12, a fork of a process with threads warns; pytest-xdist has threads.
 forks = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
@@ -197,7 +193,7 @@ def started_by_user(worker_id: int) -> None:
 
 
 class Introspective(Plain):
-    """Samples tell whether the user's function came first and sees the dataset that loads them."""
+    """Samples say whether the user's function ran first and got the dataset that loads them."""
 
     def __getitem__(self, index: int) -> torch.Tensor:
         worker = get_worker_info()
@@ -215,20 +211,17 @@ def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
         Introspective(48), batch_size=8, num_workers=2, multiprocessing_context=start_method,
         worker_init_fn=WorkerStart(counter, started_by_user),
     )  # fmt: skip
-    for epoch in (1, 2):  # a second epoch's workers begin where the first's ended
+    for epoch in (1, 2):  # counting continues in the second epoch
         seen = torch.cat(list(loader))
         assert sorted(seen.tolist()) == [[0, 1, 1, 1]] * 24 + [[1, 1, 1, 1]] * 24
         assert counter() == 48 * epoch
     assert min(counter.slots) > 0
 
 
-def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> None:
-    """Each sample more costs the calls that it costs a dataset that does not count, and not one more."""
-
+def test_counting_adds_no_calls_per_cheap_sample(clock: FakeClock) -> None:
     def calls(indices: list[int]) -> int:
-        """Functions called, those of Python and built-in ones."""
         events, before = [], sys.getprofile()
-        gc.disable()  # or what earlier tests have left would be called too
+        gc.disable()  # or finalizers of earlier tests would count
         sys.setprofile(lambda _frame, event, _what: events.append(event))
         try:
             _ = dataset.__getitems__(indices) if counted else [dataset[index] for index in indices]
@@ -241,9 +234,9 @@ def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> No
     dataset: Any = Watching(clock, slots, CHEAP_S)
     counted = False
     alone = calls(many) - calls(few)
-    count_in(dataset, slots, 0)
+    count_samples(dataset, slots, 0)
     counted = True
-    fetch(dataset, few)  # proves that they are cheap
+    fetch(dataset, few)  # detects that the samples are cheap
     assert calls(many) - calls(few) == alone
     assert slots[0] == 400
 
@@ -251,7 +244,7 @@ def test_counting_does_nothing_for_a_single_cheap_sample(clock: FakeClock) -> No
 def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:
     log, slots = SampleLog(str(tmp_path)), [0, 0]
     dataset = Plain(100)
-    count_in(dataset, slots, 1, log)
+    count_samples(dataset, slots, 1, log)
     for first in range(0, 100, 10):
         fetch(dataset, list(range(first, first + 10)))
     logged = log.read()
@@ -259,20 +252,20 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     assert {sample.worker for sample in logged} == {1}
     assert logged[1].parts == parts_of(torch.tensor(9))
     again = Plain(100)
-    count_in(again, slots, 1, log)
+    count_samples(again, slots, 1, log)
     fetch(again, [3])
     assert log.read() == logged
     stream = Stream(200)
-    count_in(stream, slots, 0, log)
+    count_samples(stream, slots, 0, log)
     assert len(list(stream)) == 200
     assert [sample.key for sample in log.read() if sample.worker == 0] == list(range(64))
 
 
-def test_what_cannot_be_logged_is_left_out(tmp_path: Path) -> None:
+def test_samples_that_cannot_be_logged_are_skipped(tmp_path: Path) -> None:
     log = SampleLog(str(tmp_path))
-    log.note(0, [1, 2], "a batch that a sampler makes has no index")
+    log.note(0, [1, 2], "a key that is a list")
     log.note(0, "a name", "text")
     with (tmp_path / "samples-0").open("ab") as file:
-        file.write(b'{"worker": 0, "ke')  # it is being written
+        file.write(b'{"worker": 0, "ke')  # being written
     assert [sample.key for sample in log.read()] == ["a name"]
     SampleLog(str(tmp_path / "gone")).note(0, 1, 1)

@@ -1,4 +1,4 @@
-"""A short hash tells whether two objects load the same in the same way."""
+"""Equal fingerprints stand for the same data, loaded by the same code."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize("make", SAME)
-def test_equal_things_have_equal_ones(make: Any) -> None:
+def test_equal_objects_have_equal_fingerprints(make: Any) -> None:
     assert fingerprint(make()) == fingerprint(make())
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_different_things_have_different_ones(one: Any, other: Any) -> None:
+def test_different_objects_have_different_fingerprints(one: Any, other: Any) -> None:
     assert fingerprint(one) != fingerprint(other)
 
 
@@ -93,20 +93,20 @@ class Scaled:
 
 
 @pytest.mark.parametrize("thing", [scaled, Scaled(), lambda: scaled(1), functools.partial(scaled, 1)])
-def test_what_a_function_uses_of_its_module_counts(monkeypatch: pytest.MonkeyPatch, thing: Any) -> None:
+def test_globals_used_by_a_function_count(monkeypatch: pytest.MonkeyPatch, thing: Any) -> None:
     before = fingerprint(thing)
     assert fingerprint(thing) == before
     monkeypatch.setitem(globals(), "SCALE", [2])
     assert fingerprint(thing) != before
 
 
-def test_what_a_library_keeps_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_globals_of_a_library_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(textwrap.dedent)
     monkeypatch.setattr(textwrap, "_leading_whitespace_re", None)
     assert fingerprint(textwrap.dedent) == before
 
 
-def test_it_is_the_same_in_another_process() -> None:
+def test_fingerprints_are_equal_in_another_process() -> None:
     script = (
         "from nws_sweep.dataloading.fingerprints import fingerprint\n"
         "import logging, threading\nlogger, lock, scale = logging.getLogger(), threading.Lock(), {'a', 'b'}\n"
@@ -124,7 +124,7 @@ def test_it_is_the_same_in_another_process() -> None:
     assert one == other
 
 
-def test_a_deep_and_wide_thing_takes_no_time() -> None:
+def test_large_nested_objects_take_little_time() -> None:
     deep: list[Any] = [{"a": [[[index] * 50] * 50] * 50, "b": {"c": list(range(100))}} for index in range(100_000)]
     deep.append(deep)
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""Another DataLoader like one that is given; those of a dataset, and of ranks that share the samples."""
+"""Copies of DataLoaders with other settings, and DataLoaders of datasets and of ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def collate(samples: list[Any]) -> list[int]:
 
 
 class Endless(DataLoader[Any]):
-    """Keeps one iterator, as loaders do that want to keep their workers."""
+    """Keeps one iterator, and so its workers."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -51,18 +51,18 @@ def full(**changed: Any) -> DataLoader[Any]:
     return DataLoader(DATA, **{**keywords, **changed})
 
 
-def retuned(loader: Any, **changed: Any) -> Any:
-    return loaders.retuned(loader, replace(loaders.settings_of(loader), **changed).canonical())
+def changed_copy(loader: Any, **changed: Any) -> Any:
+    return loaders.with_settings(loader, replace(loaders.settings_of(loader), **changed).canonical())
 
 
-def test_all_but_the_settings_is_the_same_object_and_the_loader_itself_stays_as_it_was() -> None:
+def test_a_copy_shares_all_but_the_settings_and_the_loader_is_unchanged() -> None:
     loader = full()
     before = dict(vars(loader))
-    other = retuned(loader, num_workers=1, prefetch_factor=7)
+    other = changed_copy(loader, num_workers=1, prefetch_factor=7)
     changed = {name for name, value in vars(other).items() if value is not before[name]}
     assert {name for name in changed if "multiprocessing" not in name} == {"num_workers", "prefetch_factor"}
     assert other.multiprocessing_context.get_start_method() == "fork"
-    other = retuned(loader, batch_size=3, num_workers=0)
+    other = changed_copy(loader, batch_size=3, num_workers=0)
     assert other.sampler is loader.sampler
     assert (len(other), other.batch_size, other.drop_last) == (13, 3, True)
     assert {len(batch) for batch in other} == {3}
@@ -74,19 +74,19 @@ def test_the_samples_come_in_the_same_order() -> None:
     expected = list(loader)
     for num_workers in (0, 1):
         loader.generator.manual_seed(3)
-        assert list(retuned(loader, num_workers=num_workers)) == expected
+        assert list(changed_copy(loader, num_workers=num_workers)) == expected
 
 
-def test_what_dataloader_refuses_without_workers_is_left_out_and_comes_back_with_them() -> None:
+def test_settings_of_workers_are_removed_without_workers_and_restored_with_them() -> None:
     loader = full()
     settings = loaders.settings_of(loader)
-    without = retuned(loader, num_workers=0)
+    without = changed_copy(loader, num_workers=0)
     assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
     assert without.multiprocessing_context is None
-    assert loaders.settings_of(loaders.retuned(without, settings)) == settings
+    assert loaders.settings_of(loaders.with_settings(without, settings)) == settings
 
 
-def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_at_all() -> None:
+def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
     loader = Endless(DATA, batch_size=8)
     next(loader.iterator)
     torch.manual_seed(3)
@@ -94,59 +94,62 @@ def test_an_iterator_that_a_loader_keeps_is_begun_anew_and_in_a_dormant_one_not_
     without_workers = loaders.without_workers(loader)
     assert torch.equal(torch.get_rng_state(), before)
     assert (without_workers.num_workers, type(without_workers.iterator).__name__) == (0, "KeptIterator")
-    for other in (retuned(loader, num_workers=1), loaders.retuned(without_workers, loaders.settings_of(loader))):
+    for other in (
+        changed_copy(loader, num_workers=1),
+        loaders.with_settings(without_workers, loaders.settings_of(loader)),
+    ):
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
 
-# Any that is not the DataLoader's own.
+# A batch sampler of the user.
 GROUPED = type("Grouped", (BatchSampler,), {})(SequentialSampler(DATA), 5, False)
 
 
 @pytest.mark.parametrize("keywords", [{"batch_sampler": GROUPED}, {"batch_size": None}])
-def test_a_batch_size_that_is_not_the_loaders_own_cannot_be_changed(keywords: dict[str, Any]) -> None:
+def test_the_batch_size_of_a_batch_sampler_cannot_be_changed(keywords: dict[str, Any]) -> None:
     loader: DataLoader[Any] = DataLoader(DATA, **keywords)
     settings = loaders.settings_of(loader)
     assert settings.batch_size is None
-    assert len(loaders.retuned(loader, replace(settings, num_workers=1))) == len(loader)
-    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* decides the batches"):
-        loaders.retuned(loader, replace(settings, batch_size=8))
+    assert len(loaders.with_settings(loader, replace(settings, num_workers=1))) == len(loader)
+    with pytest.raises(ConfigurationError, match=r"batch_size=8: .* makes the batches"):
+        loaders.with_settings(loader, replace(settings, batch_size=8))
 
 
 class Wrapping:
-    """As accelerate's loaders, which ask the DataLoader inside for what they do not have."""
+    """Like the loaders of accelerate, which forward attributes to the DataLoader inside."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)  # before there is one inside, for ever
+        return getattr(self.inner, name)  # infinite recursion without one
 
 
 class Pipeline:
-    """As webdataset's WebLoader."""
+    """Like the WebLoader of webdataset."""
 
     def __init__(self, *stages: Any) -> None:
         self.pipeline = list(stages)
 
 
 @pytest.mark.parametrize("wrap", [Wrapping, lambda loader: Pipeline(loader, len)])
-def test_of_what_wraps_a_loader_the_one_inside_is_retuned(wrap: Any) -> None:
+def test_the_dataloader_in_a_wrapper_gets_the_settings(wrap: Any) -> None:
     wrapper = wrap(full())
-    other = loaders.retuned(wrapper, replace(loaders.settings_of(full()), num_workers=1))
+    other = loaders.with_settings(wrapper, replace(loaders.settings_of(full()), num_workers=1))
     assert (type(other), loaders.is_loader(other)) == (type(wrapper), True)
     assert (loaders.unwrapped(other).num_workers, loaders.unwrapped(wrapper).num_workers) == (1, 2)
     assert vars(wrapper).keys() == vars(other).keys()
     assert getattr(other, "pipeline", [len])[-1] is len
 
 
-def test_a_loader_that_only_keeps_another_wraps_none_and_several_inside_are_refused() -> None:
+def test_a_loader_in_an_attribute_of_a_loader_is_ignored_and_several_in_a_wrapper_are_refused() -> None:
     loader: DataLoader[Any] = DataLoader(DATA, batch_size=8)
     vars(loader)["validation"] = full()
     assert loaders.unwrapped(loader) is loader
     with pytest.raises(ConfigurationError, match=r"Pipeline has 2 DataLoaders \(pipeline\): tune each of them"):
         loaders.unwrapped(Pipeline(full(), full()))
-    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or what wraps one"):
+    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or an object that wraps one"):
         loaders.unwrapped(3)
 
 
@@ -164,7 +167,7 @@ def seen(loader: DataLoader[Any]) -> list[int]:
     return [int(value) for (batch,) in loader for value in torch.as_tensor(batch).reshape(-1)]
 
 
-def test_a_dataset_is_loaded_in_an_order_that_the_seed_decides() -> None:
+def test_the_seed_decides_the_order_of_a_dataset() -> None:
     shuffled = LoaderSettings(batch_size=4, shuffle=True, drop_last=True)
     first, again, other = (seen(Source(DATASET, seed).loader(shuffled, None, None)) for seed in (1, 1, 2))
     assert first == again != other
@@ -172,14 +175,14 @@ def test_a_dataset_is_loaded_in_an_order_that_the_seed_decides() -> None:
     assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples, None)) == [[0, 1, 2, 3]]
 
 
-def test_ranks_get_what_distributed_sampler_gives_them() -> None:
+def test_ranks_get_the_samples_of_distributed_sampler() -> None:
     for number in range(3):
         found = loader(DATASET, number, settings=LoaderSettings(batch_size=2))
         assert seen(found) == [*DistributedSampler(DATASET, 3, number, shuffle=False)]
         assert len(found) == 2
 
 
-def test_a_loader_that_shuffles_has_another_order_each_epoch_and_every_sample_once() -> None:
+def test_shuffling_ranks_get_another_order_each_epoch_and_every_sample_once() -> None:
     loaders = [loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1) for number in range(2)]
     first, second = ([seen(loader) for loader in loaders] for _ in range(2))
     assert sorted(first[0] + first[1]) == sorted(second[0] + second[1]) == list(range(10))
@@ -198,7 +201,7 @@ def test_a_loader_that_shuffles_has_another_order_each_epoch_and_every_sample_on
         DataLoader(DATASET, batch_sampler=BatchSampler(SequentialSampler(DATASET), 5, drop_last=False)),
     ],
 )
-def test_who_decides_about_ranks_himself_is_left_to_it(own: DataLoader[Any]) -> None:
+def test_samplers_and_datasets_of_the_user_share_the_samples_themselves(own: DataLoader[Any]) -> None:
     settings = LoaderSettings(batch_size=own.batch_size)
     assert loader(own, settings=settings).sampler is own.sampler
 
@@ -208,11 +211,11 @@ def test_who_decides_about_ranks_himself_is_left_to_it(own: DataLoader[Any]) -> 
     [
         (DataLoader(DATASET, batch_size=2, drop_last=True), LoaderSettings(batch_size=2, drop_last=True), [1, 4]),
         (DataLoader(DATASET, batch_size=None), LoaderSettings(batch_size=None), [1, 4, 7, 0]),
-        # Made for another rank: made again as it was.
+        # A DistributedSampler of another rank is replaced.
         (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), ONE, [1, 4, 7, 0]),
     ],
 )
-def test_what_else_a_loader_has_stays(made: Any, settings: LoaderSettings, samples: list[int]) -> None:
+def test_other_settings_of_a_loader_are_kept_for_ranks(made: Any, settings: LoaderSettings, samples: list[int]) -> None:
     found = loader(made, 1, settings=settings)
     assert len(seen(found)) == 2 if settings.drop_last else seen(found) == samples
 
@@ -230,6 +233,6 @@ def test_what_else_a_loader_has_stays(made: Any, settings: LoaderSettings, sampl
         (DataLoader(SizedStream(5)), 5, 5),
     ],
 )
-def test_the_samples_of_all_ranks_are_those_of_the_dataset(made: Any, samples: int | None, alone: int | None) -> None:
+def test_the_number_of_samples_is_that_of_all_ranks(made: Any, samples: int | None, alone: int | None) -> None:
     assert Source(made, 0, Rank(number=0, ranks=3, folder="")).samples == samples
     assert Source(made, 0).samples == alone

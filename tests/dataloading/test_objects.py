@@ -1,8 +1,9 @@
-"""What a dataset holds that forked workers come to copy, or would share."""
+"""Python objects of a dataset that forked workers copy, and open files that they share."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 import sys
 from pathlib import Path
@@ -13,56 +14,42 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, random_split
+from torch.utils.data import ConcatDataset, Subset, TensorDataset, random_split
 
 from nws_sweep.dataloading.objects import handles, open_files, positions, python_objects
+from tests.user_datasets import With
 
-
-class Holds(Dataset[Any]):
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
-
-    def __len__(self) -> int:
-        return 100_000
-
-    def __getitem__(self, index: int) -> int:
-        return index
+holder = functools.partial(With, 100_000)
 
 
 def names(count: int = 50_000) -> list[str]:
     return [f"/data/train/{index:08d}.jpg" for index in range(count)]
 
 
-def told(dataset: Any) -> list[tuple[str, str, int]]:
+def found_in(dataset: Any) -> list[tuple[str, str, int]]:
     return [(store.attribute, store.type, store.count) for store in python_objects(dataset)]
 
 
 def test_a_list_of_file_names_is_named_with_its_size() -> None:
     files = names()
-    (store,) = python_objects(Holds(root="/data", files=files))
+    (store,) = python_objects(holder(root="/data", files=files))
     assert (store.attribute, store.type, store.count) == ("files", "list of str", 50_000)
     assert store.bytes == pytest.approx(sum(sys.getsizeof(name) for name in files), rel=0.01)
 
 
 def test_samples_as_torchvision_keeps_them_are_named_once() -> None:
     samples = [(name, index % 1000) for index, name in enumerate(names())]
-    dataset = Holds(samples=samples, imgs=samples, targets=[label for _, label in samples])
-    assert told(dataset) == [("samples", "list of tuple", 50_000)]
+    dataset = holder(samples=samples, imgs=samples, targets=[label for _, label in samples])
+    assert found_in(dataset) == [("samples", "list of tuple", 50_000)]
 
 
 @pytest.mark.parametrize(
     "harmless",
-    [
-        np.array(names()),
-        torch.zeros(5_000_000),
-        [7] * 5_000_000,
-        names(100),
-        np.array(None, dtype=object),
-    ],
-    ids=lambda harmless: type(harmless).__name__,
+    [np.array(names()), torch.zeros(5_000_000), [7] * 5_000_000, names(100), np.array(None, dtype=object)],
+    ids=type,
 )
-def test_arrays_and_what_is_few_objects_are_silent(harmless: Any) -> None:
-    assert told(Holds(data=harmless)) == []
+def test_arrays_and_few_objects_are_not_reported(harmless: Any) -> None:
+    assert found_in(holder(data=harmless)) == []
 
 
 @pytest.mark.parametrize(
@@ -78,32 +65,32 @@ def test_arrays_and_what_is_few_objects_are_silent(harmless: Any) -> None:
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_many_objects_are_seen_in_any_container(container: Any, kind: str) -> None:
-    assert told(Holds(data=container)) == [("data", kind, len(container))]
+def test_many_objects_are_found_in_any_container(container: Any, kind: str) -> None:
+    assert found_in(holder(data=container)) == [("data", kind, len(container))]
 
 
-def test_of_large_objects_only_the_page_with_their_count_is_copied() -> None:
-    (store,) = python_objects(Holds(files=[b"x" * 50_000 for _ in range(2_000)]))
+def test_one_page_of_a_large_object_is_copied() -> None:
+    (store,) = python_objects(holder(files=[b"x" * 50_000 for _ in range(2_000)]))
     assert store.bytes == 2_000 * 4096
 
 
-def test_columns_of_a_frame_and_all_dimensions_of_an_array_are_looked_at() -> None:
+def test_columns_of_a_data_frame_and_all_dimensions_of_an_array_are_examined() -> None:
     frame = pd.DataFrame({"label": range(50_000), "path": pd.Series(names(), dtype=object)})
-    assert told(Holds(table=frame)) == [("table['path']", "Series of str", 50_000)]
+    assert found_in(holder(table=frame)) == [("table['path']", "Series of str", 50_000)]
     table = np.array(names(20_000), dtype=object).reshape(2_000, 10)
-    assert told(Holds(table=table)) == [("table", "ndarray of str", 20_000)]
+    assert found_in(holder(table=table)) == [("table", "ndarray of str", 20_000)]
 
 
-def test_wrapped_datasets_are_looked_into() -> None:
-    inner = Holds(files=names())
+def test_wrapped_datasets_are_examined() -> None:
+    inner = holder(files=names())
     part, _ = random_split(inner, [90_000, 10_000], generator=torch.Generator().manual_seed(0))
-    found = told(ConcatDataset([TensorDataset(torch.zeros(3)), part]))
+    found = found_in(ConcatDataset([TensorDataset(torch.zeros(3)), part]))
     assert ("datasets[1].dataset.files", "list of str", 50_000) in found
     assert ("datasets[1].indices", "list of int", 90_000) in found
-    assert told(Subset(inner, range(10))) == [("dataset.files", "list of str", 50_000)]
+    assert found_in(Subset(inner, range(10))) == [("dataset.files", "list of str", 50_000)]
 
 
-class Lazy(Holds):
+class Lazy(With):
     @property
     def nbytes_of_everything(self) -> int:
         raise RuntimeError("reads a terabyte")
@@ -112,10 +99,10 @@ class Lazy(Holds):
         raise RuntimeError(f"{name} opens a connection")
 
 
-def test_what_refers_to_itself_ends_and_no_property_is_called() -> None:
-    dataset = Lazy(files=names())
+def test_cycles_end_and_no_property_is_called() -> None:
+    dataset = Lazy(100_000, files=names())
     vars(dataset).update(myself=dataset, parts=[dataset])
-    assert told(dataset) == [("files", "list of str", 50_000)]
+    assert found_in(dataset) == [("files", "list of str", 50_000)]
     assert handles((), dataset) == ()
 
 
@@ -134,24 +121,24 @@ def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
 def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Path) -> None:
     before, connection = open_files(), sqlite3.connect(":memory:")
     with path.open("rb") as binary, path.open() as text, contextlib.closing(connection):
-        dataset = Holds(parts=[Holds(file=binary)], index=text, table=connection)
+        dataset = holder(parts=[holder(file=binary)], index=text, table=connection)
         assert found(before, dataset) == (
             f"dataset.parts[0].file (BufferedReader of {path})",
             f"dataset.index (TextIOWrapper of {path})",
             "dataset.table (sqlite3.Connection)",
         )
-        assert found(before, Holds()) == (f"the open file {path}",)  # it is somewhere else
+        assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset
 
 
-def test_what_processes_can_share_is_left_out(path: Path) -> None:
+def test_files_that_processes_can_share_are_not_reported(path: Path) -> None:
     before = open_files()
     with path.open("rb") as closed:
         pass
     with path.with_suffix(".log").open("a"):
-        assert found(before, Holds(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()
+        assert found(before, holder(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()
 
 
-def test_a_position_is_that_of_the_next_read(path: Path) -> None:
+def test_positions_of_open_files(path: Path) -> None:
     before = open_files()
     with path.open("rb", buffering=0) as file:
         (number,) = open_files().keys() - before.keys()

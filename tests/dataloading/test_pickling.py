@@ -1,4 +1,4 @@
-"""Objects go to another process in a file."""
+"""Objects are pickled into a file for another process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.errors import ConfigurationError
 
 
-def handed(value: Any, tmp_path: Path) -> Any:
+def pickled(value: Any, tmp_path: Path) -> Any:
     return instantiate(pickling.write("it", value, tmp_path / "file"))
 
 
-def test_classes_of_a_script_reach_workers_that_are_spawned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the program they would: a spawned worker runs its file. Of a notebook it has none to run."""
+def test_classes_of_a_script_are_sent_to_spawned_workers_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     assert not pickling.write("it", 1, tmp_path / "of_a_notebook")["is_script"]
-    monkeypatch.setattr(ForkingPickler, "reducer_override", None, raising=False)  # so that it is taken back
+    monkeypatch.setattr(ForkingPickler, "reducer_override", None, raising=False)  # so that it is restored
     source = "class Mine:\n    def three(self):\n        return added(2)\ndef added(x):\n    return x + 1"
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(source, namespace)
@@ -43,24 +44,24 @@ def test_classes_of_a_script_reach_workers_that_are_spawned(tmp_path: Path, monk
     assert (again.three(), function(2)) == (3, 3)
 
 
-def test_a_loader_in_use_goes_along_without_its_workers_and_with_the_state_of_its_generator(tmp_path: Path) -> None:
+def test_a_loader_in_use_is_pickled_without_its_workers_and_with_the_state_of_its_generator(tmp_path: Path) -> None:
     loader: DataLoader[Any] = DataLoader(
         TensorDataset(torch.arange(6)), batch_size=2, num_workers=1, persistent_workers=True,
         multiprocessing_context="fork", generator=torch.Generator().manual_seed(5),
     )  # fmt: skip
     next(iter(loader))
-    other = handed(loader, tmp_path)
+    other = pickled(loader, tmp_path)
     assert torch.equal(torch.rand(4, generator=other.generator), torch.rand(4, generator=loader.generator))
     assert not isinstance(other._iterator, torch.utils.data.dataloader._BaseDataLoaderIter)
-    assert len(list(loaders.retuned(other, loaders.settings_of(other)))) == 3
+    assert len(list(loaders.with_settings(other, loaders.settings_of(other)))) == 3
 
 
 @pytest.mark.parametrize(("mode", "rest"), [("r", "second\n"), ("rb", b"second\n")])
-def test_an_open_file_is_opened_again_where_it_stood(tmp_path: Path, mode: str, rest: Any) -> None:
+def test_an_open_file_is_opened_again_at_its_position(tmp_path: Path, mode: str, rest: Any) -> None:
     (tmp_path / "data").write_text("first\nsecond\n")
     with (tmp_path / "data").open(mode) as file:
         file.readline()
-        with handed(file, tmp_path) as other:
+        with pickled(file, tmp_path) as other:
             assert (other.name, other.read()) == (file.name, rest)
     assert b"second" not in (tmp_path / "file").read_bytes()
 
@@ -68,24 +69,26 @@ def test_an_open_file_is_opened_again_where_it_stood(tmp_path: Path, mode: str, 
 @pytest.mark.parametrize(
     ("part", "is_mapped"), [(slice(None), True), (slice(100, 200), True), (slice(0, 900, 2), False)]
 )
-def test_a_mapped_array_is_mapped_again_or_a_part_copied(tmp_path: Path, part: slice, is_mapped: bool) -> None:
+def test_a_mapped_array_is_mapped_again_unless_it_has_gaps(tmp_path: Path, part: slice, is_mapped: bool) -> None:
     np.arange(50_000, dtype=np.int32).tofile(tmp_path / "data")
     mapped = np.memmap(tmp_path / "data", dtype=np.int32, mode="r", offset=400)[part]
-    other = handed(mapped, tmp_path)
+    other = pickled(mapped, tmp_path)
     assert np.array_equal(other, mapped)
     assert ((tmp_path / "file").stat().st_size < 1000) is is_mapped
 
 
-def test_what_cannot_go_along_is_told_with_the_way_out(tmp_path: Path) -> None:
-    (tmp_path / "theirs").touch()  # someone else's, put there beforehand
+def test_objects_that_cannot_be_pickled_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "existing").touch()
     with pytest.raises(ConfigurationError, match="FileExists"):
-        pickling.write("it", 2, tmp_path / "theirs")
-    message = r"the dataset of type socket cannot be handed .*cannot pickle.*search\(lambda: MyDataset"
+        pickling.write("it", 2, tmp_path / "existing")
+    message = (
+        r"the dataset of type socket cannot be pickled for the trial process .*cannot pickle.*search\(lambda: MyDataset"
+    )
     with socket.socket() as held, pytest.raises(ConfigurationError, match=message):
         pickling.write("the dataset", held, tmp_path / "file")
 
 
-def test_a_class_that_cannot_be_imported_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_cannot_be_imported_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("only_here")
     exec("class Mine: pass", module.__dict__)
     monkeypatch.setitem(sys.modules, "only_here", module)

@@ -1,4 +1,4 @@
-"""What a project with Hydra configs of its own loads, as those configs compose it."""
+"""DataLoaders and datasets of projects with Hydra configs of their own."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     assert facts.project.target == "torch.utils.data.DataLoader"
     with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as process:
         assert process.facts.loader == LoaderSettings(batch_size=4)
-    with pytest.raises(NwsSweepError) as told, plain(overrides=["dataset=nope"]):
+    with pytest.raises(NwsSweepError) as caught, plain(overrides=["dataset=nope"]):
         pass
-    assert "Could not find 'dataset/nope'" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "Could not find 'dataset/nope'" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_resolver_that_is_not_registered_is_told_with_what_registers_it(tmp_path: Path) -> None:
+def test_an_unregistered_resolver_is_reported_with_a_remedy(tmp_path: Path) -> None:
     node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
     OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
     line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; allowed is a list with the project's module"
@@ -71,7 +71,7 @@ OTHER = {"_target_": "torch.nn.Linear"}
 
 
 class Module:
-    """Has what is asked of a LightningDataModule."""
+    """Has the methods of a LightningDataModule."""
 
     def __init__(self, loader: Any = None) -> None:
         self.called: list[str] = []
@@ -101,20 +101,24 @@ class Module:
         ({"loader": LOADER, "alias": "${loader}"}, "loader"),
     ],
 )
-def test_what_is_loaded_for_training_is_found(config: dict[str, Any], key: str) -> None:
-    assert project.found_node(OmegaConf.create(config)) == key
+def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str) -> None:
+    assert project.find_node(OmegaConf.create(config)) == key
 
 
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        ({"first": DATASET, "second": DATASET}, None, "key=null: the project has several: first, second; name one"),
+        (
+            {"first": DATASET, "second": DATASET},
+            None,
+            "key=null: several nodes of the project fit: first, second; name one",
+        ),
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
-        ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* at its top it has loader, other"),
+        ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
         (None, None, "config=.*: no such file"),
     ],
 )
-def test_what_cannot_be_found_is_told(
+def test_missing_and_ambiguous_nodes_are_reported(
     config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path
 ) -> None:
     if config:
@@ -123,7 +127,7 @@ def test_what_cannot_be_found_is_told(
         project.load(str(tmp_path / "config.yaml"), key=key)
 
 
-def test_a_module_is_prepared_for_what_is_asked() -> None:
+def test_a_data_module_is_prepared_for_the_method() -> None:
     module = Module()
     assert len(project.loader_of(module, "data", "train_dataloader")) == 2
     assert len(project.loader_of(module, "data", "test_dataloader")) == 1
@@ -138,7 +142,7 @@ def test_a_module_is_prepared_for_what_is_asked() -> None:
 
 @pytest.mark.slow
 def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, shared_nws: Command) -> None:
-    """Its LightningDataModule is measured on its own terms, and the answer fits its config."""
+    """Its LightningDataModule is measured with its own settings, and ``best`` prints keys of its config."""
     shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
     measured = shared_nws(
         "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "search.candidates=[0,4]",
@@ -150,7 +154,7 @@ def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, share
     runs = storage.find(folder).runs
     assert [run.result.configuration.columns["batch_size"] for run in runs] == [128, 16]
     last = runs[1].result.verdict
-    assert last is not None  # that workers pay off is not for a loader of so little to show
+    assert last is not None
     best = shared_nws("best", folder, "--format", "overrides", "--where", "batch_size=16", cwd=tmp_path / "project")
     assert best.stdout == f"++data.batch_size=16 ++data.num_workers={last.recommended.num_workers}\n"
     assert best.stderr == ""
@@ -195,20 +199,20 @@ def test_the_key_of_a_setting_is_that_of_the_measured_split_and_never_a_mapping(
 
 
 class Nested(Module):
-    """Wants the config of its dataset, not the dataset, as programs with ``_recursive_=False`` give it."""
+    """Takes the config of its dataset, as programs with ``_recursive_=False`` pass it."""
 
     def __init__(self, dataset: Any) -> None:
         super().__init__()
         self.target = dataset["_target_"]
 
 
-def test_a_node_that_cannot_be_made_with_the_nodes_in_it_is_made_without_them() -> None:
+def test_a_node_is_made_without_recursion_if_recursion_fails() -> None:
     node = OmegaConf.create({"_target_": "tests.dataloading.test_project.Nested", "dataset": DATASET})
-    assert len(project.made_by(node, "data", "train_dataloader")) == 2
+    assert len(project.make_loader(node, "data", "train_dataloader")) == 2
     node.dataset = {"_target_": "tests.dataloading.test_project.no_such_thing"}
     node.unexpected = 1
-    with pytest.raises(Exception, match="no_such_thing"):  # and not that of the second attempt
-        project.made_by(node, "data", "train_dataloader")
+    with pytest.raises(Exception, match="no_such_thing"):  # of the first attempt
+        project.make_loader(node, "data", "train_dataloader")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_a_node_that_cannot_be_made_with_the_nodes_in_it_is_made_without_them() 
         ({"elsewhere": {"flag": 2}}, False),
     ],
 )
-def test_a_fingerprint_is_of_what_is_loaded(changed: dict[str, Any], is_same: bool) -> None:
+def test_a_fingerprint_covers_the_data_and_not_the_settings(changed: dict[str, Any], is_same: bool) -> None:
     before = OmegaConf.to_container(CONFIG)
     other = cast("DictConfig", OmegaConf.merge(CONFIG, changed))
     assert (fingerprint_of(other, "data") == fingerprint_of(CONFIG, "data")) == is_same

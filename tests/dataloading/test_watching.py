@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 from torch.utils.data import dataloader as torchs_module
 
 from nws_sweep.dataloading import watching
@@ -18,19 +18,9 @@ from nws_sweep.dataloading.watching import LoaderWatch
 from nws_sweep.measurement.timeline import Epoch
 from nws_sweep.results import LoaderSettings
 from tests.conftest import ROOT
+from tests.user_datasets import Plain
 
 ORIGINAL = (DataLoader.__iter__, torchs_module._BaseDataLoaderIter.__next__)
-
-
-class Numbers(Dataset[int]):
-    def __init__(self, length: int = 6) -> None:
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 class Endless(IterableDataset[int]):
@@ -38,12 +28,12 @@ class Endless(IterableDataset[int]):
         return itertools.count()
 
     def __len__(self) -> int:
-        raise AssertionError("asking for it makes torch warn later")
+        raise AssertionError("a call makes torch warn later")
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoaderWatch]:
-    """Its clock goes on by 1 s whenever it is read."""
+    """Its clock advances by 1 s per call."""
     monkeypatch.setattr(watching, "_clock", itertools.count(8.0, 1.0).__next__)
     watch = LoaderWatch()
     watch.start()
@@ -52,8 +42,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoaderWatch]:
     assert (DataLoader.__iter__, torchs_module._BaseDataLoaderIter.__next__) == ORIGINAL
 
 
-def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: LoaderWatch) -> None:
-    batches = [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4)]
+def test_times_of_request_and_receipt_of_each_batch_are_recorded(watch: LoaderWatch) -> None:
+    batches = [batch.tolist() for batch in DataLoader(Plain(6), batch_size=4)]
     assert batches == [[0, 1, 2, 3], [4, 5]]
     (line,) = watch.stop()
     assert line.epochs == [
@@ -61,8 +51,8 @@ def test_each_batch_is_noted_when_it_is_asked_for_and_when_it_is_there(watch: Lo
     ]
 
 
-def test_each_iteration_is_an_epoch_and_one_that_is_left_has_no_end(watch: LoaderWatch) -> None:
-    loader = DataLoader(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+def test_each_iteration_is_an_epoch_and_an_unfinished_one_has_no_end(watch: LoaderWatch) -> None:
+    loader = DataLoader(Plain(6), batch_size=2, num_workers=1, persistent_workers=True)
     next(iter(loader))
     assert [len(list(loader)) for _ in range(2)] == [3, 3]
     (line,) = watch.stop()
@@ -70,8 +60,8 @@ def test_each_iteration_is_an_epoch_and_one_that_is_left_has_no_end(watch: Loade
     assert line.settings == LoaderSettings(batch_size=2, num_workers=1, prefetch_factor=2, persistent_workers=True)
 
 
-def test_loaders_are_told_apart_and_described_without_asking_what_makes_them_warn(watch: LoaderWatch) -> None:
-    dataset = Numbers()
+def test_loaders_are_distinguished_and_described_without_calling_len_of_an_iterable_dataset(watch: LoaderWatch) -> None:
+    dataset = Plain(6)
     list(DataLoader(dataset, batch_size=2, shuffle=True, drop_last=True))
     for _ in zip(range(2), DataLoader(Endless(), batch_size=3), strict=False):
         pass
@@ -79,31 +69,31 @@ def test_loaders_are_told_apart_and_described_without_asking_what_makes_them_war
     list(DataLoader(dataset, batch_size=None))
     first, endless, others, single = watch.stop()
     assert first.settings == LoaderSettings(batch_size=2, shuffle=True, drop_last=True)
-    assert (first.facts.type, first.facts.samples, first.length) == (f"{__name__}.Numbers", 6, 3)
+    assert (first.facts.type, first.facts.samples, first.length) == ("tests.user_datasets.Plain", 6, 3)
     assert (endless.facts.iterable, endless.facts.samples, endless.length) == (True, None, None)
-    # What a loader does not know the first batch tells.
+    # Unknown batch sizes are taken from the first batch.
     assert (others.settings.batch_size, others.length, single.settings.batch_size) == (3, None, 1)
 
 
-def test_random_numbers_are_what_they_would_have_been(watch: LoaderWatch) -> None:
+def test_random_numbers_do_not_change(watch: LoaderWatch) -> None:
     def drawn() -> list[list[int]]:
         torch.manual_seed(7)
-        return [batch.tolist() for batch in DataLoader(Numbers(), batch_size=4, shuffle=True)]
+        return [batch.tolist() for batch in DataLoader(Plain(6), batch_size=4, shuffle=True)]
 
     watched = drawn()
     watch.stop()
     assert watched == drawn()
 
 
-def test_a_program_gets_its_errors_and_what_it_drops_is_gone_and_what_cannot_be_noted_works(watch: LoaderWatch) -> None:
-    class Unhashable(DataLoader[int]):
+def test_errors_reach_the_program_and_loaders_can_be_collected_and_unhashable_loaders_work(watch: LoaderWatch) -> None:
+    class Unhashable(DataLoader[Any]):
         __hash__ = None  # type: ignore[assignment]
 
-    def broken(samples: list[int]) -> None:
+    def broken(samples: list[Any]) -> None:
         raise OSError("no such sample")
 
-    assert len(list(Unhashable(Numbers()))) == 6
-    loader = DataLoader(Numbers(), collate_fn=broken)
+    assert len(list(Unhashable(Plain(6)))) == 6
+    loader = DataLoader(Plain(6), collate_fn=broken)
     iterator = iter(loader)
     with pytest.raises(OSError, match="no such sample"):
         next(iterator)
@@ -114,26 +104,26 @@ def test_a_program_gets_its_errors_and_what_it_drops_is_gone_and_what_cannot_be_
     assert line.epochs[0].batches == 0
 
 
-def test_who_wraps_the_loader_once_more_keeps_working(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, ours = [], DataLoader.__iter__
+def test_a_program_that_wraps_the_loader_too_keeps_working(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, wrapped = [], DataLoader.__iter__
 
-    def theirs(loader: DataLoader[int]) -> Any:
+    def wrapper(loader: DataLoader[Any]) -> Any:
         calls.append(loader)
-        return ours(loader)
+        return wrapped(loader)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DataLoader, "__iter__", theirs)
-        assert len(list(DataLoader(Numbers()))) == 6
+        patch.setattr(DataLoader, "__iter__", wrapper)
+        assert len(list(DataLoader(Plain(6)))) == 6
         (line,) = watch.stop()
-        assert DataLoader.__iter__ is theirs
-        assert len(list(DataLoader(Numbers()))) == 6  # through our wrapper, which notes nothing any more
+        assert DataLoader.__iter__ is wrapper
+        assert len(list(DataLoader(Plain(6)))) == 6  # the remaining wrapper records nothing
     assert (len(calls), line.epochs[0].batches) == (2, 6)
     setattr(DataLoader, "__iter__", ORIGINAL[0])  # noqa: B010
 
 
-def test_what_comes_after_very_many_batches_is_not_kept(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_recorded_batches_is_limited(watch: LoaderWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_MOST_BATCHES", 8)
-    loader = DataLoader(Numbers())
+    loader = DataLoader(Plain(6))
     for _ in range(3):
         list(loader)
     (line,) = watch.stop()
@@ -142,8 +132,8 @@ def test_what_comes_after_very_many_batches_is_not_kept(watch: LoaderWatch, monk
 
 
 def test_watching_costs_microseconds_a_batch() -> None:
-    """Least CPU time of runs in turn, which no other program takes from; ten times what is usual."""
-    loader = DataLoader(Numbers(2000), batch_size=None)
+    """Least CPU time of alternating runs; the limit is ten times the usual cost."""
+    loader = DataLoader(Plain(2000), batch_size=None)
 
     def seconds() -> float:
         began = time.thread_time()
@@ -161,7 +151,7 @@ def test_watching_costs_microseconds_a_batch() -> None:
     assert (min(watched) - min(plain)) / 2000 < 20e-6
 
 
-def test_torch_is_not_imported_for_it_and_is_watched_when_it_is() -> None:
+def test_torch_is_wrapped_when_the_program_imports_it() -> None:
     program = """if True:
         import sys
         from nws_sweep.dataloading.watching import LoaderWatch

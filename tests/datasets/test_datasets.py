@@ -23,7 +23,7 @@ from nws_sweep.errors import DatasetError
 from tests.real_files import write_cifar10, write_mnist
 
 
-def test_photos_are_jpeg_files_of_the_size_asked_for_with_labels(tmp_path: Path) -> None:
+def test_photos_are_jpeg_files_of_the_given_size_with_labels(tmp_path: Path) -> None:
     photos = Photos(str(tmp_path), count=12, width=100, height=75, transform=lambda image: image.size, classes=10)
     files = sorted(photos.folder.glob("*.jpg"))
     assert len(files) == len(photos) == len({path.read_bytes() for path in files}) == 12
@@ -36,7 +36,7 @@ def test_photos_are_jpeg_files_of_the_size_asked_for_with_labels(tmp_path: Path)
     assert (image.mode, np.asarray(image).std() > 10) == ("RGB", True)
 
 
-def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_photos_are_made_once_and_are_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     first = Photos("~/a", count=3, width=50, height=40).folder
     assert first.parent == tmp_path / "a"
@@ -48,7 +48,7 @@ def test_photos_are_made_once_and_the_same_everywhere(tmp_path: Path, monkeypatc
     assert [p.read_bytes() for p in sorted(first.iterdir())] == [p.read_bytes() for p in sorted(second.iterdir())]
 
 
-def test_an_interrupted_making_is_not_mistaken_for_a_finished_one(tmp_path: Path) -> None:
+def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
     program = f"from nws_sweep.datasets.photos import Photos; Photos({str(tmp_path)!r}, 100_000, 50, 40)"
     with subprocess.Popen([sys.executable, "-c", program]) as making:
         while not list(tmp_path.glob(".photos-*/*.jpg")):
@@ -67,14 +67,16 @@ def test_an_interrupted_making_is_not_mistaken_for_a_finished_one(tmp_path: Path
     [
         *((lambda given=given: Photos("x", **given), rf"{'='.join(map(str, *given.items()))}: allowed is ")
             for given in ({"count": 0}, {"width": 0}, {"height": 10_001}, {"quality": 96})),
-        (lambda: Photos(__file__, count=1), "root=.*photos cannot be made there"),
+        (lambda: Photos(__file__, count=1), "root=.*cannot make photos there"),
         (lambda: Sleep(length=0, seconds_per_sample=1), "length=0: allowed is at least 1$"),
         (lambda: Sleep(length=1, seconds_per_sample=-1), "seconds_per_sample=-1: allowed is at least 0$"),
         (lambda: Sleep(length=1, seconds_per_sample=1, spread=-2), "spread=-2: allowed is at least 0$"),
         (lambda: tensor(length=0), "length=0"),
     ],
 )  # fmt: skip
-def test_values_out_of_range_are_refused_in_one_line(make: Any, message: str, monkeypatch: Any, tmp_path: Path) -> None:
+def test_values_out_of_range_are_reported_in_one_line(
+    make: Any, message: str, monkeypatch: Any, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError, match=rf"^dataset\.{message}") as caught:
         make()
@@ -82,7 +84,7 @@ def test_values_out_of_range_are_refused_in_one_line(make: Any, message: str, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_sleep_takes_its_time_log_normal_if_spread_and_the_same_for_every_candidate(
+def test_sleep_times_are_log_normal_and_equal_for_all_candidates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
@@ -98,7 +100,7 @@ def test_sleep_takes_its_time_log_normal_if_spread_and_the_same_for_every_candid
     assert np.log(slept[:2000]).std() == pytest.approx(0.5, rel=0.05)
 
 
-def test_files_are_read_in_their_own_format(tmp_path: Path) -> None:
+def test_files_of_cifar10_and_mnist_are_read(tmp_path: Path) -> None:
     for make, write, lengths, size in (
         (vision.cifar10, write_cifar10, (60, 12), (32, 32)), (vision.mnist, write_mnist, (12, 2), (28, 28))
     ):  # fmt: skip
@@ -114,7 +116,7 @@ def test_files_are_read_in_their_own_format(tmp_path: Path) -> None:
     assert (sample.shape, sample.dtype, 0 <= label < 4) == (torch.Size([3, 2]), torch.float32, True)
 
 
-def test_on_the_device_a_batch_is_a_look_up() -> None:
+def test_batches_on_the_device() -> None:
     source = TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
     loader = DataLoader(OnDevice(source, "cpu"), batch_size=8)
     batches = list(loader)
@@ -133,7 +135,7 @@ def test_on_the_device_a_batch_is_a_look_up() -> None:
         (vision.cifar10, "", False, True),
     ],
 )
-def test_missing_files_are_one_line_that_names_the_folder(
+def test_missing_files_are_reported_in_one_line_with_the_folder(
     make: Any, folder: str, cut_short: bool, download: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torchvision_datasets.CIFAR10, "download", Mock(side_effect=URLError("no network")))
@@ -149,7 +151,7 @@ def test_missing_files_are_one_line_that_names_the_folder(
     assert "\n" not in line
 
 
-def test_image_folder_reads_classes_from_sub_folders_and_tells_in_one_line_what_is_missing(tmp_path: Path) -> None:
+def test_image_folder_reads_classes_from_sub_folders_and_reports_missing_ones_in_one_line(tmp_path: Path) -> None:
     for root in (tmp_path / "missing", tmp_path):
         with pytest.raises(DatasetError, match=rf"^dataset\.root={root}: .*one sub-folder per class") as caught:
             vision.image_folder(str(root))

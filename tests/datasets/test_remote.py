@@ -1,4 +1,4 @@
-"""Objects behind a network: a store of our own over HTTP, one that misbehaves, and S3."""
+"""Objects of remote stores: the object server, an unreliable HTTP server, and S3."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def free_port() -> int:
 
 
 class Unreliable(BaseHTTPRequestHandler):
-    """Serves three objects of ten bytes; the first answers to each name are those of ``faults``."""
+    """Serves three objects of ten bytes; the first answers for each are ``faults``."""
 
     faults: tuple[str, ...] = ()
-    asked: Counter[str]
+    requests: Counter[str]
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/objects":
             self._answer(200, b"".join(b'<a href="%d.bin">%d.bin</a>' % (n, n) for n in range(3)), "text/html")
             return
-        self.asked[self.path] += 1
-        fault = self.faults[self.asked[self.path] - 1] if self.asked[self.path] <= len(self.faults) else ""
+        self.requests[self.path] += 1
+        fault = self.faults[self.requests[self.path] - 1] if self.requests[self.path] <= len(self.faults) else ""
         if fault == "dropped":
             self.close_connection = True
         elif fault == "busy":
@@ -66,60 +66,58 @@ class Unreliable(BaseHTTPRequestHandler):
 
 @contextmanager
 def unreliable(*faults: str) -> Iterator[tuple[str, Counter[str]]]:
-    """A store with these faults; its URL and how often each object was asked for."""
-    asked: Counter[str] = Counter()
-    handler = type("Handler", (Unreliable,), {"faults": faults, "asked": asked})
+    """URL of a server with these faults, and the number of requests by path."""
+    requests: Counter[str] = Counter()
+    handler = type("Handler", (Unreliable,), {"faults": faults, "requests": requests})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/objects", asked
+            yield f"http://127.0.0.1:{server.server_port}/objects", requests
         finally:
             server.shutdown()
             thread.join()
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "asks"),
+    ("fault", "name", "counts"),
     [
-        ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may ask twice itself
+        ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may retry itself
         ("busy", "ClientResponseError", (2,)),
-        ("slow", "FSTimeoutError", (0, 1, 2)),  # a question that waits in line too long is never heard
+        ("slow", "FSTimeoutError", (0, 1, 2)),  # a queued request may time out unseen
     ],
 )
-def test_a_read_that_fails_is_tried_again_and_in_the_end_an_error_and_no_hang(
-    fault: str, name: str, asks: tuple[int, ...]
-) -> None:
-    with unreliable(*9 * [fault]) as (url, asked):
+def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, counts: tuple[int, ...]) -> None:
+    with unreliable(*9 * [fault]) as (url, requests):
         dataset = Remote(url, "*.bin", retries=1, timeout_s=60.0)
-        if fault == "slow":  # from now on: the names were listed in time
+        if fault == "slow":  # after the listing
             dataset._timeout_s = 0.2
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol has its own
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol raises its by_process
             dataset[1]
         assert type(caught.value).__name__ == name
-    assert asked["/objects/1.bin"] in asks
+    assert requests["/objects/1.bin"] in counts
     if fault != "slow":
-        with unreliable(fault, fault) as (url, asked):
+        with unreliable(fault, fault) as (url, requests):
             assert bytes(Remote(url, "*.bin", retries=2)[1].tolist()) == b"1.bin1.bin"
-        assert asked["/objects/1.bin"] == 3
+        assert requests["/objects/1.bin"] == 3
 
 
-def test_the_store_keeps_its_latency_and_bandwidth_for_workers_too_and_is_gone_afterwards() -> None:
+def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
     port = free_port()
     with object_server.running(
         port, objects=8, object_bytes=100_000, latency_s=0.1, spread=0.5, bytes_per_s=1e6
     ) as url:
         dataset = Remote(url, "*.bin", transform=first_bytes)
         began = time.monotonic()
-        own = torch.cat(list(DataLoader(dataset, batch_size=4)))
+        by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))
         assert time.monotonic() - began > 8 * (0.04 + 0.1)  # the least time of these names, and 100 kB at 1 MB/s
-        theirs = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
+        by_workers = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
         line = rf"did not start on port {port} .*services.store.port"
         with pytest.raises(ConfigurationError, match=line) as caught, object_server.running(port):
             pass
         assert "\n" not in str(caught.value)
-    assert own.shape == (8, 1024)
-    assert torch.equal(own, theirs)
+    assert by_process.shape == (8, 1024)
+    assert torch.equal(by_process, by_workers)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
@@ -130,11 +128,11 @@ def memory() -> Iterator[Any]:
     for number in range(5):
         system.pipe_file(f"/train/{number}.bin", bytes([number]) * (number + 1))
     yield system
-    system.store.clear()  # rm looks through all names for each
+    system.store.clear()  # rm is slow
     system.pseudo_dirs[:] = [""]
 
 
-def test_any_protocol_will_do_and_pictures_are_decoded(memory: Any) -> None:
+def test_any_protocol_is_read_and_images_are_decoded(memory: Any) -> None:
     dataset = Remote("memory://train", "*.bin")
     assert [sample.tolist() for sample in (dataset[0], dataset[2])] == [[0], [2, 2, 2]]
     assert len(Remote("memory://train", "[0-2].bin")) == 3
@@ -145,7 +143,7 @@ def test_any_protocol_will_do_and_pictures_are_decoded(memory: Any) -> None:
     assert (picture.mode, picture.size) == ("RGB", (8, 6))
 
 
-def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any) -> None:
+def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
     for number in range(20_000):
         memory.store[f"/train/{number:06d}.jpg"] = memory.store["/train/0.bin"]
     assert python_objects(Remote("memory://train", "*.jpg")) == ()
@@ -157,13 +155,13 @@ def test_names_are_kept_in_an_array_or_as_the_list_that_workers_copy(memory: Any
     ("arguments", "line"),
     [
         ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
-        ({"url": "nonsense://x"}, "dataset.url=nonsense://x: it cannot be read ("),
+        ({"url": "nonsense://x"}, "dataset.url=nonsense://x: cannot be read ("),
         ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: allowed are array, list"),
         ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: allowed is an integer of at least 0"),
         ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: allowed is a number above 0"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:
+def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:
     with pytest.raises(DatasetError) as caught:
         Remote(**{"retries": 0, **arguments})
     assert str(caught.value).startswith(line)
@@ -194,11 +192,11 @@ def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.apart
 @pytest.mark.slow
-def test_the_experiment_starts_its_store_and_stops_it(shared_nws: Command, tmp_path: Path) -> None:
+def test_the_experiment_starts_and_stops_its_server(shared_nws: Command, tmp_path: Path) -> None:
     port = free_port()
     small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
-    bottlenecks = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
-    done = shared_nws("experiment=remote_store", *small, *bottlenecks)
+    options = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
+    done = shared_nws("experiment=remote_store", *small, *options)
     assert (done.returncode, done.stderr) == (0, "")
     (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
     results = pd.read_csv(folder / "results.csv")

@@ -54,11 +54,7 @@ def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
     assert slow.wait_s == (1.0,) * 3
     assert slow.barrier_s == (0.0,) * 3
     assert quick.elapsed_s == slow.elapsed_s == ranks.clocks[0].now == 4.5
-<<<<<<< HEAD
-    assert ranks.barriers_passed == 1 + 3  # to begin with, and after each batch
-=======
     assert ranks.barriers_passed == 1 + 3  # at the start, and after each batch
->>>>>>> pkg-3
 
 
 @pytest.mark.parametrize(
@@ -97,11 +93,7 @@ def test_all_ranks_discard_the_batches_of_the_fullest_queue() -> None:
 def test_a_consumer_with_a_barrier_gets_no_second_one() -> None:
     found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, has_barrier=True)
     assert [window.batches for window in found] == [4, 4]
-<<<<<<< HEAD
-    assert ranks.barriers_passed == 1 + 4  # its own
-=======
     assert ranks.barriers_passed == 1 + 4  # the consumer's own
->>>>>>> pkg-3
     assert found[0].consume_s == (1.25,) * 4
     merged = merged_window(found)
     assert merged.consume_s == (0.5,) * 4
@@ -110,13 +102,8 @@ def test_a_consumer_with_a_barrier_gets_no_second_one() -> None:
     found, ranks = windows(
         [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, has_barrier=True
     )
-<<<<<<< HEAD
-    assert found[0].barrier_s == (0.75,) * 4  # without its consumer such a loader meets them all the same
-    assert ranks.barriers_passed == 1 + 4
-=======
     assert found[0].barrier_s == (0.75,) * 4  # a window without the consumer has its own barrier
     assert ranks.barriers_passed == 1 + 4
->>>>>>> pkg-3
 
 
 def run_ranks(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:

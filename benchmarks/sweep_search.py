@@ -1,4 +1,4 @@
-"""Our side of the comparisons: searches by nws_sweep, measuring by the rules that it has by default."""
+"""Searches by nws_sweep with its default rules of measuring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.catalogue import Workload
-from benchmarks.pace import PREFETCH_FACTOR
+from benchmarks.epoch_times import PREFETCH_FACTOR
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
@@ -16,7 +16,7 @@ from nws_sweep.tuning.runner import search
 
 
 def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
-    """A workload searched by these rules; the seed decides the order of the samples."""
+    """The configuration of a search; ``seed`` decides the order of the samples."""
     return Configuration(
         columns={"dataset": workload.name},
         dataset=workload.dataset,
@@ -29,31 +29,25 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
 
 
 def find(configuration: Configuration, log_path: Path, print_line: Callable[[str], None]) -> SearchRecord:
-    """Searches.
-
-    Args:
-        configuration: What, and how.
-        log_path: File that what the trial processes print is appended to.
-        say: Called with a line when a trial is finished.
-    """
+    """Searches; output of trial processes is appended to ``log_path``, and each trial gets a line."""
     started_at = datetime.now().astimezone().isoformat()
     start = SearchRecord(configuration=configuration, host=host.describe(), started_at=started_at)
     log, folder = str(log_path.absolute()), str(Path.cwd())
     with DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))
-        return search(start, Environment(start_process=start_process), Teller(print_line))
+        return search(start, Environment(start_process=start_process), TrialPrinter(print_line))
 
 
-class Teller:
-    """Tells of finished trials only, a line each."""
+class TrialPrinter:
+    """An observer of a search that prints a line per finished trial."""
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
-        self._say = print_line
+        self._print_line = print_line
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        self._say(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
+        self._print_line(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
 
-    def _pass_over(self, *_: object) -> None:
-        """Not told."""
+    def _ignore(self, *_: object) -> None:
+        pass
 
-    slice_started = note = round_finished = interrupted = search_finished = _pass_over
+    slice_started = note = round_finished = interrupted = search_finished = _ignore

@@ -1,4 +1,4 @@
-"""The comparison of search methods: all methods in turn, then the oracle, workload after workload, again and again."""
+"""Compares search methods: in each repeat, all methods and then the oracle, for each workload."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import bare, child, oracle, stage
+from benchmarks import bare, child, oracle, support
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from benchmarks.journal import Journal, Outcome, Run
-from benchmarks.methods import Machine, Turn, is_projected, played
+from benchmarks.methods import Machine, MethodRun, is_projected, run_method
+from benchmarks.scores import Score, scores_of
 from benchmarks.search_page import page
-from benchmarks.stage import print_line
-from benchmarks.standings import Standing, standings_of
+from benchmarks.support import print_line
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.cores import usable_cpus
@@ -21,70 +21,51 @@ from nws_sweep.system.cores import usable_cpus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line asks for.
+    """Options of the command line."""
 
-    Attributes:
-        repeats: How often each method is played on each workload, at least 1.
-        only: Names of workloads; empty for all.
-        methods: Names of methods.
-        candidates: Numbers of workers that the oracle measures in any case.
-        passes: Passes of the oracle in each repeat, at least 1.
-        least_s: Length of one of its runs at least, s.
-        limit_s: An epoch that takes it longer is projected, s.
-        output: The page.
-        journal: The file of raw figures.
-        resume: Keep what the journal has.
-        command: The command line.
-    """
-
-    repeats: int
-    only: tuple[str, ...]
-    output: Path
-    journal: Path
+    repeats: int  # at least 1
+    only: tuple[str, ...]  # names of workloads; empty for all
+    output: Path  # the page
+    journal: Path  # raw figures
     methods: tuple[str, ...]
-    candidates: tuple[int, ...]
-    passes: int
-    least_s: float
-    limit_s: float
-    resume: bool
-    command: str
+    candidates: tuple[int, ...]  # numbers of workers that the oracle measures besides the picks
+    passes: int  # of the oracle in each repeat, at least 1
+    least_s: float  # shortest run of the oracle
+    limit_s: float  # longer epochs of the oracle are projected
+    resume: bool  # keep the figures of the journal
+    command: str  # the command line
 
     @property
     def workloads(self) -> list[Workload]:
-        """The chosen ones."""
+        """The workloads chosen by ``only``."""
         return chosen(SEARCH_WORKLOADS, self.only)
 
 
 def run(options: Options) -> None:
-    """Measures what is missing, and writes the page after each repeat.
-
-    Raises:
-        ValueError: If the journal to go on with was made with other settings.
-        RuntimeError: If nothing can be loaded.
-    """
-    stage.start_fork_server()
-    contest = _Contest(options)
+    """Measures missing figures and writes the page after each repeat; errors are those of ``Journal`` and ``child``."""
+    support.start_fork_server()
+    benchmark = _SearchBenchmark(options)
     for repeat in range(1, options.repeats + 1):
         for workload in options.workloads:
-            contest.measure(workload, repeat)
-        contest.write()
-    for line in contest.told():
+            benchmark.measure(workload, repeat)
+        benchmark.write()
+    for line in benchmark.summary():
         print_line(line)
     print_line(f"written to {options.output}")
 
 
 def count_gpus(_: None) -> int:
-    """Devices that torch finds. Call it in a process of its own."""
+    """GPUs that torch finds; called in a child, since torch initialises CUDA."""
     import torch
 
     return torch.cuda.device_count()
 
 
-class _Contest:
+class _SearchBenchmark:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
-        # Repeats, workloads, methods and passes are not here: a journal may grow in all of them.
+        # Without repeats, workloads, methods and passes: --resume may add to all of them.
         made_with = {
             "benchmark": "search", "least_s": options.least_s, "limit_s": options.limit_s,
             "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
@@ -93,43 +74,45 @@ class _Contest:
         self._journal = Journal(options.journal, made_with, resume=options.resume)
 
     def measure(self, workload: Workload, repeat: int) -> None:
-        """What is missing of one repeat of one workload, nothing of nws_sweep beside it on this machine."""
-        with host_lock.held(stage.LOCK_FILE, "the benchmark", print_line):
-            played_before = {
-                o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)
-            }
-            missing = [m for m in self._options.methods if m not in played_before and not is_projected(m, workload)]
-            if missing:  # the first to load would make the files and fill the page cache for all others
-                self._stretch(workload, self._machine.cpus, 0.0)
+        """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
+        with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+            done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
+            missing = [m for m in self._options.methods if m not in done and not is_projected(m, workload)]
+            if missing:  # makes files and fills the page cache before the first method
+                self._measure_epoch(workload, self._machine.cpus, 0.0)
             for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
-                self._play(method, workload, repeat)
+                self._run_method(method, workload, repeat)
             for number in range(1, self._options.passes + 1):
                 self._pass(workload, repeat, number)
 
-    def _stretch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
-        limit_s = self._options.limit_s  # ten times that, and some: then a run is taken to hang
+    def _measure_epoch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
+        limit_s = self._options.limit_s
         recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s, limit_s=limit_s)
-        return child.call(bare.stretch, recipe, 60.0 + 10 * limit_s)
+        return child.call(bare.measure_epoch, recipe, 60.0 + 10 * limit_s)
 
-    def _play(self, method: str, workload: Workload, repeat: int) -> None:
+    def _run_method(self, method: str, workload: Workload, repeat: int) -> None:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
-        turn = Turn(method=method, workload=workload, repeat=repeat, log_path=log_path)
-        outcome = played(turn, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
+        method_run = MethodRun(method=method, workload=workload, repeat=repeat, log_path=log_path)
+        outcome = run_method(method_run, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
         self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
         print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
 
     def _pass(self, workload: Workload, repeat: int, number: int) -> None:
-        """One run of each number of workers that is worth it and has none in this pass."""
+        """Measures each number of workers that is worth a run and has none in this pass."""
         runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
-        values = [n for n in oracle.wanted({*self._options.candidates, *self._picks(workload)}, runs) if n not in done]
+        values = [
+            n
+            for n in oracle.worth_measuring({*self._options.candidates, *self._picks(workload)}, runs)
+            if n not in done
+        ]
         random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
         found = [self._run(workload, workers, repeat, number) for workers in values]
         if found:
-            told = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
-            print_line(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {told}")
+            line = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
+            print_line(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {line}")
 
     def _picks(self, workload: Workload) -> set[int]:
         outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
@@ -138,8 +121,8 @@ class _Contest:
     def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
         epoch_s, is_whole = None, True
         try:
-            epoch_s, is_whole = self._stretch(workload, workers, self._options.least_s)
-        except RuntimeError as error:  # too little shared memory, say
+            epoch_s, is_whole = self._measure_epoch(workload, workers, self._options.least_s)
+        except RuntimeError as error:  # such as too little shared memory
             print_line(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
         run = Run(
             workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole
@@ -153,14 +136,14 @@ class _Contest:
     def write(self) -> None:
         """Writes the page."""
         self._options.output.parent.mkdir(parents=True, exist_ok=True)
-        origin = stage.origin(self._options.command, self._options.repeats, "repeat")
-        text = page(self._standings, self._truths, self._options.workloads, origin)
+        origin = support.origin(self._options.command, self._options.repeats, "repeat")
+        text = page(self._scores, self._truths, self._options.workloads, origin)
         self._options.output.write_text(text, "utf-8")
 
-    def told(self) -> list[str]:
-        """The verdicts, and where others are better."""
-        better = [f"better than adaptive: {line}" for line in advantages(self._standings, self._truths)]
-        return [*verdicts(self._standings, self._truths), *better]
+    def summary(self) -> list[str]:
+        """The verdicts, and a line per advantage of another method."""
+        better = [f"better than adaptive: {line}" for line in advantages(self._scores, self._truths)]
+        return [*verdicts(self._scores, self._truths), *better]
 
     @property
     def _truths(self) -> dict[str, oracle.Truth]:
@@ -173,7 +156,7 @@ class _Contest:
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property
-    def _standings(self) -> list[Standing]:
+    def _scores(self) -> list[Score]:
         outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
         options = self._options
-        return standings_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)
+        return scores_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)

@@ -1,4 +1,4 @@
-"""Ratios of our figures to the bare loop's, whether they are good enough, and the page that says so. Pure."""
+"""The page of ``scripts/benchmark bias``: ratios of nws_sweep's times to those of a plain loop. Pure."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
-from benchmarks.journal import BARE_AFTER, BARE_BEFORE, OURS, Figure
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, NWS_SWEEP, Figure
 
-# Medians of each workload, and of each of its numbers of workers.
+# Targets for the medians of workloads and of rows.
 WORKLOAD_LIMITS = (0.98, 1.02)
 ROW_LIMITS = (0.95, 1.05)
 
 _INTRODUCTION = """\
-What nws_sweep says of a loader, beside what a plain loop with a stopwatch says of it, measured in turn on the same
-machine: a bare loop over whole epochs for each number of workers in a fresh process, then one exhaustive search by
-nws_sweep with its default rules, then the bare loops again. A ratio is nws_sweep's figure / the mean of the two bare
-ones; 1 is right. The first epoch of a bare process, in which it does many things for the first time, does not count
-unless it lasts so long that it is the only one (8 s, with --quick 2 s).
+Times measured by nws_sweep compared with those of a plain timed loop on the same machine: a bare loop over whole epochs
+for each number of workers in a fresh process, then one exhaustive search by nws_sweep with its default rules, then the
+bare loops again. A ratio is nws_sweep's time / the mean of the two bare times; 1 is unbiased. The first epoch of a bare
+process includes one-time work and is not counted, unless it is the only one because it lasts 8 s (with --quick 2 s).
 
 - batch_s: steady seconds per batch. In the bare loop: from when the queue (workers x prefetch_factor) was consumed once
-  to when the workers have nothing left to make, in whole multiples of the number of workers, over all epochs.
-- epoch_s: from just before `iter(loader)` to the end of the last consumption. The workers' shut-down after it is
-  counted on neither side. nws_sweep projects it.
-- bare after / before: batch_s of the bare loops after / before the search. It would be 1 on a quiet machine: a ratio
-  is no better known than this one."""
+  to when the workers have no batches left to make, in whole multiples of the number of workers, over all epochs.
+- epoch_s: from just before `iter(loader)` to the end of the last consumption, without the shut-down of the workers.
+  nws_sweep projects it.
+- bare after / before: batch_s of the bare loops after / before the search. It is 1 on a quiet machine; its distance
+  from 1 is the uncertainty of the other ratios."""
 
 _HEAD = (
-    "| workload | workers | bare batch_s (ms) | batch_s: ours / bare | our interval | epoch_s: ours / bare "
+    "| workload | workers | bare batch_s (ms) | batch_s: nws_sweep / bare | interval | epoch_s: nws_sweep / bare "
     "| bare after / before |\n|---|---|---|---|---|---|---|"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Ratios of several rounds: 1 is what they should be."""
+    """Ratios of several rounds; 1 is unbiased."""
 
     median: float
     low: float
@@ -44,31 +43,20 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One workload with one number of workers, over all rounds.
-
-    Attributes:
-        workload: Its name.
-        workers: Worker processes.
-        bare_batch_s: Median of the bare loop's, s; None if it had no steady batches.
-        batch_s: Ours / the mean of the bare ones before and after; None where a side has no value in any round.
-        epoch_s: Likewise.
-        half_width: Median of our intervals' half widths, as a share.
-        drift: The bare batch_s after ours / before ours: what the machine's noise alone does.
-        faults: Why ours has no value, each once.
-    """
+    """One workload with one number of workers, over all rounds; None for a quantity without a value in any round."""
 
     workload: str
     workers: int
-    bare_batch_s: float | None
-    batch_s: Ratios | None
-    epoch_s: Ratios | None
-    half_width: float | None
-    drift: Ratios | None
-    faults: tuple[str, ...] = ()
+    bare_batch_s: float | None  # median of the bare loop
+    batch_s: Ratios | None  # nws_sweep / mean of the bare loops before and after
+    epoch_s: Ratios | None  # nws_sweep / mean of the bare loops before and after
+    half_width: float | None  # median half width of nws_sweep's intervals, as a share
+    drift: Ratios | None  # bare batch_s after / before the search: noise of the machine
+    faults: tuple[str, ...] = ()  # distinct reasons why nws_sweep has no value
 
 
 def rows_of(figures: Sequence[Figure]) -> list[Row]:
-    """A row per workload and number of workers, in the order of appearance and of the numbers."""
+    """A row per workload, in order of appearance, and number of workers, ascending."""
     workloads = dict.fromkeys(figure.workload for figure in figures)
     numbers = sorted({figure.workers for figure in figures})
     groups = [[f for f in figures if (f.workload, f.workers) == (name, n)] for name in workloads for n in numbers]
@@ -77,9 +65,9 @@ def rows_of(figures: Sequence[Figure]) -> list[Row]:
 
 def _row(group: Sequence[Figure]) -> Row:
     rounds = [{f.kind: f for f in group if f.round == number} for number in sorted({f.round for f in group})]
-    bare = [f.batch_s for f in group if f.kind != OURS and f.batch_s is not None]
+    bare = [f.batch_s for f in group if f.kind != NWS_SWEEP and f.batch_s is not None]
     widths = [f.half_width for f in group if f.half_width is not None]
-    ours = [f for f in group if f.kind == OURS]
+    own = [f for f in group if f.kind == NWS_SWEEP]
     return Row(
         workload=group[0].workload,
         workers=group[0].workers,
@@ -88,15 +76,13 @@ def _row(group: Sequence[Figure]) -> Row:
         epoch_s=_ratios(_to_bare(r, "epoch_s") for r in rounds),
         half_width=median(widths),
         drift=_ratios(_drift(r) for r in rounds),
-        faults=tuple(
-            dict.fromkeys(f"{f.detail.get('state')}: {f.detail.get('reason')}" for f in ours if not f.epoch_s)
-        ),
+        faults=tuple(dict.fromkeys(f"{f.detail.get('state')}: {f.detail.get('reason')}" for f in own if not f.epoch_s)),
     )
 
 
 def _to_bare(sides: Mapping[str, Figure], quantity: str) -> float | None:
-    before, ours, after = (getattr(sides.get(kind), quantity, None) for kind in (BARE_BEFORE, OURS, BARE_AFTER))
-    return None if before is None or ours is None or after is None else ours / ((before + after) / 2)
+    before, own, after = (getattr(sides.get(kind), quantity, None) for kind in (BARE_BEFORE, NWS_SWEEP, BARE_AFTER))
+    return None if before is None or own is None or after is None else own / ((before + after) / 2)
 
 
 def _drift(sides: Mapping[str, Figure]) -> float | None:
@@ -110,12 +96,12 @@ def _ratios(values: Iterable[float | None]) -> Ratios | None:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """The median, None of nothing."""
+    """The median; None without values."""
     return statistics.median(values) if values else None
 
 
 def workload_medians(rows: Sequence[Row], quantity: str) -> dict[str, float | None]:
-    """Per workload the median over the numbers of workers of the medians over rounds."""
+    """Per workload, the median over the numbers of workers of the medians over the rounds."""
     found: dict[str, list[float]] = {row.workload: [] for row in rows}
     for row in rows:
         if ratios := getattr(row, quantity):
@@ -124,7 +110,7 @@ def workload_medians(rows: Sequence[Row], quantity: str) -> dict[str, float | No
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """One sentence per target and quantity: met, or what missed it."""
+    """One sentence per target and quantity: met, or missed by which rows."""
     lines = []
     for quantity in ("batch_s", "epoch_s"):
         of_rows = {
@@ -150,7 +136,7 @@ def _verdict(target: str, found: Mapping[str, float | None], low: float, high: f
 def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str:
     """The whole page, in Markdown."""
     parts = [
-        "# How far nws_sweep's figures are from a stopwatch's",
+        "# Bias: times of nws_sweep compared with a plain loop",
         _INTRODUCTION,
         origin,
         "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
@@ -161,7 +147,7 @@ def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line per row, and one per workload for its median."""
+    """A line per row and one per workload with its median."""
     batch, epoch = workload_medians(rows, "batch_s"), workload_medians(rows, "epoch_s")
     lines = [_HEAD]
     for name in dict.fromkeys(row.workload for row in rows):

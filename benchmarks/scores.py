@@ -1,4 +1,4 @@
-"""How well and at what cost each method did on each workload. Pure."""
+"""Regret and cost of each method on each workload. Pure."""
 
 from __future__ import annotations
 
@@ -15,104 +15,80 @@ from benchmarks.peers import PEERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """One method on one workload, over all repeats.
-
-    Attributes:
-        workload: Its name.
-        method: Its name.
-        picks: What it recommended in each repeat; None where it came to nothing.
-        regrets: How much slower than the best that is, as a share; None where that is not known.
-        fastest_regrets: The same of what it found to be the fastest; empty where it recommends nothing else.
-        costs_s: Wall time of the method in each repeat, s.
-        best_s: One epoch at the best setting, s; None without an oracle.
-        costs_epochs: The costs in epochs at the best setting, as long as these were in the same repeat.
-        trials: Trials in each repeat.
-        ambiguous: Repeats that ended with several candidates that may be as good.
-        crashes: Trials and methods that broke, a line each.
-        left_behind: Processes that it left behind, a line each.
-        projected: Whether it was not played, but computed from the oracle's figures.
-    """
+class Score:
+    """One method on one workload, with a value per repeat."""
 
     workload: str
     method: str
-    picks: tuple[int | None, ...]
-    regrets: tuple[float | None, ...]
-    costs_s: tuple[float, ...]
-    best_s: float | None
-    costs_epochs: tuple[float, ...] = ()
-    fastest_regrets: tuple[float | None, ...] = ()
-    trials: tuple[int, ...] = ()
-    ambiguous: int = 0
+    picks: tuple[int | None, ...]  # recommended numbers of workers; None where the method failed
+    regrets: tuple[float | None, ...]  # how much slower than the best the picks are, as shares; None if unknown
+    costs_s: tuple[float, ...]  # wall time of the method
+    best_s: float | None  # epoch at the best setting; None without an oracle
+    costs_epochs: tuple[float, ...] = ()  # costs / length of an epoch at the best setting in the same repeat
+    fastest_regrets: tuple[float | None, ...] = ()  # regrets of ``Outcome.fastest``
+    trials: tuple[int, ...] = ()  # number of trials
+    ambiguous: int = 0  # repeats that ended with tied candidates
     crashes: tuple[str, ...] = ()
-    left_behind: tuple[str, ...] = ()
-    projected: bool = False
+    left_behind: tuple[str, ...] = ()  # processes
+    projected: bool = False  # whether the method did not run but was simulated with the oracle's epochs
 
     @property
     def regret(self) -> float | None:
-        """Median; None if one is not known: to come to nothing is no better than a bad pick."""
-        return _share_of(self.regrets, 0.5)
+        """Median; None if one is unknown, since a method that fails must not look better."""
+        return _quantile(self.regrets, 0.5)
 
     @property
     def fastest_regret(self) -> float | None:
-        """The median of those of the fastest, likewise."""
-        return _share_of(self.fastest_regrets, 0.5)
+        """Median for ``Outcome.fastest``; None if one is unknown."""
+        return _quantile(self.fastest_regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
-        """The 95th percentile, likewise: the largest of fewer than twenty."""
-        return _share_of(self.regrets, 0.95)
+        """The 95th percentile, the largest of fewer than twenty; None if one is unknown."""
+        return _quantile(self.regrets, 0.95)
 
     @property
     def cost_s(self) -> float:
-        """Median, s."""
+        """Median cost, s."""
         return statistics.median(self.costs_s)
 
     @property
     def cost_epochs(self) -> float | None:
-        """Median, in epochs at the best setting."""
+        """Median cost in epochs at the best setting."""
         if self.costs_epochs:
             return statistics.median(self.costs_epochs)
         return None if self.best_s is None else self.cost_s / self.best_s
 
 
-def _share_of(regrets: Sequence[float | None], share: float) -> float | None:
+def _quantile(regrets: Sequence[float | None], share: float) -> float | None:
     known = [regret for regret in regrets if regret is not None]
     if not known or len(known) < len(regrets):
         return None
     return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
 
 
-def standings_of(
+def scores_of(
     outcomes: Sequence[Outcome],
     truths: Mapping[str, Truth],
     workloads: Sequence[Workload],
     methods: Sequence[str],
     cpus: int,
-) -> list[Standing]:
-    """A standing per workload and method that has one, in their orders.
-
-    Args:
-        outcomes: What was played.
-        truths: The oracle's, by workload.
-        workloads: Those to show.
-        methods: Those to show.
-        cpus: CPUs that a method that is projected believes in.
-    """
-    standings = []
+) -> list[Score]:
+    """A score per workload and method that has outcomes or can be projected; ``truths`` has the oracle's results."""
+    scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
         for method in sorted(methods, key=METHODS.index):
             group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
             if group:
-                standings.append(_played(group, truth))
+                scores.append(_measured(group, truth))
             elif truth and is_projected(method, workload):
-                standings.append(_projected(method, workload, truth, cpus))
-    return standings
+                scores.append(_projected(method, workload, truth, cpus))
+    return scores
 
 
-def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
-    return Standing(
+def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
+    return Score(
         workload=group[0].workload,
         method=group[0].method,
         picks=tuple(outcome.pick for outcome in group),
@@ -130,10 +106,10 @@ def _played(group: Sequence[Outcome], truth: Truth | None) -> Standing:
     )
 
 
-def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Standing:
+def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Score:
     timer = Projection(truth.epoch_s, workload.batches)
     pick = PEERS[method](timer, task_of(workload, cpus))
-    return Standing(
+    return Score(
         workload=workload.name,
         method=method,
         picks=(pick,),

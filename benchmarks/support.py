@@ -1,4 +1,4 @@
-"""What every benchmark needs around itself: the lock, the fork server, a voice, an eye on processes left behind."""
+"""The machine's lock, the fork server, progress lines and processes left behind, for all benchmarks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import psutil
 
 from nws_sweep.system import host, processes
 
-LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # conf/paths has the same
+LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # as in conf/paths
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.contest", "nws_sweep.executor.preloaded",
+    "benchmarks.workloads", "benchmarks.bias", "benchmarks.search", "nws_sweep.executor.preloaded",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
-_GRACE_S = 2.0  # killed processes take a moment to die
+_GRACE_S = 2.0  # for killed processes to exit
 
 
 def start_fork_server() -> None:
-    """One server for all sides: their processes begin alike, and can be known as this process's, orphans too."""
+    """Starts one fork server for all processes, with an environment variable by which ``descendants`` finds orphans."""
     os.environ[_MARK] = str(os.getpid())
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(_PRELOAD))
     processes.start_fork_server()
 
 
 def print_line(line: str) -> None:
-    """Tells what is going on, on standard error."""
+    """Prints a line with the time on standard error."""
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 def origin(command: str, count: int, unit: str) -> str:
-    """One sentence where the figures of a page come from; the unit is what the page has several of."""
+    """One sentence about the origin of a page's figures; the unit is ``round`` or ``repeat``."""
     here = host.describe()
     return (
         f"Made on {date.today().isoformat()} by `{command}`, {count} {unit}{'s' * (count != 1)}, on {here.cpu_model}, "
@@ -44,8 +44,8 @@ def origin(command: str, count: int, unit: str) -> str:
     )
 
 
-def family() -> set[psutil.Process]:
-    """All living descendants of this process, and orphans of them."""
+def descendants() -> set[psutil.Process]:
+    """Descendants of this process that are alive, orphans included."""
     found = set(psutil.Process().children(recursive=True))
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -54,22 +54,14 @@ def family() -> set[psutil.Process]:
     return {process for process in found if processes.is_alive(process)}
 
 
-def ended(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, ...]:
-    """Ends processes that were not there before: they would disturb what is measured next.
-
-    Args:
-        before: The family at that time: fork server, resource tracker.
-        grace_s: How long they may take to go by themselves, s.
-
-    Returns:
-        A line for each.
-    """
+def kill_leftovers(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, ...]:
+    """Kills descendants that are not in ``before`` and have not exited within ``grace_s``; returns a line for each."""
     deadline = time.monotonic() + grace_s
-    while (left := family() - before) and time.monotonic() < deadline:
+    while (left := descendants() - before) and time.monotonic() < deadline:
         time.sleep(0.02)
     lines = []
     for process in sorted(left, key=lambda process: process.pid):
         with contextlib.suppress(psutil.Error):
-            lines.append(f"process {process.pid} ({process.status()}), a child of {process.ppid()}")
+            lines.append(f"process {process.pid} ({process.status()}), child of {process.ppid()}")
             process.kill()
     return tuple(lines)
