@@ -1,4 +1,4 @@
-"""Reports and a comparison of invented measurements, in as many shapes as a page has to bear."""
+"""Reports and a comparison of invented measurements, in the shapes that a page must support."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORKERS = (0, 1, 2, 4, 8)
 
 
 def paced(num_workers: int, batch_s: float, batch_size: int = 64) -> Trial:
-    """A trial whose batches took so long, give or take 2 %, and waited for less the more workers there were."""
+    """A trial with this time per batch, ±2 %; waiting decreases with workers."""
     steady = Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=12)
     waiting = 0.9 / (1 + num_workers)
     found = measurement(
@@ -46,7 +46,7 @@ def searched(
     batch_s: float, *more: Trial, columns: Mapping[str, Any] | None = None, workers: Sequence[int] = WORKERS,
     **changes: Any,
 ) -> SearchRecord:  # fmt: skip
-    """Workers help until there are four of them."""
+    """A search in which up to four workers help."""
     size = (columns or {}).get("batch_size", 64)
     trials = [paced(n, batch_s / min(1 + n, 5) * (1 + n / 100), size) for n in workers]
     measured = configuration(columns, loader=loader_settings(batch_size=size), search=search_rules(tuple(workers)))
@@ -59,12 +59,12 @@ def grid_of_24() -> Iterator[SearchRecord]:
 
 
 def grid_of_200() -> Iterator[SearchRecord]:
-    """Batch sizes in an order that is neither that of numbers nor that of text."""
+    """Batch sizes in neither numerical nor alphabetical order."""
     for size in ((37 * n) % 200 + 1 for n in range(200)):
         yield searched(0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4))
 
 
-# Names as no process should choose them, a candidate and a configuration that failed.
+# Hostile and long names, a candidate and a configuration that failed.
 GRID_OF_4 = (
     searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
     searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
@@ -75,7 +75,7 @@ FAILED = search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))
 
 
 def comparison(parent: Path) -> Path:
-    """Slower, faster, the same, failed in one, and some that are in one only; from hosts that differ."""
+    """All verdicts, configurations in one grid only, and different hosts."""
     other = replace(HOST, hostname="node2", cpu_model=EVIL, torch="2.5.0")
     columns = [{"batch_size": size, "dataset": EVIL} for size in (16, 32, 64, 128, 256)]
     one = store_grid(parent / "before", *(searched(0.5, columns=each) for each in columns[:4]))

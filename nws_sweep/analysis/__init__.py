@@ -1,4 +1,12 @@
-"""What the results mean: the best setting, its cause, warnings, comparisons. Pure.
+"""What the results mean: the best setting, its bottleneck, warnings, comparisons. Pure functions of stored results.
 
 May import: ``config``, ``tuning`` and below.
+
+- ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
+- ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with figures and remedies
+- ``caveats``: warnings about an answer, and the candidate with lower memory
+- ``time_ratios``: the ratio of two times with its interval
+- ``comparing``, ``effects``: two runs side by side; the settings of one grid against each other
+- ``per_rank``, ``node_kinds``: differences between ranks; results from several kinds of nodes
+- ``program_runs``: results from the runs of another program
 """

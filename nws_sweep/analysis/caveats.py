@@ -1,4 +1,4 @@
-"""Lines that put an answer into question, or help to a better one. Pure."""
+"""Warnings: lines that question an answer or suggest how to improve it. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nws_sweep.analysis.diagnosis import evidence_of, is_consumer_bound
 from nws_sweep.measurement import epoch_check, sample_check
 from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
 
-# From here on a disturbance is worth a warning: a fifth of a CPU, and shares of the time that an interval of 5 % shows.
+# Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
 _DISTURBANCES = (
     ("other_cpus", 0.2, "other programs used {value:.1f} CPUs while {candidate} was measured"),
-    ("steal", 0.05, "the hypervisor took {share} of the CPU time from {candidate}"),
+    ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
-# Speed that a lower memory candidate may lose, and memory that it must save, as shares of the best's.
+# The speed that a candidate with lower memory may lose, and the memory that it must save, as shares of the best's.
 _MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
 def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
-    """Lines that put the answer of a search (the best trial, if any) into question, or help to a better one."""
+    """The warnings about the answer of a search; ``best`` is the recommended trial, if any."""
     if result.provisional:
         yield result.provisional
     if best is not None:
@@ -31,7 +31,7 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield about_tie(result.verdict)
     yield from _about_edge(result, best)
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
-        yield f"num_workers={wrong.num_workers} is no choice: {wrong.reason}"
+        yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
         yield sample_check.shared_handles_warning(result.facts)
     if result.sample_check is not None:
@@ -44,55 +44,51 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
 
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
-    """That no candidate with workers could be measured: then 0 is the best for want of others."""
     failed = [trial for trial in trials if trial.num_workers and trial.objective_s is None]
     reasons = [trial.reason for trial in failed if trial.reason and trial.state is not TrialState.WRONG_SAMPLES]
     if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
-        yield f"every candidate with workers failed; the first one: {reasons[0]}"
+        yield f"every candidate with workers failed; first reason: {reasons[0]}"
 
 
 def about_tie(verdict: Verdict) -> str:
-    """Which candidates may be as good as the recommended one, and how much longer would tell."""
-    others = ", ".join(map(str, sorted({settings.num_workers for settings in verdict.tied})))
-    longer = "" if verdict.seconds_to_decide is None else f"about {units.seconds(verdict.seconds_to_decide)} "
-    return (
-        f"num_workers={others} may be as good as {verdict.recommended.num_workers} or better: {longer}more of "
-        "measuring would tell"
-    )
+    """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
+    others = sorted({settings.num_workers for settings in verdict.tied})
+    names = f"num_workers={', '.join(map(str, others))} {'is' if len(others) == 1 else 'are'}"
+    decides_s = verdict.seconds_to_decide
+    more = "more measurement may" if decides_s is None else f"about {units.seconds(decides_s)} more measurement should"
+    return f"{names} statistically tied with {verdict.recommended.num_workers}; {more} decide"
 
 
 def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
-    """That more workers may be better, unless the consumer cannot take more or the batches use up the CPUs."""
+    """More workers may be better, unless the consumer is busy or the CPUs are saturated."""
     evidence, search = evidence_of(result, best), result.configuration.search
     if evidence is None or is_consumer_bound(evidence) or len(search.candidates) == 1:
         return
     number = evidence.best.num_workers
     if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
-        edge = f"the best stands at the edge of what was tried (num_workers={number})"
-        yield f"{edge}; {search.more_workers_hint} may find a better one"
+        yield f"the best value is the largest one allowed (num_workers={number}); {search.more_workers_hint} may find a better one"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:
-    """A line for each attribute of the dataset that holds many Python objects; none where workers are not forked."""
+    """A line for each attribute of the dataset with many Python objects, if workers are forked."""
     workers = [trial for trial in result.trials if trial.num_workers and trial.measurement]
     if result.facts is None or not workers:
         return
     most = max(workers, key=lambda trial: trial.num_workers)
-    # Elsewhere the platform's own start method is another one.
-    own = "fork" if result.host.platform.startswith("Linux") else None
-    if (most.settings.multiprocessing_context or own) != "fork":
+    default = "fork" if result.host.platform.startswith("Linux") else None
+    if (most.settings.multiprocessing_context or default) != "fork":
         return
     for store in result.facts.objects:
         yield (
             f"the dataset keeps {store.count:,} Python objects in {store.attribute} ({store.type}, about "
-            f"{units.memory(store.bytes)}): each forked worker comes to hold its own copy as it reads them, up to "
-            f"{units.memory(store.bytes * most.num_workers)} with {most.num_workers}; NumPy arrays of fixed-width "
-            "strings or numbers, or pyarrow, are shared"
+            f"{units.memory(store.bytes)}): reading them copies them into each forked worker, up to "
+            f"{units.memory(store.bytes * most.num_workers)} with {most.num_workers} workers; NumPy arrays of "
+            "fixed-width strings or numbers, or pyarrow arrays, are shared"
         )
 
 
 def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """Where the candidate that loads fastest is not the one that trains fastest."""
+    """A line if the candidate that loads fastest is not the one that trains fastest."""
     loading = [
         (trial.measurement.loading_s, trial.num_workers, trial.objective_s)
         for trial in result.trials
@@ -105,13 +101,12 @@ def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
     beyond = 1 + result.configuration.search.tolerance
     if own_s > beyond * least_s and epoch_s > beyond * best.objective_s:
         yield (
-            f"loading alone would be fastest with num_workers={number} ({units.seconds(least_s)} a batch instead of "
+            f"without the consumer num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead of "
             f"{units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
         )
 
 
 def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
-    """What disturbed the measurement, with the largest figure and the candidate that met it."""
     seen = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
     for name, limit, line in _DISTURBANCES:
         value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in seen), default=(0.0, ""))
@@ -119,28 +114,27 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
             yield line.format(value=value, share=units.share(value), candidate=candidate)
     outlying = ", ".join(f"{len(noise.outliers)} of {candidate}" for noise, candidate in seen if noise.outliers)
     if outlying:
-        yield f"windows far from the others, which count all the same: {outlying}"
+        yield f"outlier windows (included in the results): {outlying}"
 
 
 def lower_memory(result: SearchRecord, best: Trial | None) -> Trial | None:
-    """The candidate with the least memory that has 95 % of the best's speed and saves a tenth, if there is one."""
+    """The candidate with the least memory among those with 95 % of the best's speed and 10 % less memory."""
     held = _held_bytes(best)
     if best is None or not held or best.objective_s is None:
         return None
     slowest_s, most = best.objective_s / (1 - _MOST_LOST), (1 - _LEAST_SAVED) * held
     quick = [trial for trial in result.trials if trial.objective_s is not None and trial.objective_s <= slowest_s]
-    # More workers with less memory is how memory was sampled: when theirs had ended already, mostly.
+    # More workers with less memory are an artefact of sampling: most of them had exited.
     able = [trial for trial in quick if trial.num_workers <= best.num_workers and 0 < _held_bytes(trial) <= most]
     return min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers), default=None)
 
 
 def _held_bytes(trial: Trial | None) -> int:
-    """Memory of all its processes; 0 if it is unknown."""
     return (trial.measurement.memory_bytes or 0) if trial and trial.measurement else 0
 
 
 def about_lower_memory(best: Trial, other: Trial) -> str:
-    """What a lower memory candidate would save, and lose; with the other settings that differ from the best's."""
+    """The memory that a candidate saves and its speed, with its settings that differ from the best's."""
     alike = replace(best.settings, num_workers=other.num_workers).canonical()
     name = f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
     held, less = _held_bytes(best), _held_bytes(other)
@@ -152,13 +146,13 @@ def about_lower_memory(best: Trial, other: Trial) -> str:
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
-    """Lines that concern all configurations of a grid."""
+    """Warnings that concern all configurations of a grid."""
     lines = []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
-        lines.append("pin_memory=true has no effect here: there is no accelerator; it was measured all the same")
+        lines.append("pin_memory=true has no effect here: there is no accelerator")
     if node_kinds.versions_differ(results):
         lines.append(
             "the configurations were measured on hosts of one kind with different systems or versions; "
-            "their times do not compare"
+            "their times are not comparable"
         )
     return [*lines, *dict.fromkeys(result.forced for result in results if result.forced)]

@@ -1,6 +1,6 @@
-"""Two runs or grids become one frozen value: what each configuration takes in one and in the other, and what differs.
+"""Compares two runs or grids, A and B: one frozen value from which every output is rendered. Pure.
 
-The two are called A and B; a ratio is that of B's time to A's. Pure: everything shown is rendered from this value.
+A ratio is the time of B / the time of A.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Trial, shown
 
 _LONGEST_VALUE = 80
-_NONE = "none"  # of what a host may lack, such as torchvision
+_NONE = "none"  # for facts that a host lacks, such as torchvision
 
-# What a program may ask to be warned of, and the changes that it means.
+# The values of --fail-if, and the changes that each one matches.
 ALARMS: Mapping[str, tuple[Change, ...]] = {
     "slower": (Change.SLOWER,),
     "faster": (Change.FASTER,),
     "changed": (Change.SLOWER, Change.FASTER),
 }
 
-# Facts of a host that are called otherwise when they differ.
+# Display names of facts of a host.
 _HOST_FACTS: Mapping[str, str] = {
     "hostname": "host",
     "cpu_model": "CPU",
@@ -38,7 +38,7 @@ _HOST_FACTS: Mapping[str, str] = {
 
 
 class Difference(NamedTuple):
-    """What is not the same in A and in B, as ``batch_size``, ``dataset.count`` or ``CPU``: its values, each once."""
+    """The distinct values of ``batch_size``, ``dataset.count``, ``CPU`` or the like that differ between A and B."""
 
     name: str
     a: str
@@ -49,8 +49,8 @@ class Difference(NamedTuple):
 class Pair:
     """One configuration in A and in B.
 
-    ``times`` are those of the best setting in A (``base``) and of that in B (``other``), None if they have none in
-    common; ``change`` is what has become of the time, None if one of them has no best setting.
+    ``times`` are those of the best setting in A (``base``) and in B (``other``), None without a common quantity;
+    ``change`` is None if one of them has no best setting.
     """
 
     label: str
@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def broke(self) -> bool:
-        """Whether it could be measured in A, but no longer in B."""
+        """Whether it was measured in A and failed in B."""
         return self.a.best is not None and self.b.best is None
 
 
@@ -70,9 +70,9 @@ class Pair:
 class RunComparison:
     """Two runs or grids side by side.
 
-    ``pairs`` are the configurations that are in both, in the order of A, at least one; ``only_a`` and ``only_b`` the
-    labels of the others. ``settings`` and ``hosts`` are what else differs in what was measured and where, over all
-    pairs. Times that differ by no more than the share ``within`` count as the same.
+    ``pairs`` are the configurations in both, at least one, in the order of A; ``only_a`` and ``only_b`` are the labels
+    of the others. ``settings`` and ``hosts`` are the other differences over all pairs. Times that differ by no more
+    than the share ``within`` count as the same.
     """
 
     a: Summary
@@ -85,7 +85,7 @@ class RunComparison:
     hosts: tuple[Difference, ...]
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
-        """The pairs that one of ``ALARMS`` means: slower and changed is also what can no longer be measured in B."""
+        """The pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
         meant = ALARMS[alarm]
         return tuple(pair for pair in self.pairs if pair.change in meant or (pair.broke and Change.SLOWER in meant))
 
@@ -93,20 +93,22 @@ class RunComparison:
 def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     """Compares the best settings of each configuration that is in both.
 
-    Configurations are the same if they have the same values of the columns that vary in A or in B. What all of A have
-    in common, and all of B, need not be the same: that is what was changed, and it is told. So two single runs are
-    always compared. Times may differ by the share ``within`` (0.03 for 3 %) and still count as the same.
+    Configurations are paired by their values of the columns that vary in A or in B. Columns that are constant in A and
+    in B may differ between them and are reported as differences, so two single runs are always paired. Times that
+    differ by no more than the share ``within`` (0.03 for 3 %) count as the same.
 
     Raises:
         ConfigurationError: If no configuration is in both.
     """
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     in_a, in_b = _by_values(a, columns), _by_values(b, columns)
-    labels_a, labels_b = ({key: _label(one, columns) for key, one in side.items()} for side in (in_a, in_b))
+    labels_a, labels_b = (
+        {key: one.configuration.label_of(columns or ("dataset",)) for key, one in side.items()} for side in (in_a, in_b)
+    )
     common = [key for key in in_a if key in in_b]
     if not common:
-        told_a, told_b = (one_line(", ".join(labels.values()), 200) for labels in (labels_a, labels_b))
-        raise ConfigurationError(f"no configuration is in both: A has {told_a}; B has {told_b}")
+        all_a, all_b = (one_line(", ".join(labels.values()), 200) for labels in (labels_a, labels_b))
+        raise ConfigurationError(f"no configuration is in both: A has {all_a}; B has {all_b}")
     pairs = tuple(_pair(in_a[key], in_b[key], (labels_a[key], labels_b[key]), within) for key in common)
     return RunComparison(
         a=a,
@@ -121,21 +123,17 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
 
 
 def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...], ConfigurationSummary]:
-    """The configurations by their values in these columns; of equal ones the second has a number behind, and so on."""
+    """The configurations by their values in these columns; a number makes equal ones unique."""
     found: dict[tuple[str, ...], ConfigurationSummary] = {}
     seen: Counter[tuple[str, ...]] = Counter()
     for one in summary.configurations:
-        # The kind of node also where all of a folder are of one, and it is no column.
-        told = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
-        values = tuple(shown(told.get(name)) for name in columns)
+        # The kind of node, even where all nodes of a folder are of one kind and it is no column.
+        known = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
+        values = tuple(shown(known.get(name)) for name in columns)
         seen[values] += 1
         key = (*values, str(seen[values]))
         found[key] = one
     return found
-
-
-def _label(one: ConfigurationSummary, columns: Sequence[str]) -> str:
-    return one.configuration.label_of(columns or ("dataset",))
 
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str], within: float) -> Pair:
@@ -154,39 +152,40 @@ def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str
 def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None) -> Iterator[str]:
     for name, one in (("A", a), ("B", b)):
         if one.best is None:
-            yield f"nothing could be measured in {name}"
+            yield f"no candidate could be measured in {name}"
         elif not one.run.result.complete:
-            yield f"its search in {name} did not finish"
-    if a.best and b.best and a.best.num_workers != b.best.num_workers:
+            yield f"the search in {name} did not finish"
+    if a.best is None or b.best is None:
+        return
+    if a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
-    if a.best and b.best:
-        yield from _about_times(times)
+    yield from _about_times(times)
 
 
 def _about_times(times: Times | None) -> Iterator[str]:
     if times is None:
-        yield "there is no time that both have"
+        yield "A and B have no time in common"
     elif times.quantity is Quantity.SAMPLE:
         yield "the batch sizes differ, so times per sample are compared"
     if times is not None and times.ratio.ends is None:
-        yield "without an interval in both nothing can be told: too few windows or epochs were measured"
+        yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
 
 
 def _cost_of_keeping(then: Trial, now: Trial, b: ConfigurationSummary) -> str:
-    """What the best num_workers of A costs in B, if it was measured there."""
+    """The time in B of the best num_workers of A, if it was measured there."""
     kept = next((trial for trial in b.worker_trials if trial.num_workers == then.num_workers), None)
     times = times_of(now, kept) if kept else None
-    return f"; in B that of A takes {times.ratio} times as long as the best" if times else ""
+    return f"; in B the value of A takes {times.ratio} times as long as the best" if times else ""
 
 
 def _differences(
     pairs: Sequence[Pair], facts_of: Callable[[ConfigurationSummary], Mapping[str, Any]]
 ) -> tuple[Difference, ...]:
-    """What has not the same values in A and in B, over all pairs."""
+    """The facts whose values differ between A and B, over all pairs."""
     in_a, in_b = [facts_of(pair.a) for pair in pairs], [facts_of(pair.b) for pair in pairs]
     names = dict.fromkeys(name for facts in (*in_a, *in_b) for name in facts)
-    told = (Difference(name, _values(name, in_a), _values(name, in_b)) for name in names)
-    return tuple(difference for difference in told if difference.a != difference.b)
+    all_facts = (Difference(name, _values(name, in_a), _values(name, in_b)) for name in names)
+    return tuple(difference for difference in all_facts if difference.a != difference.b)
 
 
 def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
@@ -195,7 +194,7 @@ def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
-    """What was measured: the identifying columns, as people typed them, then whatever else decides about the times."""
+    """The identifying columns, then everything else that affects the times."""
     configuration, facts = one.configuration, one.run.result.facts
     known = {"num_workers", *configuration.columns}
     parts: dict[str, Mapping[str, Any]] = {
@@ -205,7 +204,7 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
         "measure": {"mode": configuration.measure.mode, "cache": configuration.measure.cache},
     }
     return {
-        **dict.fromkeys(configuration.columns),  # the first in the order
+        **dict.fromkeys(configuration.columns),  # these come first
         **{f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()},
         "collate_fn": configuration.collate_fn,
         "ranks": configuration.ranks,
@@ -215,8 +214,8 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
 
 
 def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
-    """Where it was measured; memory as it is shown, because its last bytes differ from boot to boot."""
+    """Facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
     host, facts = one.run.result.host, one.run.result.facts
-    told = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
+    named = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
     accelerator = {"accelerator": facts.accelerator or _NONE} if facts else {}
-    return {**told, "memory": units.memory(host.memory_bytes), **accelerator}
+    return {**named, "memory": units.memory(host.memory_bytes), **accelerator}

@@ -1,4 +1,4 @@
-"""What each setting of a grid changes: from pairs of configurations that differ in it alone. Pure."""
+"""The effect of each setting of a grid, from pairs of configurations that differ in it alone. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.results import shown
 
-_MOST_VALUES = 20  # of one axis; more would be a table that no process reads
+_MOST_VALUES = 20  # of one axis, in the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What changes from one value of a setting to another, by so many pairs of configurations.
+    """The effect of changing a setting from the baseline to a value, over pairs of configurations.
 
-    ``ratio`` is time per sample, at the best num_workers of each, with the value / with the baseline.
+    ``ratio`` is the time per sample with the value / with the baseline, each at its best num_workers.
     """
 
     axis: str
@@ -30,9 +30,9 @@ class Effect:
 
     @property
     def text(self) -> str:
-        """The change in words with its interval."""
+        """The change of time in words, with its interval."""
         if self.ratio.ends is None:
-            return f"{_change(self.ratio.value)}, without an interval: too few windows or pairs to tell"
+            return f"{_change(self.ratio.value)} (no interval: too few windows or pairs)"
         if not self.ratio.is_certain:
             return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
         ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))
@@ -44,14 +44,14 @@ def _change(ratio: float) -> str:
 
 
 def effects(summary: Summary) -> tuple[Effect, ...]:
-    """What the varying settings change, each value against the first one; a dataset is no setting."""
+    """The effects of all varying settings except the dataset, each value against the first one."""
     axes = [name for name in summary.varying if name != "dataset"]
     return tuple(effect for axis in axes for effect in _of_axis(axis, summary.configurations))
 
 
 def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
     values: dict[str, Any] = {}
-    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # that are equal but for the axis, by their value of it
+    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # equal but for the axis; by value
     for one in configurations:
         rest = {name: shown(value) for name, value in one.configuration.columns.items()}
         value = one.configuration.columns.get(axis)
@@ -71,7 +71,7 @@ def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Itera
 
 
 def _order(value: object) -> tuple[int, float]:
-    """Nothing first, then false and true, then numbers by size, then others as they came."""
+    """None first, then false and true, then numbers by size, then others in the order of the grid."""
     if value is None:
         return 0, 0.0
     if isinstance(value, bool):

@@ -1,7 +1,6 @@
-"""Kinds of nodes: what was measured on one says nothing of another. Pure.
+"""Kinds of nodes: measurements on one kind say nothing about another. Pure.
 
-Where the results of a folder come from several kinds, the kind becomes an identifying column of their configurations,
-so that whatever is said of them is said for each kind.
+If the results of a folder come from several kinds, the kind becomes an identifying column of their configurations.
 """
 
 from __future__ import annotations
@@ -14,28 +13,28 @@ from dataclasses import replace
 from nws_sweep.results import VERSIONS, Host, SearchRecord
 
 COLUMN = "node"
-# What makers add to the name of a CPU and no process says.
+# Parts of CPU names that carry no information.
 _DECORATION = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|\d+-Core)\b|@.*|\bwith .*", re.IGNORECASE)
 
 
 def kind_of(host: Host, accelerator: str | None = None) -> str:
     """A short name that nodes of one kind share, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``."""
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
-    gib = host.memory_bytes / 2**30  # to two digits: the kernel leaves a little less on one node than on its twin
+    gib = host.memory_bytes / 2**30  # two digits: usable memory differs a little between equal nodes
     memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
     cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
     return "_".join(filter(None, [model, cpus, memory, accelerator]))
 
 
 def kind(result: SearchRecord) -> str | None:
-    """That of the node on which a search was measured; None if nothing was."""
-    if not result.trials:  # a job that was lost was seen from elsewhere
+    """The kind of node on which a search was measured; None if nothing was measured."""
+    if not result.trials:  # the host of a lost job is unknown
         return None
     return kind_of(result.host, result.facts.accelerator if result.facts else None)
 
 
 def named(results: Sequence[SearchRecord]) -> list[SearchRecord]:
-    """The same, with the kind among the columns of each if there are several kinds and no column is called so."""
+    """The same results, with the kind as a column if there are several kinds and the name is free."""
     kinds = [kind(result) for result in results]
     taken = any(COLUMN in result.configuration.columns for result in results)
     if taken or len({one for one in kinds if one}) < 2:
@@ -49,7 +48,7 @@ def _with_column(result: SearchRecord, node: str) -> SearchRecord:
 
 
 def versions_differ(results: Iterable[SearchRecord]) -> bool:
-    """Whether results of one kind of node do not compare all the same, by their systems and versions."""
+    """Whether results from one kind of node have different systems or versions, so that they are not comparable."""
     facts = operator.attrgetter("platform", "cpu_count", *VERSIONS)
     versions = {(kind(result), facts(result.host)) for result in results if kind(result)}
     return len(versions) > len({node for node, _ in versions})

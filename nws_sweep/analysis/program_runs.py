@@ -1,4 +1,4 @@
-"""Makes results of what runs of another program told, so that reports, plots and ``best`` know nothing of it."""
+"""Converts the measurements of another program's runs into results for reports, plots and ``best``."""
 
 from __future__ import annotations
 
@@ -32,40 +32,45 @@ from nws_sweep.results import (
     storage,
 )
 
-# Of what has no DataLoader; it stands for nothing but its num_workers.
+# For runs that made no DataLoader.
 _UNKNOWN = LoaderSettings(batch_size=1)
-# Half the width of an interval, on the log scale, where too few windows were taken for one.
+# Half-width of a log ratio that is assumed where too few windows were taken for an interval.
 _WITHOUT_INTERVAL = 0.1
-# A run beside which other programs used a larger share of the CPUs does not show how fast it is.
+# Runs beside which other programs used a larger share of the CPUs are not reliable.
 _MOST_DISTURBED = 0.25
 
 
 def gather(folder: Path, *, finished: bool = False) -> None:
-    """Writes the result of one configuration from the files of its runs; may be called again when there are more.
+    """Writes the result of one configuration from the files of its runs; called again as runs are added.
 
-    Unless it is ``finished`` the result says that the search goes on until all candidates are there.
+    The search counts as unfinished until all candidates are present, unless ``finished`` is given.
     """
     if runs := storage.read_program_runs(folder):
         storage.save(folder, record(runs, finished=finished))
 
 
+<<<<<<< HEAD
 def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
     """The result of the runs of one configuration, in the order in which they started; see ``gather``.
+=======
+def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
+    """The result of the runs of one configuration, in the order of their start; see ``gather``.
+>>>>>>> pkg-5
 
-    Of several with the same number the last counts.
+    Of several runs with the same num_workers the last counts.
     """
     latest = list({run.num_workers: run for run in runs}.values())
     host, chosen = latest[0].host, latest[0].candidates
-    # Those with the most workers: a loader without any does not know what workers are given.
+    # The run with the most workers: settings of workers are missing without them.
     given = [run.settings for run in latest if run.settings is not None]
     typical = max(given, key=lambda settings: settings.num_workers, default=_UNKNOWN)
     facts = next((replace(run.facts, loader=typical) for run in latest if run.facts), None)
-    # Candidates are ranked by an epoch where its length is known: then it must be known of all.
+    # Candidates are ranked by epochs only if the length of an epoch is known for all.
     by_epoch = all(run.batches_per_epoch is not None for run in latest if not run.reason)
     overlap = tuple(_overlap(latest))
     trials = tuple(replace(_trial(run, typical, by_epoch=by_epoch), warnings=overlap) for run in latest)
     missing = sorted({*chosen} - {run.num_workers for run in latest})
-    without = f"; num_workers={','.join(map(str, missing))} left nothing behind" if missing else ""
+    without = f"; no results for num_workers={','.join(map(str, missing))}" if missing else ""
     done = finished or (not missing and bool(chosen))
     candidates = tuple(sorted({*chosen, *(run.num_workers for run in latest)}))
     reference = host.usable_cpus if host.usable_cpus in candidates else None
@@ -90,18 +95,17 @@ def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
 
 
 def _verdict(trials: Sequence[Trial], tolerance: float, cpus: int) -> Verdict | None:
-    """Which trial is the best, and which others may be; None if none was measured.
+    """The recommended, the fastest and the tied trials; None if none was measured.
 
-    A trial may be the best if, within the interval of the ratio, it is one with fewer workers that is not slower than
-    the fastest by more than the tolerance, or one that is faster than the recommended one by more than that; and
-    if other programs disturbed it.
+    A trial is tied if, within the interval of the ratio, it has fewer workers and is not slower than the fastest by
+    more than the tolerance, or is faster than the recommended one by more than that; also if programs disturbed it.
     """
     recommended, fastest = recommend(trials, tolerance)
     if recommended is None or fastest is None:
         return None
     margin = math.log1p(tolerance)
 
-    def may_be_the_best(trial: Trial) -> bool:
+    def is_tied(trial: Trial) -> bool:
         if trial.noise is not None and trial.noise.other_cpus > _MOST_DISTURBED * cpus:
             return True
         is_smaller = trial.num_workers < recommended.num_workers
@@ -110,12 +114,12 @@ def _verdict(trials: Sequence[Trial], tolerance: float, cpus: int) -> Verdict | 
         )
 
     measured = [trial for trial in trials if trial.objective_s is not None and trial is not recommended]
-    tied = tuple(trial.settings for trial in measured if may_be_the_best(trial))
+    tied = tuple(trial.settings for trial in measured if is_tied(trial))
     return Verdict(recommended=recommended.settings, fastest=fastest.settings, tied=tied)
 
 
 def _least_log_ratio(base: Trial, other: Trial) -> float:
-    """The lower end of the interval of log(time of the other / time of the base)."""
+    """Lower end of the interval of log(time of other / time of base)."""
     times = time_ratios.times_of(base, other)
     half_width = times.ratio.half_width if times else None
     ratio = (other.objective_s or 0.0) / (base.objective_s or 1.0)
@@ -123,9 +127,9 @@ def _least_log_ratio(base: Trial, other: Trial) -> float:
 
 
 def repeated_failure(folder: Path) -> str:
-    """Which two candidates of a program's sweep failed for the same reason, in words; empty if none did.
+    """Names two candidates of one configuration that failed for the same reason.
 
-    Nor if any run with workers went well: then the reason is that of these two.
+    Empty if there are none, or if any run with workers succeeded.
     """
     configurations = [storage.read_program_runs(one) for one in storage.program_run_folders(folder)]
     if any(run.num_workers and not run.reason for runs in configurations for run in runs):
@@ -133,16 +137,21 @@ def repeated_failure(folder: Path) -> str:
     for runs in configurations:
         first: dict[str, int] = {}
         for run in (run for run in runs if run.reason):
-            alike = re.sub(r"\d+", "", run.reason)  # without numbers of processes and workers
-            before = first.setdefault(alike, run.num_workers)
+            pattern = re.sub(r"\d+", "", run.reason)  # process and worker numbers differ
+            before = first.setdefault(pattern, run.num_workers)
             if before != run.num_workers:
                 both = f"num_workers={before} and num_workers={run.num_workers}"
                 return f"{both} failed for the same reason ({run.reason})"
     return ""
 
 
+<<<<<<< HEAD
 def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
     """A run's own settings are its trial's; of a run that came to no such loader those of the others."""
+=======
+def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
+    """The trial of a run, with ``typical`` settings if the run made no such loader."""
+>>>>>>> pkg-5
     own = run.settings if run.settings is not None and run.settings.num_workers == run.num_workers else None
     trial = Trial(
         settings=own or replace(typical, num_workers=run.num_workers).canonical(),
@@ -156,18 +165,23 @@ def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial
     if trial.state is TrialState.OK and trial.objective_s is None:
         taken = sum(window.batches for window in run.windows)
         reason = (
-            f"{taken} batches are too few: as many as lie in the queue, up to {trial.settings.queued_batches}, do not "
-            "count at both ends of an epoch; let the program take more"
+            f"{taken} batches are too few: those of a full queue (up to {trial.settings.queued_batches}) are excluded "
+            "at both ends of an epoch; increase the number of batches in the program"
         )
         return replace(trial, state=TrialState.FAILED, reason=reason, measurement=None)
     return trial
 
 
+<<<<<<< HEAD
 def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
     """What the windows say, with training steps in the warm-up that take as long as those of the windows on average.
+=======
+def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
+    """Summarises the windows, with the mean consumer time of the counted windows in the warm-up.
+>>>>>>> pkg-5
 
-    The first steps of a program take longer (memory, compilation, an accelerator's context), which is no start-up of
-    the loader and would count against the candidate that runs first.
+    The first steps of a program take longer (memory, compilation, the context of an accelerator), which is not start-up
+    of the loader and would count against the candidate that runs first.
     """
     if not run.windows:
         return None
@@ -185,10 +199,14 @@ def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -
     return summarise([TimeSlice(windows=tuple(windows))], conditions)
 
 
+<<<<<<< HEAD
 def _overlap(runs: Sequence[ProgramRun]) -> Iterator[str]:
     """A line if runs on one machine were at work at the same time."""
+=======
+def _overlap(runs: Sequence[ProgramRun]) -> Iterator[str]:
+>>>>>>> pkg-5
     spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
     for (host, began, elapsed_s), (other, later, _) in pairwise(spans):
         if host == other and later < began + timedelta(seconds=elapsed_s):
-            yield "runs were at work at the same time and disturbed each other: launch them one after the other"
+            yield "runs overlapped in time and disturbed each other: launch them one after another"
             return

@@ -1,7 +1,4 @@
-"""Results of searches become one frozen value: the best setting per configuration, gains, warnings, failures.
-
-Everything that is shown (terminal, Markdown, plots, tables) is rendered from this value.
-"""
+"""Summarises results as one frozen value, from which terminal, Markdown, HTML, plots and tables are rendered."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ from nws_sweep.results.storage import Stored, StoredRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many times as fast the best is as another candidate: time of the other / time of the best.
+    """Speed-up of the best over another candidate: time of the other / time of the best.
 
-    ``uncertainty`` is half the width of its interval as a share of it; None if one of the two has none.
+    ``uncertainty`` is the relative half-width of its interval; None if one of the two times has no interval.
     """
 
     value: float
@@ -42,18 +39,18 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
-    """What was found for one configuration; what could not be measured is None.
+    """The results of one configuration; what could not be measured is None.
 
     Attributes:
         run: The stored result and its folder.
-        label: What tells it from the others of its grid, such as ``batch_size=64 pin_memory=true``.
+        label: Its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``.
         best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
         fastest: The trial with the least time.
-        gain_over_zero: Over num_workers=0.
-        gain_over_reference: Over num_workers = usable CPUs (search.reference).
-        diagnosis: What limits it at the best setting.
-        lower memory: The candidate that is nearly as fast as the best and needs far less memory; None if there is none.
-        warnings: Lines that put the answer into question, or help to a better one.
+        gain_over_zero: Speed-up over num_workers=0.
+        gain_over_reference: Speed-up over num_workers = usable CPUs (search.reference).
+        diagnosis: The bottlenecks at the best setting.
+        lower_memory: A candidate nearly as fast as the best with far less memory; None if there is none.
+        warnings: Lines that question the answer or suggest how to improve it.
         searched: Names of the DataLoader settings that were searched, or that vary in the grid.
     """
 
@@ -70,27 +67,28 @@ class ConfigurationSummary:
 
     @property
     def configuration(self) -> Configuration:
-        """What was held fixed."""
+        """The settings that were held fixed."""
         return self.run.result.configuration
 
     @property
     def project(self) -> ProjectFacts | None:
-        """Where what was measured stands in a project's config; None if it comes from none."""
+        """The project config from which the loader was made; None if there is none."""
         return self.run.result.facts.project if self.run.result.facts else None
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: what limits it first, then what follows from that."""
+        """Why the best is the best: its bottlenecks first, then predictions and the candidate with lower memory."""
         if self.diagnosis is None or self.best is None:
             return ()
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
-        lines = (advice.sentence(self.diagnosis), per_rank.sentence(self.best, alone), *advice.further(self.diagnosis))
+        ranks = per_rank.sentence(self.best, alone)
+        lines = (advice.sentence(self.diagnosis), ranks, *advice.predictions(self.diagnosis))
         lower_memory = caveats.about_lower_memory(self.best, self.lower_memory) if self.lower_memory else ""
         return tuple(line for line in (*lines, lower_memory) if line)
 
     @property
     def best_rate(self) -> float:
-        """Samples per second of the best; 0 if that is not known."""
+        """Samples per second of the best; 0 if unknown."""
         found = self.best.measurement if self.best else None
         return (found.samples_per_s if found else None) or 0.0
 
@@ -101,66 +99,66 @@ class ConfigurationSummary:
 
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
-        """Those of the search of num_workers, without the settings that were searched after it."""
+        """The trials of the search of num_workers, without those of settings searched after it."""
         return worker_trials(self.run.result)
 
     @property
-    def found_besides(self) -> str:
-        """What the best setting has otherwise than the configuration, beside num_workers, as ``key=value``."""
+    def changed_settings(self) -> str:
+        """Settings of the best that differ from the configuration, other than num_workers, as ``key=value``."""
         return self.configuration.differing(self.best.settings) if self.best else ""
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: what follows from its values is found once
+@dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
 class Summary:
-    """What was found for all configurations of a run or a grid, in the order of measuring.
+    """The results of all configurations of a run or a grid, in the order of measuring.
 
     Attributes:
         varying: The identifying columns whose values differ between configurations, and ``dataset``.
-        searched_besides: Whether other settings were searched after num_workers.
-        warnings: Lines that concern all of them.
-        failures: A line for each trial or configuration that could not be measured: which and why.
+        searched_others: Whether other settings were searched after num_workers.
+        warnings: Lines that concern all configurations.
+        failures: A line with the reason for each trial or configuration that could not be measured.
     """
 
     stored: Stored
     configurations: tuple[ConfigurationSummary, ...]
     varying: tuple[str, ...]
-    searched_besides: bool
+    searched_others: bool
     warnings: tuple[str, ...]
     failures: tuple[str, ...]
 
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:
-        """Each one once, in the order of measuring."""
+        """The distinct hosts, in the order of measuring."""
         return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
 
     @property
     def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
-        """For each kind of node what ``fastest`` is for all; empty if there is one kind."""
+        """The fastest configuration on each kind of node; empty if there is one kind."""
         if node_kinds.COLUMN not in self.varying:
             return {}
-        kinds = [(c.configuration.columns.get(node_kinds.COLUMN), c) for c in self.configurations if c.best]
-        by_rate = sorted(kinds, key=lambda pair: pair[1].best_rate)  # of equal keys the last one stays
-        return {str(kind): configuration for kind, configuration in by_rate if kind is not None}
+        by_rate = sorted((c for c in self.configurations if c.best), key=lambda c: c.best_rate)
+        kinds = [(c.configuration.columns.get(node_kinds.COLUMN), c) for c in by_rate]
+        return {str(kind): c for kind, c in kinds if kind is not None}  # the last of equal keys is the fastest
 
     @property
     def fastest(self) -> ConfigurationSummary | None:
-        """The configuration whose best loads the most samples per second; None if nothing could be measured."""
+        """The configuration whose best loads the most samples per second; None if nothing was measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
 
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
-        """Those of the varying columns that tell the configurations apart: without a dataset that all of them have."""
+        """The varying columns, without a dataset that all configurations share."""
         names = {str(c.configuration.columns.get("dataset")) for c in self.configurations}
         return tuple(name for name in self.varying if name != "dataset" or len(names) > 1)
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """Those that concern all configurations, then each configuration's own with its label."""
+        """Warnings of the run, then those of each configuration with its label."""
         return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """Why each configuration's best is the best, with its label: all there is for one, of many a line each."""
+        """The explanation of a single configuration in full, or the first line of each of several, with labels."""
         most = None if len(self.configurations) == 1 else 1
         return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.explanation[:most])
 
@@ -172,12 +170,12 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """What kind of folder this is, and its name."""
+        """``Grid`` or ``Run``, and the name of the folder."""
         return f"{'Grid' if self.stored.is_grid else 'Run'} {self.stored.folder.name}"
 
 
 def summarise(stored: Stored) -> Summary:
-    """Everything that is to be said about what is stored."""
+    """Summarises the stored results of a run or a grid."""
     stored = distinguished(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
@@ -185,24 +183,24 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
         varying=varying,
-        searched_besides=any(result.configuration.search.also for result in results),
+        searched_others=any(result.configuration.search.also for result in results),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
-        failures=tuple(line for run in stored.runs for line in _failures(run.result, varying)),
+        failures=tuple(line for result in results for line in _failures(result, varying)),
     )
 
 
 def distinguished(stored: Stored) -> Stored:
-    """The same, with the kind of node among the columns of each configuration if there are several kinds."""
+    """The same results, with the kind of node among the columns of each configuration if there are several kinds."""
     results = node_kinds.named([run.result for run in stored.runs])
     runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
     return replace(stored, runs=tuple(runs))
 
 
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
-    """The recommended and the fastest of the trials that went well.
+    """The recommended and the fastest of the trials that succeeded.
 
-    The recommended one has the fewest workers among those whose time exceeds the least by no more than ``tolerance``
-    (0.03 is 3 %): a worker that gains less costs memory and start-up for nothing.
+    The recommended trial has the fewest workers among those whose time exceeds the least by at most ``tolerance``
+    (0.03 is 3 %): workers that gain less are not worth their memory and start-up.
     """
     costs = [(trial.objective_s, trial) for trial in trials if trial.objective_s is not None]
     if not costs:
@@ -213,7 +211,7 @@ def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, 
 
 
 def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
-    """The recommended and the fastest trial: by the search's own verdict, or by the times of one that did not end."""
+    """The recommended and the fastest trial: by the verdict of the search, or by times if it did not finish."""
     if result.verdict is None:
         return recommend(result.trials, result.configuration.search.tolerance)
     by_settings = {trial.settings: trial for trial in result.trials}
@@ -239,12 +237,27 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
-    """Of the best over a number of workers; what is uncertain of their epochs is their steady times."""
     other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
     times = time_ratios.times_of(best, other)
     return Gain(value=other.objective_s / best.objective_s, uncertainty=times.ratio.half_width if times else None)
+
+
+def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
+    """The DataLoader keywords to paste; None if nothing was measured.
+
+    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
+    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
+    """
+    if summary.best is None:
+        return None
+    facts, settings = summary.run.result.facts, summary.best.settings
+    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
+    searched = set(summary.searched)
+    if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
+        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
+    return settings.changes(own, searched)
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
@@ -254,19 +267,3 @@ def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
     for trial in result.trials:
         if trial.state is not TrialState.OK:
             yield f"{label} num_workers={trial.num_workers}: {trial.state.value}: {trial.reason}"
-
-
-def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None if nothing could be measured.
-
-    They are num_workers, what was searched or varies in the grid, and what the measured loader had otherwise than the
-    project's DataLoader, or than DataLoader by itself where the dataset came in none.
-    """
-    if summary.best is None:
-        return None
-    facts, settings = summary.run.result.facts, summary.best.settings
-    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
-    searched = set(summary.searched)
-    if not settings.num_workers and summary.project:  # without workers DataLoader refuses what the config may have
-        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
-    return settings.changes(own, searched)

@@ -1,4 +1,4 @@
-"""How two times compare: their ratio with its interval, and whether that is beyond a limit. Pure."""
+"""Ratios of two times with intervals, and their comparison with a tolerance. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import Estimate, Trial, TrialState
 
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
-_FEWEST_FOR_SPREAD = 3  # ratios; below, their spread cannot be told from luck
+_FEWEST_FOR_SPREAD = 3  # ratios with which their spread alone gives an interval
 
 
 class Change(str, Enum):
-    """What a ratio of two times says."""
+    """The verdict on a ratio of two times."""
 
     SAME = "same"
     SLOWER = "slower"
     FASTER = "faster"
-    UNCLEAR = "can't tell"  # there is no interval, or a limit lies in it
+    UNCLEAR = "inconclusive"  # no interval, or a limit lies in it
 
 
 class Quantity(str, Enum):
-    """What a time is the time of."""
+    """The unit of work that a time refers to."""
 
     BATCH = "batch"
     SAMPLE = "sample"
@@ -34,7 +34,7 @@ class Quantity(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """How many times as long one thing takes as another, on the log scale, where its interval is symmetrical.
+    """The ratio of two times on the log scale, where its interval is symmetrical.
 
     ``half_width`` is half the width of the 95 % interval of the natural logarithm; None if there is no interval.
     """
@@ -44,19 +44,19 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        """The ratio itself; above 1 if the one above takes longer."""
+        """The ratio itself: time of the other / time of the base."""
         return math.exp(self.log)
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """Both ends of its interval; None if there is none."""
+        """The ends of its 95 % interval; None if there is none."""
         if self.half_width is None:
             return None
         return math.exp(self.log - self.half_width), math.exp(self.log + self.half_width)
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval leaves no change out."""
+        """Whether the interval excludes 1."""
         return self.half_width is not None and abs(self.log) > self.half_width
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The times of two trials, of the same thing, s: of the one that is compared with (base), and of the other."""
+    """The times of two trials for the same quantity, s."""
 
     quantity: Quantity
     base: Estimate
@@ -73,7 +73,7 @@ class Times:
 
     @property
     def ratio(self) -> Ratio:
-        """Time of the other / time of the base; it has an interval if both have one: half-widths add in quadrature."""
+        """Time of the other / time of the base; half-widths add in quadrature if both have intervals."""
         widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
         return Ratio(
             log=math.log(self.other.value / self.base.value),
@@ -82,9 +82,9 @@ class Times:
 
 
 def change_of(ratio: Ratio, within: float) -> Change:
-    """What the whole interval says: beyond a limit or within both; what has no interval says nothing.
+    """The verdict on a ratio: the whole interval must lie within the tolerance, or beyond it.
 
-    A share of 0.03 within which times count as the same sets the limits at 1.03 and 1 / 1.03.
+    A tolerance ``within`` of 0.03 sets the limits at 1.03 and 1 / 1.03.
     """
     margin = math.log1p(within)
     if ratio.half_width is None:
@@ -97,9 +97,9 @@ def change_of(ratio: Ratio, within: float) -> Change:
 
 
 def times_of(base: Trial, other: Trial) -> Times | None:
-    """What of two trials can be compared: steady batches if they are of one size, else samples; else epochs.
+    """The common times of two trials: per batch if the batch sizes are equal, else per sample; else per epoch.
 
-    None if there is nothing that both have a time of.
+    None if the trials have no quantity in common.
     """
     same_size = base.settings.batch_size == other.settings.batch_size
     for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
@@ -110,7 +110,7 @@ def times_of(base: Trial, other: Trial) -> Times | None:
 
 
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """The time of a batch, a sample or an epoch, s; None if it was not measured or cannot be trusted."""
+    """The time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
     found = trial.measurement
     if found is None or trial.state is not TrialState.OK:
         return None
@@ -126,18 +126,18 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
 
 
 def combined(ratios: Sequence[Ratio]) -> Ratio:
-    """One ratio of several that show the same effect, such as that of an axis: their geometric mean.
+    """The geometric mean of ratios from independent trials that show the same effect.
 
-    Its half-width is the larger of two. What their own intervals leave open, sqrt(sum of squares) / n, would be all if
-    the effect were the same in each pair. Their spread, t x standard deviation / sqrt(n), knows where it is not (see
-    DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). Two ratios have a spread, but too few for
-    Student's t: it may widen their own interval, by the normal quantile, and makes none by itself.
+    Its half-width is the larger of two: that of their own intervals, sqrt(sum of squares) / n, which suffices if the
+    effect is the same in each pair, and that of their spread, t x standard deviation / sqrt(n), which covers effects
+    that differ (DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). The spread of two ratios is too
+    uncertain for Student's t: it widens their own interval by the normal quantile, and gives no interval by itself.
 
     Args:
-        ratios: At least one, from independent trials.
+        ratios: At least one.
 
     Returns:
-        The mean; without an interval where neither half-width is known.
+        The mean; without an interval if neither half-width is known.
     """
     logs, count = [ratio.log for ratio in ratios], len(ratios)
     own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]

@@ -1,4 +1,4 @@
-"""A comparison of two runs or grids as text: a table, then lines for what it cannot hold."""
+"""A comparison of two runs or grids as text: a table, then a summary, notes and differences."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HEADER = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
 
 
 def render(comparison: RunComparison) -> str:
-    """The comparison as it is printed, with a line break at the end."""
+    """The comparison as printed text."""
     table = snippets.markdown_table(HEADER, [row(pair) for pair in comparison.pairs])
     heading = f"A: {origin(comparison.a)}\nB: {origin(comparison.b)}\n"
     return f"{heading}\n{table}\n" + "\n".join(_lines(comparison)) + "\n"
 
 
 def origin(summary: Summary) -> str:
-    """Where and when it was measured."""
+    """The folder, the host and the start time of a run or a grid."""
     started_at = summary.stored.runs[0].result.started_at
     return f"{summary.stored.folder}, measured on {summary.hosts[0].hostname}, started at {started_at}"
 
@@ -42,27 +42,25 @@ def row(pair: Pair) -> list[str]:
 
 
 def _setting(one: ConfigurationSummary) -> str:
-    """The best num_workers, with what it has otherwise than the configuration; ``-`` if nothing could be measured."""
     return formatted.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
 
 
 def _verdict(pair: Pair) -> str:
-    """What has become of it, in a word or two."""
     sides = [name for name, one in (("A", pair.a), ("B", pair.b)) if one.best is None]
     return pair.change.value if pair.change else f"failed in {' and '.join(sides)}"
 
 
 def about_all(comparison: RunComparison) -> Iterator[str]:
-    """How many there are of each verdict (``3 configurations in both: 1 slower, 2 same``), and what one means."""
+    """The number of pairs by verdict (``3 configurations in both: 1 slower, 2 same``), and the rule of the verdict."""
     verdicts = Counter(map(_verdict, comparison.pairs))
     counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
     yield f"{units.counted(len(comparison.pairs), 'configuration')} in both: {counts}"
     yield (
-        f"B is slower or faster where all of the 95 % interval of B / A is beyond {100 * comparison.within:g} %, "
-        "the same where all of it is within."
+        f"B is slower or faster if the whole 95 % interval of B / A lies beyond {100 * comparison.within:g} %, "
+        "the same if it lies within."
     )
     if Change.UNCLEAR.value in verdicts:
-        yield "More can be told after longer measuring (measure=rigorous), or with a larger --within."
+        yield "Longer measurements (measure=rigorous) or a larger --within can decide inconclusive cases."
 
 
 def _lines(comparison: RunComparison) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""The pictures of a report: what there is to show of a run or a grid, the most important first.
-
-Each stands for a figure that is drawn when it is asked for, from a pure value.
-"""
+"""The pictures of a report, the most important first; each is drawn on request from a pure value."""
 
 from __future__ import annotations
 
@@ -25,15 +22,15 @@ Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Illustration:
-    """One picture."""
+    """One picture: the name of its files without suffix, its title, a description with its figures, its drawing."""
 
-    name: str  # of its files, without a suffix
-    title: str  # what it is called
-    alt: str  # what it shows, with its main figures, for those who do not see it
-    draw: Callable[[], Figure]  # makes the figure
+    name: str
+    title: str
+    alt: str
+    draw: Callable[[], Figure]
 
     def save(self, folder: Path) -> tuple[Path, Path]:
-        """Draws it, and gives its PNG and its SVG."""
+        """Draws the picture and writes it as PNG and SVG; returns both paths."""
         return style.save(self.draw(), folder / self.name)
 
 
@@ -42,7 +39,7 @@ def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """All pictures that make sense for this run or grid, the most important first."""
+    """The pictures for which this run or grid has data, the most important first."""
     times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
     if not summary.stored.is_grid:
         (only,) = summary.configurations
@@ -53,7 +50,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures that stand in the folder of a configuration, also of one of a grid."""
+    """The pictures in the folder of a configuration."""
     return (*_scaling(summary), *_batches(summary, batches))
 
 
@@ -81,7 +78,7 @@ def _times(summary: Summary) -> Iterator[Illustration]:
     if chart := line_charts.times(summary):
         alt = f"{chart.quantity.capitalize()} against num_workers."
         for _, _, point in chart.recommended:
-            alt += f" With the recommended {point.num_workers} it is {units.number(point.value)}."
+            alt += f" {units.number(point.value)} with the recommended {point.num_workers}."
         yield _illustration(storage.TIME_PLOT, line_charts.draw, chart, "Time against num_workers", alt)
 
 
@@ -97,12 +94,12 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
     if chart := heat_map.heat_map(summary):
-        heats = [heat for rows in chart.sheets.values() for heat in heat_map.measured(rows)]
+        heats = [heat for rows in chart.panels.values() for heat in heat_map.measured(rows)]
         least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
-        each = ", of each dataset" if len(chart.sheets) > 1 else ""
+        each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
-            f"{heat_map.told(least)} to {heat_map.told(most)} samples per second."
+            f"{heat_map.rate_text(least)} to {heat_map.rate_text(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
         yield _illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
@@ -113,8 +110,9 @@ def _memory(summary: Summary) -> Iterator[Illustration]:
         spots = [spot for field in chart for spot in field.front]
         least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
         alt = (
-            "Seconds per 1000 samples against memory at the best setting of each configuration. The leanest holds "
-            f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the quickest holds "
+            "Seconds per 1000 samples against memory at the best setting of each configuration. The one with the least "
+            f"memory holds "
+            f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the fastest holds "
             f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
         )
         title = "Time against memory, best setting of each configuration"
@@ -131,7 +129,7 @@ def _costs(summary: Summary) -> Iterator[Illustration]:
         alt = (
             f"{len(chart.costs)} search{'' if len(chart.costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
         )
-        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, chart, "Where the time of the search went", alt)
+        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, chart, "Time of the search by part", alt)
 
 
 def _throughput(summary: Summary) -> Iterator[Illustration]:
@@ -173,6 +171,5 @@ def _titled(text: str, c: ConfigurationSummary) -> str:
 
 
 def _named(*names: str) -> str:
-    """What it is of, in brackets."""
     known = [style.shortened(name, 60) for name in names if name]
     return f" ({', '.join(known)})" if known else ""

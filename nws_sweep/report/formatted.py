@@ -1,4 +1,4 @@
-"""A trial as people read it: the one place that decides which figures are shown, and with which digits."""
+"""The figures of a trial as text: the only place that decides which are shown, and with how many digits."""
 
 from __future__ import annotations
 
@@ -10,24 +10,21 @@ from nws_sweep.results import Configuration, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text, in the order of a row; a dash where there is none.
+    """The figures of a trial as text, in the order of a row; a dash if there is none."""
 
-    ``windows`` is how many the interval rests on.
-    """
-
-    candidate: str  # the number of workers, and what else it has otherwise than its configuration
+    candidate: str  # num_workers, and settings that differ from the configuration
     batch: str = units.NOTHING
     rate: str = units.NOTHING
     startup: str = units.NOTHING
     epoch: str = units.NOTHING
     waiting: str = units.NOTHING
     memory: str = units.NOTHING
-    windows: str = units.NOTHING
-    state: str  # how it ended, with the reason if that was no good end
+    windows: str = units.NOTHING  # behind the interval
+    state: str  # with the reason of a failure
 
 
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
-    """What is shown of a trial, beside what was held fixed."""
+    """Formats a trial of this configuration."""
     candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
     state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
     found = trial.measurement

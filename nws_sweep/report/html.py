@@ -1,4 +1,4 @@
-"""Values become pages: self-contained, nothing is fetched; everything from outside is escaped."""
+"""Renders values as self-contained HTML pages; text from outside is escaped."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nws_sweep.analysis.comparing import Difference, RunComparison
+from nws_sweep.analysis.comparing import RunComparison
 from nws_sweep.report import comparison_text
 from nws_sweep.report.page import Page, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """A picture in the page: its title, what it shows in words, and the SVG element."""
+class InlineFigure:
+    """A figure in the page: its title, a description for screen readers, and the SVG element."""
 
     title: str
     alt: str
     svg: str
 
 
-def report(page: Page, pictures: Sequence[Drawn]) -> str:
+def report(page: Page, pictures: Sequence[InlineFigure]) -> str:
     """The report as one HTML file."""
     return _render("report.html", title=page.title, page=page, pictures=pictures)
 
 
 def comparison(value: RunComparison) -> str:
     """The comparison of two runs or grids as one HTML file."""
+    differing = ("what", "A", "B")
     header = ("configuration", *comparison_text.HEADER[1:], "note")
     rows = [(*comparison_text.row(pair), "; ".join(pair.notes)) for pair in value.pairs]
     return _render(
@@ -40,15 +41,11 @@ def comparison(value: RunComparison) -> str:
         pairs=Table(header, rows),
         summary=list(comparison_text.about_all(value)),
         differences=(
-            ("settings", "What else differs in what was measured", _differences(value.settings)),
-            ("hosts", "What differs between the hosts", _differences(value.hosts)),
+            ("settings", "Other differences between the settings", Table(differing, value.settings)),
+            ("hosts", "Differences between the hosts", Table(differing, value.hosts)),
         ),
         only=[*(f"A: {label}" for label in value.only_a), *(f"B: {label}" for label in value.only_b)],
     )
-
-
-def _differences(found: Sequence[Difference]) -> Table:
-    return Table(("what", "A", "B"), [(each.name, each.a, each.b) for each in found])
 
 
 def _render(template: str, **values: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the HTML report says, as one frozen value: every figure is text already, so that drawing it decides nothing."""
+"""The contents of the HTML report as one frozen value: every figure is formatted text, ready for the template."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_setti
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import Trial
 
-# Each with its sentences and snippets; of more configurations these are told, and the table has them all.
+# Configurations shown in detail; the table has all.
 MOST_ANSWERS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under their titles; numbers with their units are sorted as such by the page."""
+    """Rows of text under column titles; the page sorts numbers by value and unit."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -26,18 +26,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was found for one configuration."""
+    """The results of one configuration."""
 
     label: str
-    setting: str  # what to set, such as ``num_workers=4``; empty if nothing could be measured
-    pace: str  # how fast that is, with its interval
-    gains: tuple[str, ...]  # what it gains, a phrase each
-    why: tuple[str, ...]  # what limits it, the most important sentence first
-    certainty: str  # how sure the answer is
-    snippets: tuple[tuple[str, str], ...]  # the settings, ready to paste: where to, and the text
-    warnings: tuple[str, ...]  # what puts it into question
-    error: str  # why there is none; empty if there is one
-    ranks: Table  # A row for each rank; none for one alone
+    setting: str  # such as ``num_workers=4``; empty if nothing was measured
+    pace: str  # its throughput and times, with intervals
+    gains: tuple[str, ...]  # its speed-ups, a phrase each
+    why: tuple[str, ...]  # its bottlenecks, the most important sentence first
+    certainty: str  # confidence in the answer
+    snippets: tuple[tuple[str, str], ...]  # settings ready to paste: destination and text
+    warnings: tuple[str, ...]
+    error: str  # why there is no answer; empty if there is one
+    ranks: Table  # a row for each rank; none for a single rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +45,30 @@ class Page:
     """The report of a run or a grid."""
 
     title: str
-    measured: str  # when and where, in a line
-    answer: Answer | None  # of a grid that of the fastest configuration; None if nothing could be measured
+    measured: str  # time and host
+    answer: Answer | None  # for the fastest configuration; None if nothing was measured
     configurations: int
-    answers: tuple[Answer, ...]  # those that are told one by one, in the order of measuring
+    answers: tuple[Answer, ...]  # the configurations in detail, in the order of measuring
     best: Table
-    effects: Table  # what each varying setting changes
+    effects: Table  # of each varying setting
     trials: Table
-    failures: tuple[str, ...]  # A line each
-    warnings: tuple[str, ...]  # those that concern all configurations, a line each
-    facts: tuple[tuple[str, str], ...]  # about the host and the circumstances: name and text
+    failures: tuple[str, ...]
+    warnings: tuple[str, ...]  # for all configurations
+    facts: tuple[tuple[str, str], ...]  # about the host and the search: name and text
 
 
 def page(summary: Summary) -> Page:
-    """All that is said of a run or a grid."""
+    """The page of a run or a grid."""
     best = summary.fastest
     fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
-    told = set(map(id, fastest))
+    detailed = set(map(id, fastest))
     began = min((run.result.started_at for run in summary.stored.runs), default="")
     return Page(
         title=summary.title,
         measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
         answer=_answer(best) if best else None,
         configurations=len(summary.configurations),
-        answers=tuple(_answer(c) for c in summary.configurations if id(c) in told),
+        answers=tuple(_answer(c) for c in summary.configurations if id(c) in detailed),
         best=Table(snippets.best_header(summary), [snippets.best_cells(summary, c) for c in summary.configurations]),
         effects=Table(
             ("setting", "from", "to", "change of time", "pairs"),
@@ -85,7 +85,7 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.rank_suffix
     return Answer(
         label=configuration.label,
-        setting=f"num_workers={best.num_workers} {configuration.found_besides}".rstrip() + of_each if best else "",
+        setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         why=configuration.explanation,
@@ -121,12 +121,12 @@ def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
-    """What speaks for the recommended candidate against the others; empty if there is none."""
+    """Confidence in the recommended candidate, with the closest alternative; empty if there is no answer."""
     best, result = configuration.best, configuration.run.result
     if best is None or not best.objective_s:
         return ""
     if result.verdict is not None and result.verdict.provisional:
-        return "Not sure: the search was ended by its time budget, and this is the best so far."
+        return "Not sure: the time budget ended the search; this is the best candidate so far."
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {caveats.about_tie(result.verdict)}."
     if not result.complete:
@@ -138,26 +138,24 @@ def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: fl
     others = [(t.objective_s, t) for t in configuration.worker_trials if t.num_workers != best.num_workers]
     measured = [(seconds, trial) for seconds, trial in others if seconds is not None]
     if not measured:
-        return "Nothing to compare it with: no other number of workers was measured."
+        return "No comparison: no other number of workers was measured."
     nearest_s, nearest = min(measured, key=lambda other: other[0])
     name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
     if ratio < 1:
         tolerance = units.share(configuration.configuration.search.tolerance)
         return f"{name} takes {units.percent(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
-    return f"{_how_sure(best, nearest)}: the nearest other, {name}, takes {units.percent(ratio - 1)} longer."
+    return f"{_how_sure(best, nearest)}: the closest alternative, {name}, takes {units.percent(ratio - 1)} longer."
 
 
 def _how_sure(best: Trial, other: Trial) -> str:
-    """By the intervals of both; start-up, which counts for an epoch, has none."""
     times = time_ratios.times_of(best, other)
     if times is None or times.ratio.half_width is None:
         return "Probably (without an interval: too few windows)"
-    return "Sure" if times.ratio.is_certain else "Probably (the intervals overlap)"
+    return "Sure" if times.ratio.is_certain else "Probably (the interval of the ratio includes 1)"
 
 
 def _trials(summary: Summary) -> Table:
-    """Of a single configuration without its name, which the page has told."""
-    first = 0 if len(summary.configurations) > 1 else 1
+    first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
     rows = []
     for configuration in summary.configurations:
         for trial in configuration.trials:
@@ -192,4 +190,4 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
             f"the hypervisor took up to {steal} of the CPU time, and the CPU quota throttled up to {throttled} of it",
         )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
-    yield "cost", f"searching took {units.seconds(cost_s)} in all"
+    yield "cost", f"all searches took {units.seconds(cost_s)}"

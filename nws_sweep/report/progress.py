@@ -1,4 +1,4 @@
-"""Tells a program's user how a search comes on: lines on standard error, in a notebook's cell, or to a function."""
+"""Progress of a search as lines: on standard error, in the cell of a notebook, or passed to a function."""
 
 from __future__ import annotations
 
@@ -16,51 +16,53 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressReporter:
-    """Turns what happens in a search into lines: of each candidate, and those that no program should be without."""
+    """An ``Observer`` that prints a line for each candidate, and announces the answer."""
 
     def __init__(self, print_line: Print, announce: Print) -> None:
         self.print_line = print_line
         self.note = announce
 
     def slice_started(self, num_workers: int) -> None:
-        """Is told by the trial's own line when it is done."""
+        """Prints nothing: ``trial_finished`` has the figures."""
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        """A line for the candidate."""
+        """Prints the figures of the candidate."""
         self.print_line(snippets.trial_line(trial, result.configuration))
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        """Nothing is done between rounds."""
+        """Prints nothing: figures of a round are preliminary."""
 
     def interrupted(self, result: SearchRecord) -> None:
-        """The exception says so."""
+        """Prints nothing: the exception is reported."""
 
     def search_finished(self, result: SearchRecord) -> None:
-        """A line for the answer."""
+        """Announces the answer, and why the search stopped."""
         self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
 
 
 def printer_for(progress: bool | Print | None) -> Print:
-    """Where lines go: to a function that takes them; for True to standard error, or the cell in a notebook; for False
-    nowhere; for None as for True where someone is likely to look: on a terminal and in a notebook.
+    """Returns the function that prints progress.
+
+    ``progress`` may be that function. True prints to standard error, or to the cell of a notebook; False prints
+    nothing; None prints on a terminal and in a notebook only.
     """
     if callable(progress):
         return progress
     if progress is False:
-        return _nowhere
+        return _discard
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
         return _Cell(ipython.display)
-    return _on_standard_error if progress or sys.stderr.isatty() else _nowhere
+    return _on_standard_error if progress or sys.stderr.isatty() else _discard
 
 
 def announcer(progress: bool | Print | None, print_line: Print) -> Print:
-    """Where the lines go that no program should be without: what a search waits for, may cost, and has chosen.
+    """Returns the function for important lines: what a search waits for, its cost, and the chosen setting.
 
-    To the program's log in any case; beside that where all lines go, or to standard error where no terminal is. With
-    ``progress=False`` to the log alone.
+    They are always logged at INFO. They are also printed as all lines are, or to standard error if there is no
+    terminal; with ``progress=False`` they are only logged.
     """
-    shown = _on_standard_error if progress is None and print_line is _nowhere else print_line
+    shown = _on_standard_error if progress is None and print_line is _discard else print_line
 
     def announce(line: str) -> None:
         logger.info(line)
@@ -69,7 +71,7 @@ def announcer(progress: bool | Print | None, print_line: Print) -> Print:
     return announce
 
 
-def _nowhere(line: str) -> None:
+def _discard(line: str) -> None:
     pass
 
 
@@ -79,7 +81,7 @@ def _on_standard_error(line: str) -> None:
 
 
 class _Cell:
-    """One output of a notebook's cell, which grows."""
+    """One output of a notebook's cell, to which lines are appended."""
 
     def __init__(self, display: Any) -> None:
         self._display = display

@@ -25,13 +25,13 @@ _HEADER = ["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "st
 
 @dataclass(frozen=True, repr=False)
 class SearchResult:
-    """The best DataLoader settings, and what they rest on.
+    """The best DataLoader settings, with the measurements behind them.
 
-    Made by :func:`nws_sweep.search`; always has a best setting. Prints as a table, in a notebook too.
+    Returned by :func:`nws_sweep.search`; always has a best setting. Prints as a table, in a notebook too.
 
     Attributes:
-        record: Everything that was asked and measured.
-        reused: Whether it was measured earlier, and remembered.
+        record: All settings and measurements of the search.
+        reused: Whether the result was stored by an earlier search.
     """
 
     record: SearchRecord
@@ -42,7 +42,7 @@ class SearchResult:
             reasons = (
                 f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.record.trials if trial.reason
             )
-            reason = self.record.error or next(reasons, "nothing was tried")
+            reason = self.record.error or next(reasons, "there were no candidates")
             raise NwsSweepError(f"no candidate could be measured: {reason}")
 
     @property
@@ -60,24 +60,24 @@ class SearchResult:
     def loader_kwargs(self) -> dict[str, Any]:
         """The recommended keywords, for ``DataLoader(dataset, batch_size=..., **result.loader_kwargs)``.
 
-        They are ``num_workers``, ``pin_memory``, ``prefetch_factor`` and ``persistent_workers``; others only where they
-        differ from the DataLoader's own. What the search was given and left alone (batch_size, shuffle) is not there.
+        They are ``num_workers``, ``pin_memory``, ``prefetch_factor`` and ``persistent_workers``, and others that differ
+        from DataLoader's defaults. Settings that the search does not change (batch_size, shuffle) are left out.
         """
         return {name: value for name, value in self.settings.tuned().items() if name != "batch_size"}
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All candidates, ascending by num_workers, those that failed with their reasons."""
+        """All candidates, ascending by num_workers, failed ones with their reasons."""
         return self._found.trials
 
     @property
     def stop_reason(self) -> str:
-        """Why the search stopped, in words."""
+        """Why the search stopped."""
         return self.record.stop_reason
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """What limits this loader at the best setting, with figures; None if that cannot be told."""
+        """The bottlenecks at the best setting, with their evidence; None if unknown."""
         return self._found.diagnosis
 
     @property
@@ -87,12 +87,12 @@ class SearchResult:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What puts the answer into question, or helps to a better one."""
+        """Lines that question the answer or suggest how to improve it."""
         return self._summary.all_warnings
 
     @property
     def cost_s(self) -> float:
-        """Seconds that the search took; of a reused result, then."""
+        """Seconds that the search took; for a reused result, the original search."""
         return self.record.cost_s
 
     @property
@@ -114,7 +114,7 @@ class SearchResult:
 
     @functools.cached_property
     def _summary(self) -> Summary:
-        here = Path()  # results of the API lie in no folder of a run
+        here = Path()  # results of the API have no folder
         run = StoredRun(folder=here, result=self.record)
         return summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
 

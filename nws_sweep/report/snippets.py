@@ -18,8 +18,7 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.report import formatted
 from nws_sweep.results import Configuration, SearchRecord, Trial, shown, storage
 
-# Parts of the cost below this are not told.
-_NEGLIGIBLE_S = 0.05
+_SHORTEST_S = 0.05  # of a part of the cost that is shown
 _PARTS = {
     "profile_s": "profile",
     "startup_s": "start-up",
@@ -27,17 +26,17 @@ _PARTS = {
     "measuring_s": "measuring",
     "samples_s": "comparing samples",
     "other_s": "other",
-    "waiting_s": "before that waiting",
+    "waiting_s": "after waiting",
 }
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
-# Those that transformers.TrainingArguments take as ``dataloader_...``, in every version and in newer ones only.
+# Arguments ``dataloader_...`` of transformers.TrainingArguments, in every version and in newer ones.
 _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 _NEWER_TRAINING_ARGUMENTS = ("multiprocessing_context", "in_order")
 _NEWER_TRANSFORMERS = "5.15"
 
-# The one in C is ten times as quick; a platform may lack it.
+# The C version is ten times as fast; some platforms lack it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 Settings = Mapping[str, Any]
@@ -47,12 +46,12 @@ Settings = Mapping[str, Any]
 class Rendered:
     """The best settings in one format."""
 
-    text: str  # what can be pasted, and nothing else; empty, or whole lines
-    comments: tuple[str, ...] = ()  # lines about it
+    text: str  # ready to paste: empty, or whole lines
+    comments: tuple[str, ...] = ()
 
     @property
     def file(self) -> str:
-        """Both as YAML, the comments first."""
+        """Comments and text as YAML."""
         return "".join(f"# {line}\n" for line in self.comments) + self.text
 
 
@@ -60,19 +59,19 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
     """The best settings in one of ``FORMATS``.
 
     Args:
-        summary: What was found.
-        format_name: ``table`` for people; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
+        summary: The results.
+        format_name: ``table`` for reading; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
             ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
-            ``yaml`` and ``json`` for programs: one mapping for a run, a list of them for a grid. The other formats but
-            ``table`` hold one configuration.
-        key: Where the settings belong in the configuration that is given them, such as ``data`` for
-            ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and makes of ``yaml`` a config that
-            Hydra composes there. None if it was not given: LightningCLI's own ``data``; where a project's config was
-            measured, for ``overrides`` and the ``yaml`` of a run the keys that it has; for the others no prefix.
+            ``yaml`` and ``json`` for programs: one mapping for a run, a list for a grid. All formats but ``table``,
+            ``yaml`` and ``json`` hold one configuration.
+        key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
+            prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
+            Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys
+            of the project's config if one was measured.
 
     Raises:
-        ConfigurationError: If the key is none, or a setting below it is a mapping of the project's config, or several
-            configurations are asked for in a format that holds one.
+        ConfigurationError: If the key is invalid, or a setting below it is a mapping of the project's config, or the
+            format holds one configuration and there are several.
     """
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
@@ -93,7 +92,6 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
 
 
 def _of_all(summary: Summary, format_name: str) -> str:
-    """A format that has room for several configurations."""
     if format_name == "table":
         return as_markdown_table(summary)
     found: Any = [
@@ -105,10 +103,9 @@ def _of_all(summary: Summary, format_name: str) -> str:
 
 
 def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
-    """A format that is pasted, and so holds one configuration."""
     settings, comments = best_settings(configuration), [*_about(configuration)]
     if not settings:
-        return Rendered(text="", comments=(f"nothing could be measured for {configuration.label}",))
+        return Rendered(text="", comments=(f"no candidate could be measured for {configuration.label}",))
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     if format_name == "yaml":
@@ -127,14 +124,13 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
 
 
 def best_file(configuration: ConfigurationSummary) -> Rendered:
-    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config that was measured."""
+    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config if one was measured."""
     settings, project = best_settings(configuration), configuration.project
     placed = project_keys.as_nodes(settings, project) if settings and project else settings
     return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
 
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
-    """What to know before the settings of a configuration are pasted."""
     ranks = configuration.configuration.ranks
     if ranks > 1:
         yield f"for each of {ranks} ranks"
@@ -143,35 +139,35 @@ def _about(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
-    """A line for the settings that have no key of their own in the project's config, if one was measured."""
+    """A comment on settings that have no key in the project's config; empty without a project."""
     settings, project = best_settings(configuration), configuration.project
     return tuple(project_keys.left_out(settings, project)) if settings and project else ()
 
 
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
-    """As ``overrides``, for the keys that the project's config has where one was measured."""
+    """Hydra overrides, with the keys of the project's config if one was measured."""
     project = configuration.project
     return arguments(settings, "++") if project is None else project_keys.as_overrides(settings, project)
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
-    """``++data.num_workers=4 ...``: with two plus signs Hydra sets a key whether or not it exists.
+    """``++data.num_workers=4 ...``: ``++`` makes Hydra set a key whether or not it exists.
 
-    With two dashes as LightningCLI takes the arguments of a LightningDataModule; null is None.
+    ``--`` gives the arguments of a LightningDataModule to LightningCLI.
     """
     prefix = f"{mark}{key}." if key else mark
     return " ".join(f"{prefix}{name}={shown(value)}" for name, value in settings.items())
 
 
 def kwargs(settings: Settings) -> str:
-    """``batch_size=64, num_workers=4, ...`` as Python writes it."""
+    """``batch_size=64, num_workers=4, ...`` as in a Python call."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
 def transformers(settings: Settings) -> str:
     """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
 
-    A prefetch_factor of None is left out: so it is by default, and without workers any other is refused.
+    A prefetch_factor of None, the default, is left out.
     """
     known = {f"dataloader_{name}": settings.get(name) for name in _TRAINING_ARGUMENTS}
     known = {"per_device_train_batch_size": settings.get("batch_size"), **known}
@@ -179,23 +175,23 @@ def transformers(settings: Settings) -> str:
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
-    """Lines about the settings that not every version takes, or none."""
+    """Comments on settings that some or all versions of TrainingArguments lack."""
     newer = {f"dataloader_{name}": settings[name] for name in _NEWER_TRAINING_ARGUMENTS if name in settings}
     known = ("batch_size", *_TRAINING_ARGUMENTS, *_NEWER_TRAINING_ARGUMENTS)
     others = {name: value for name, value in settings.items() if name not in known}
     if newer:
-        yield f"taken by transformers {_NEWER_TRANSFORMERS} and later only: {kwargs(newer)}"
+        yield f"requires transformers {_NEWER_TRANSFORMERS} or later: {kwargs(newer)}"
     if others:
-        yield f"TrainingArguments cannot be told: {kwargs(others)}"
+        yield f"not available in TrainingArguments: {kwargs(others)}"
 
 
 def options(summary: Summary) -> dict[str, str]:
     """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
 
-    A program composes one under its own key, as by ``+best@data=batch_size-64``; the project that was measured
-    composes it where it belongs, as by ``+best=batch_size-64``.
+    Other programs compose one under a key of theirs, as by ``+best@data=batch_size-64``; the project that was measured
+    composes it in place, as by ``+best=batch_size-64``.
     """
-    distinguished = []  # by what each differs from the others; of one by itself in a grid by its dataset
+    distinguished = []  # columns that name each option; a single configuration of a grid has its dataset's name
     for each in summary.configurations:
         columns = each.configuration.columns
         names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
@@ -210,7 +206,7 @@ def _option(configuration: ConfigurationSummary) -> str:
 
 
 def as_yaml(document: Any) -> str:
-    """YAML with the keys in their own order."""
+    """YAML with the keys in order."""
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
 
 
@@ -219,7 +215,7 @@ def best_header(summary: Summary) -> list[str]:
     references = {configuration.configuration.search.reference for configuration in summary.configurations}
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    also = ["also"] if summary.searched_besides else []
+    also = ["also"] if summary.searched_others else []
     each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
     return [*summary.varying, f"num_workers{each}", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
 
@@ -230,8 +226,8 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.best
     if best is None or best.measurement is None:
-        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_besides else 5)]
-    also = [configuration.found_besides] if summary.searched_besides else []
+        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
+    also = [configuration.changed_settings] if summary.searched_others else []
     figures = formatted.of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     found = [*also, figures.rate, figures.batch, figures.epoch, *gains]
@@ -239,7 +235,7 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
 
 
 def fastest_lines(summary: Summary) -> list[str]:
-    """Which configuration is the fastest on each kind of node; none where there is one kind."""
+    """Which configuration is the fastest on each kind of node; empty if there is one kind."""
     return [
         f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != node_kinds.COLUMN)} "
         f"with num_workers={one.best.num_workers}, {units.number(one.best_rate)} samples/s"
@@ -249,35 +245,34 @@ def fastest_lines(summary: Summary) -> list[str]:
 
 
 def cost_line(result: SearchRecord) -> str:
-    """What the search cost, and on what: ``search took 6.80 s, 1.5 epochs at the best setting (profile ...)``."""
+    """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting (profile 500 ms, ...)``."""
     best, _ = best_and_fastest(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
     epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
     parts = [
         f"{name} {units.seconds(getattr(result.cost, part))}"
         for part, name in _PARTS.items()
-        if getattr(result.cost, part, 0.0) > _NEGLIGIBLE_S
+        if getattr(result.cost, part, 0.0) > _SHORTEST_S
     ]
     return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def found_line(result: SearchRecord) -> str:
-    """Which candidate is the best."""
+    """The best candidate of a search."""
     best, _ = best_and_fastest(result)
     each = result.configuration.rank_suffix
     return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
-    """A candidate that has just been measured, in a line."""
-    told = formatted.of_trial(trial, configuration)
-    workers, _, besides = told.candidate.partition(" ")
-    name = f"num_workers={workers:<3}" + (f" {besides}" if besides else "")
+    """The figures of a candidate in a line."""
+    cells = formatted.of_trial(trial, configuration)
+    workers, _, others = cells.candidate.partition(" ")
+    name = f"num_workers={workers:<3}" + (f" {others}" if others else "")
     if trial.measurement is None:
-        return f"{name} {told.state}"
-    return (
-        f"{name} {told.batch:>14} a batch  {told.rate:>8} samples/s  start-up {told.startup:>8}  epoch {told.epoch:>8}"
-    )
+        return f"{name} {cells.state}"
+    times = f"start-up {cells.startup:>8}  epoch {cells.epoch:>8}"
+    return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
 
 
 def as_markdown_table(summary: Summary) -> str:
@@ -287,7 +282,7 @@ def as_markdown_table(summary: Summary) -> str:
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, aligned so that it reads well as plain text too; cells are escaped."""
+    """A Markdown table with aligned columns; cells are escaped."""
     escaped = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
     columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]
     widths = [max(map(len, column)) for column in columns]

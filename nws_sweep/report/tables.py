@@ -1,4 +1,4 @@
-"""Tables: every trial (results.csv) and the best setting per configuration (best.csv), as rows and as pandas frames."""
+"""Tables of all trials (results.csv) and of the best settings (best.csv), as rows and as pandas frames."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BEST_TIMES = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_p
 
 
 class Rows(NamedTuple):
-    """A table: the names of its columns, and rows that may lack some of them."""
+    """Column names, and rows that may lack some of them."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
 
     def frame(self) -> pd.DataFrame:
-        """As a frame whose integers stay integers beside empty cells."""
+        """A frame in which integer columns with empty cells stay integers."""
         import pandas as pd
 
         frame: pd.DataFrame = pd.DataFrame(list(self.rows), columns=list(self.columns)).convert_dtypes()
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 def trials(summary: Summary) -> Rows:
     """One row per trial: the identifying columns of its configuration first, then those of timings.csv.
 
-    Where not all were measured on one host there is a column for it in between.
+    With several hosts, the column ``host`` stands between them.
     """
     several = len(summary.hosts) > 1
     rows = [
@@ -63,7 +63,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": fastest.num_workers if fastest else None,
-        "bottlenecks": "+".join(limit.value for limit in summary.diagnosis.bottlenecks) if summary.diagnosis else None,
+        "bottlenecks": "+".join(one.value for one in summary.diagnosis.bottlenecks) if summary.diagnosis else None,
         "stop_reason": result.stop_reason,
         "error": result.error,
     }
@@ -74,6 +74,5 @@ def _configuration_columns(summary: Summary) -> list[str]:
 
 
 def _rows(rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
-    """With each column once, and lists and mappings as text."""
     texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
     return Rows(columns=tuple(dict.fromkeys(columns)), rows=tuple(texts))

@@ -1,4 +1,4 @@
-"""Writes the report of a run or a grid from its files: tables, pictures, best settings, and pages that show them."""
+"""Writes the report of a run or a grid from its files: tables, pictures, best settings, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from nws_sweep import units
 from nws_sweep.analysis import advice, per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
@@ -22,8 +23,8 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
 
     Returns:
-        What was found, and the files written, the report first; of a grid without those of single configurations. A
-        folder stands for all files in it, a PNG for the SVG beside it.
+        The summary, and the files written, the report first; a folder stands for all files in it, a PNG for the SVG
+        beside it. For a grid, the files of single configurations are left out.
 
     Raises:
         NotARunError: If the folder is neither.
@@ -40,7 +41,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     drawn = []
     for one, (_, as_svg) in zip(chosen, files, strict=True):
         inlined = svg.inline(as_svg.read_text("utf-8"), as_svg.stem, one.title, one.alt)
-        drawn.append(html.Drawn(title=one.title, alt=one.alt, svg=inlined))
+        drawn.append(html.InlineFigure(title=one.title, alt=one.alt, svg=inlined))
     pictures = [(one.alt, png.relative_to(folder)) for one, (png, _) in zip(chosen, files, strict=True)]
     atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
     atomic.write_text(folder / storage.PAGE, html.report(page.page(summary), drawn))
@@ -48,9 +49,9 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
 
 
 def try_pictures(run_folder: Path) -> None:
-    """Writes the pictures of a single configuration, which a report of its grid shows and leaves alone.
+    """Writes the pictures of a single configuration; the report of its grid links to them.
 
-    If it can: what was measured must not be lost for a picture.
+    Errors are logged: measurements must not be lost because of a picture.
     """
     try:
         from nws_sweep.report import figures
@@ -58,7 +59,7 @@ def try_pictures(run_folder: Path) -> None:
         (configuration,) = summarise(storage.find(run_folder)).configurations
         for one in figures.of_configuration(configuration, _batches):
             one.save(run_folder)
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # such as a full disk
         logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
@@ -67,8 +68,8 @@ def try_pictures(run_folder: Path) -> None:
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
     try:
         return storage.read_batches(configuration.run.folder)
-    except NotARunError as error:  # the figures do not need it
-        logger.warning("%s; its single batches are not drawn", error)
+    except NotARunError as error:  # the other pictures do not need them
+        logger.warning("%s; the times of its batches are not drawn", error)
         return []
 
 
@@ -95,7 +96,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
 
 
 def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
-    """The report as Markdown, with its own pictures; those of a grid's configurations stand in their sections."""
+    """The report as Markdown, with these pictures; those of each configuration of a grid are in its section."""
     host_facts = [line for host in summary.hosts for line in _host_facts(host)]
     lists = {
         "Fastest on each kind of node": snippets.fastest_lines(summary),
@@ -114,22 +115,21 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
 
 
 _METHOD = (
-    "An interval (±) is of 95 %, over windows of batches; with fewer than three windows there is none. "
-    "The recommended candidate has the fewest workers among those that are not slower than the fastest by more "
-    "than search.tolerance."
+    "Intervals (±) are 95 % intervals over windows of batches; fewer than three windows give none. "
+    "The recommended candidate has the fewest workers among those that are slower than the fastest by at most "
+    "search.tolerance."
 )
 
 
 def _host_facts(host: Host) -> Iterator[str]:
     yield (
         f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
-        f"{host.memory_bytes / 2**30:.1f} GiB memory, {host.platform}"
+        f"{units.memory(host.memory_bytes)} memory, {host.platform}"
     )
     yield f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
 
 
 def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[str]:
-    """The section of a configuration, part by part."""
     result, best = configuration.run.result, configuration.best
     yield f"## {_escaped(configuration.label)}"
     if result.error:
@@ -139,20 +139,20 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
     shown = [formatted.of_trial(trial, configuration.configuration) for trial in configuration.trials]
     rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.windows, c.state] for c in shown]
     yield snippets.markdown_table(_TRIAL_HEADER, rows)
-    if configuration.diagnosis and (rule := advice.rule(configuration.diagnosis)):
-        yield f"The {rule}."
+    if configuration.diagnosis and (fit := advice.scaling_sentence(configuration.diagnosis)):
+        yield f"The {fit}."
     if best and best.measurement and best.measurement.ranks:
         yield f"The ranks with num_workers={best.num_workers} each, by step:"
         yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])
-    if summary.stored.is_grid:  # what stands in its folder already
-        for name, what in ((storage.SCALING_PLOT, "how it scales"), (storage.BATCHES_PLOT, "per-batch times")):
+    if summary.stored.is_grid:  # pictures that its job has written
+        for name, what in ((storage.SCALING_PLOT, "scaling"), (storage.BATCHES_PLOT, "per-batch times")):
             path = configuration.run.folder / f"{name}.png"
             if path.is_file():
                 yield f"![{what}](<{path.relative_to(summary.stored.folder).as_posix()}>)"
 
 
 def _escaped(text: str) -> str:
-    """Text that may hold what people called their files, safe outside of tables."""
+    """Makes text from outside safe in Markdown outside of tables."""
     return text.replace("<", "&lt;")
 
 

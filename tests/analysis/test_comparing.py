@@ -1,4 +1,4 @@
-"""How two times compare: of two runs or grids side by side, and of the settings of a grid."""
+"""Ratios of times, comparisons of two runs or grids, and effects of settings in a grid."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.factories import (
 
 
 def timed(value: float, half_width: float | None) -> Estimate:
-    """A time whose interval has that half-width on the log scale."""
+    """A time with this half-width of its interval on the log scale."""
     low, high = (half_width and value * math.exp(sign * half_width) for sign in (-1, 1))
     return Estimate(value=value, low=low, high=high, n=5)
 
@@ -62,8 +62,8 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
         assert (lacking.value, lacking.half_width, lacking.ends, str(lacking)) == (0.5, None, None, "0.50")
 
 
-def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
-    """Of means of ten windows with errors of 5 %."""
+def test_the_interval_of_a_ratio_has_its_nominal_coverage() -> None:
+    """Means of ten windows with errors of 5 %."""
     noise, runs, covered, truth = random.Random(3), 2000, 0, math.log(1.25)
 
     def measured(log: float) -> Estimate:
@@ -84,7 +84,7 @@ def test_the_interval_of_a_ratio_covers_the_truth_as_often_as_it_says() -> None:
         (1.05, 0.01, Change.SLOWER), (1.05, 0.03, Change.UNCLEAR),
         (0.95, 0.01, Change.FASTER), (0.95, 0.03, Change.UNCLEAR),
         (1.0, None, Change.UNCLEAR), (9.0, None, Change.UNCLEAR),
-        (1 / 1.029, 0.0, Change.SAME), (1 / 1.031, 0.0, Change.FASTER),  # as far down as up
+        (1 / 1.029, 0.0, Change.SAME), (1 / 1.031, 0.0, Change.FASTER),  # symmetrical limits
     ],
 )  # fmt: skip
 def test_the_whole_interval_decides(value: float, half_width: float | None, change: Change) -> None:
@@ -119,10 +119,10 @@ def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epoch
     [
         ([ratio(0.5)], 0.5, None),
         ([ratio(0.5, 0.2)] * 4, 0.5, 0.1),  # equal ones narrow each other's interval
-        # those that differ by more than their intervals widen the mean, by Student's t or by the normal quantile
+        # a spread beyond the intervals widens that of the mean, by Student's t or by the normal quantile
         ([ratio(0.1, 0.001), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
         ([ratio(0.0, 0.001), ratio(0.2, 0.001)], 0.1, 1.95996 * 0.1),
-        # without intervals of their own three have their spread, and two have nothing
+        # without intervals, three ratios have their spread, two have none
         ([ratio(0.1), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
         ([ratio(0.1), ratio(0.3, 0.001)], 0.2, None),
     ],
@@ -134,9 +134,7 @@ def test_ratios_are_combined(ratios: list[Ratio], log: float, half_width: float 
 
 
 @pytest.mark.parametrize(("pairs", "varies", "most"), [(2, 0.0, 0.995), (4, 0.0, 0.995), (4, 0.1, 0.965)])
-def test_the_interval_of_an_effect_covers_the_truth_at_least_as_often_as_it_says(
-    pairs: int, varies: float, most: float
-) -> None:
+def test_the_interval_of_an_effect_has_at_least_its_nominal_coverage(pairs: int, varies: float, most: float) -> None:
     noise, runs, truth, error = random.Random(5), 2000, 0.3, 0.02
     drawn = [
         combined([ratio(truth + noise.gauss(0, varies) + noise.gauss(0, error), 1.96 * error) for _ in range(pairs)])
@@ -147,7 +145,7 @@ def test_the_interval_of_an_effect_covers_the_truth_at_least_as_often_as_it_says
 
 
 def one(seconds: float, precision: float | None = 0.01, **columns: Any) -> SearchRecord:
-    """A configuration whose best takes so many seconds per batch, known so well."""
+    """A configuration whose best takes this time per batch, with this relative interval."""
     batch_s = None
     if precision is not None:
         batch_s = Estimate(value=seconds, low=seconds / (1 + precision), high=seconds * (1 + precision), n=6)
@@ -159,7 +157,7 @@ def of(*results: SearchRecord) -> dict[str, Effect]:
     return {f"{e.axis} {e.baseline} {e.value}": e for e in effects(summary_of_grid(*results))}
 
 
-def test_a_setting_that_helps_is_told_with_its_interval() -> None:
+def test_a_setting_that_helps_is_reported_with_its_interval() -> None:
     found = of(
         one(1.0, batch_size=64, pin_memory=False), one(0.8, batch_size=64, pin_memory=True),
         one(2.0, batch_size=128, pin_memory=False), one(1.6, batch_size=128, pin_memory=True),
@@ -173,12 +171,12 @@ def test_a_setting_that_helps_is_told_with_its_interval() -> None:
     ("precision", "text"),
     [
         (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
-        (None, "1.0 % more time, without an interval: too few windows or pairs to tell"),
+        (None, "1.0 % more time (no interval: too few windows or pairs)"),
     ],
 )
-def test_a_setting_that_makes_no_difference_is_told_as_such(precision: float | None, text: str) -> None:
+def test_a_setting_without_an_effect_is_reported_as_such(precision: float | None, text: str) -> None:
     results = [one(seconds, precision, prefetch_factor=n) for n, seconds in ((8, 1.01), (None, 1.0), (2, 1.01))]
-    found = of(*results)  # with the plainest value
+    found = of(*results)  # None is the baseline
     assert list(found) == ["prefetch_factor null 2", "prefetch_factor null 8"]
     assert {effect.text for effect in found.values()} == {text}
 
@@ -201,7 +199,7 @@ LIMIT = 0.03
 
 
 def precise(num_workers: int, batch_s: float, **changes: Any) -> Trial:
-    """A trial whose batches took so long, give or take a thousandth."""
+    """A trial with this time per batch, ±0.1 %."""
     steady = Estimate(value=batch_s, low=batch_s / 1.001, high=batch_s * 1.001, n=5)
     return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=steady), **changes)
 
@@ -233,7 +231,7 @@ def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_
     assert (comparison.settings, comparison.hosts) == ((), ())
 
 
-def test_what_all_of_a_have_and_all_of_b_is_told_and_does_not_keep_them_apart() -> None:
+def test_constant_columns_of_a_and_of_b_are_reported_and_do_not_prevent_pairing() -> None:
     a, b = (
         summary_of_grid(*(found(1.0, each) for each in points(batch_size=(8, 16), pin_memory=(pin,))))
         for pin in (False, True)
@@ -251,7 +249,7 @@ def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:
     assert changes == [Change.SLOWER, Change.SAME]
 
 
-def test_nothing_in_common_is_one_line_that_names_both() -> None:
+def test_without_common_configurations_the_error_names_both() -> None:
     with pytest.raises(ConfigurationError) as refused:
         compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
     assert str(refused.value) == ("no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32")
@@ -280,7 +278,7 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
         ),
     ],
 )  # fmt: skip
-def test_what_else_differs_is_told(
+def test_other_differences_are_reported(
     b: SearchRecord, settings: list[tuple[str, str, str]], hosts: list[tuple[str, str, str]]
 ) -> None:
     comparison = runs(found(1.0), b)
@@ -300,23 +298,21 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
     [
         (
             found(1.0), search_result(precise(2, 1.0), precise(4, 0.5)), Change.FASTER,
-            ("the best num_workers differs; in B that of A takes 2.00 (2.00 to 2.00) times as long as the best",),
+            ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",),
         ),
         (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),
-        (found(1.0), BROKEN, None, ("nothing could be measured in B",)),
-        (BROKEN, found(1.0), None, ("nothing could be measured in A",)),
+        (found(1.0), BROKEN, None, ("no candidate could be measured in B",)),
+        (BROKEN, found(1.0), None, ("no candidate could be measured in A",)),
         (
             *WHOLE, Change.UNCLEAR,
-            ("without an interval in both nothing can be told: too few windows or epochs were measured",),
+            ("inconclusive without intervals in A and B: too few windows or epochs were measured",),
         ),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
-         ("its search in B did not finish",)),
-        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("there is no time that both have",)),
+         ("the search in B did not finish",)),
+        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no time in common",)),
     ],
 )  # fmt: skip
-def test_what_a_reader_should_know_is_noted(
-    a: SearchRecord, b: SearchRecord, change: Change | None, notes: tuple[str, ...]
-) -> None:
+def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None, notes: tuple[str, ...]) -> None:
     (pair,) = runs(a, b).pairs
     assert (pair.change, pair.notes) == (change, notes)
     verdict = f"failed in {'A' if a is BROKEN else 'B'}" if change is None else change.value
@@ -353,9 +349,7 @@ def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> 
     assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
 
 
-def test_the_command_compares_two_folders_and_answers_what_it_was_asked_for(
-    shared_nws: Command, tmp_path: Path
-) -> None:
+def test_the_command_compares_two_folders_and_sets_the_exit_status(shared_nws: Command, tmp_path: Path) -> None:
     store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16))).rename(tmp_path / "a")
     store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
     store_run(tmp_path, found(1.0, {"batch_size": 32}))

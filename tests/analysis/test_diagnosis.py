@@ -1,4 +1,4 @@
-"""Workloads of known cause: what limits each, and what is said about it."""
+"""Diagnoses of workloads with known bottlenecks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis import caveats
-from nws_sweep.analysis.advice import further, rule, sentence
+from nws_sweep.analysis.advice import predictions, scaling_sentence, sentence
 from nws_sweep.analysis.diagnosis import Bottleneck, Diagnosis, diagnose
 from nws_sweep.analysis.summary import recommend
 from nws_sweep.results import Estimate, LoaderSettings, Measurement, Noise, SearchRecord, Trial, TrialState
@@ -18,7 +18,7 @@ from tests.factories import search_result as result_of
 
 
 def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None, **known: Any) -> Trial:
-    """A run of another program, if no more is known: neither CPU time nor loading alone."""
+    """A trial of another program: by default without CPU time and time of loading alone."""
     known = {"startup_s": 0.046, **known}
     measured = Measurement(
         batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
@@ -32,9 +32,9 @@ def timed(n: int, batch_s: float, consume_s: float, epoch_s: float | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a batch takes, s: to load in one process, of that CPU time, CPU time to move it, in the consumer.
+    """Times of a batch, s: loading in one process, its CPU time, CPU time of moving, the consumer.
 
-    ``receive_s`` is what the main process takes to get it from a worker.
+    ``receive_s`` is the time of the main process to receive a batch.
     """
 
     loading_s: float
@@ -95,119 +95,117 @@ WAITING_FOR_A_CONSUMER = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005
     [
         (
             LATENCY, [Bottleneck.LATENCY],
-            "latency-bound: 99 % of the 32.0 ms that loading takes is waiting, which 16 workers share",
+            "latency-bound: 99 % of the 32.0 ms of loading is I/O wait, so more workers than CPUs help (16 used)",
         ),
-        # without a look at loading without workers waiting shows in the fewest
-        (replace(LATENCY, tried=(4, 8)), [Bottleneck.LATENCY], "latency-bound: 99 % of loading is waiting, "),
+        # without a candidate of 0 workers the fewest workers are used
+        (replace(LATENCY, tried=(4, 8)), [Bottleneck.LATENCY], "latency-bound: 99 % of loading is I/O wait, "),
         (
             replace(LATENCY, tried=(0,)), [Bottleneck.LATENCY],
-            "latency-bound: 99 % of the 32.0 ms that loading takes is waiting; no candidate with workers was measured",
+            "latency-bound: 99 % of the 32.0 ms of loading is I/O wait; no candidate with workers was measured",
         ),
         (
             CPU, [Bottleneck.CPU],
-            "CPU-bound: 2 CPUs are busy 100 % of the time, and a batch takes 16.0 ms of CPU time: cheaper transforms",
+            "CPU-bound: CPU utilization 100 % (2 CPUs), and a batch takes 16.0 ms of CPU time; cheaper transforms",
         ),
         (
             Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.003), [Bottleneck.TRANSFER],
-            "transfer-bound: a batch takes 1.00 ms to make, and 4.00 ms to get from 1 worker: load without",
+            "transfer-bound: a batch takes 1.00 ms without workers and 4.00 ms with 1 worker; load without",
         ),
         (
-            Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009), [Bottleneck.TRANSFER, Bottleneck.CPU, Bottleneck.LATENCY],
+            Workload(loading_s=0.008, cpu_s=0.003, moving_s=0.009),
+            [Bottleneck.TRANSFER, Bottleneck.CPU, Bottleneck.LATENCY],
             "transfer-bound: a batch takes 12.0 ms of CPU time with workers and 3.00 ms without, and the",
         ),
         (SHORT, [Bottleneck.STARTUP, Bottleneck.CPU, Bottleneck.LATENCY], "start-up-bound: "),
         (
             Workload(loading_s=0.016, cpu_s=0.016, batches=4, start_s=0.3), [Bottleneck.STARTUP],
-            "start-up-bound: 2 workers load a batch in 8.00 ms instead of 16.0 ms, but starting them makes an",
+            "start-up-bound: 2 workers load a batch in 8.00 ms instead of 16.0 ms, but lengthen an epoch from",
         ),
         (
             Workload(loading_s=0.032, cpu_s=0.016, cores=16, tried=(0, 1, 2, 4), refused=(8, 16)),
             [Bottleneck.MEMORY, Bottleneck.LATENCY],
-            "memory-bound: 8 workers had no room (it needs 9 GB, 4 GB are free); 4 workers fit; besides, 50 %",
+            "memory-bound: 8 workers did not fit (it needs 9 GB, 4 GB are free); 4 workers did; also: 50 %",
         ),
         (
             Workload(loading_s=0.016, cpu_s=0.016, cores=8, tried=(0, 2)), [],
-            "nothing is used to its limit: the CPUs are busy 25 % of the time; no candidate above 2 workers was",
+            "no bottleneck found: CPU utilization 25 %; no candidate above 2 workers was",
         ),
         (
-            Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007), [Bottleneck.CONSUMER, Bottleneck.CPU],
-            "consumer-bound: of 5.00 ms a batch the consumer takes 5.00 ms; 2 workers keep up with it",
+            Workload(loading_s=0.009, cpu_s=0.002, consume_s=0.005, consume_cpu_s=0.007),
+            [Bottleneck.CONSUMER, Bottleneck.CPU],
+            "consumer-bound: the consumer takes 5.00 ms of 5.00 ms per batch; 2 workers keep up",
         ),
         (
             Workload(loading_s=0.002, cpu_s=0.002, consume_s=0.008, receive_s=0.0016),
             [Bottleneck.CONSUMER, Bottleneck.TRANSFER],
-            "consumer-bound: of 9.60 ms a batch the consumer takes 8.00 ms; 1 worker keeps up with it (by itself the "
-            "loader takes 2.00 ms), and more cannot help, since to get a batch from workers takes 1.60 ms of the rest",
+            "consumer-bound: the consumer takes 8.00 ms of 9.60 ms per batch; 1 worker keeps up (loading alone takes "
+            "2.00 ms), and more workers will not help: receiving a batch has a fixed cost of 1.60 ms",
         ),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
-def test_the_cause_is_found_and_said_with_figures_and_the_remedy(
+def test_the_bottleneck_is_reported_with_figures_and_the_remedy(
     workload: Workload, bottlenecks: list[Bottleneck], words: str
 ) -> None:
     found = workload.diagnosis
     assert list(found.bottlenecks) == bottlenecks
     assert sentence(found).startswith(words)
-    for text in (sentence(found), *further(found)):
+    for text in (sentence(found), *predictions(found)):
         assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
 
 
-def test_noise_that_only_another_candidate_met_counts_too() -> None:
-    """With many workers of our own, other programs get a smaller share: the best would seem undisturbed."""
+def test_noise_beside_another_candidate_counts_too() -> None:
+    """With many workers of its own, the best candidate may seem undisturbed."""
     met = replace(CPU.trial(0), noise=Noise(other_cpus=1.5))
     found = diagnose(replace(CPU.result, trials=(met, CPU.trial(2))), CPU.trial(2))
     assert found is not None
     assert (found.bottlenecks, found.scaling) == ((Bottleneck.NOISE,), None)
     assert sentence(found).startswith(
-        "too much noise to say what limits: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
+        "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
     )
 
 
-def test_what_a_loader_that_takes_no_time_would_give_and_more_workers_by_the_curve() -> None:
+def test_the_upper_bound_and_the_prediction_for_more_workers() -> None:
     """16 ms of loading by at most two workers, for a consumer of 5 ms: 8 ms a batch where 5 ms are possible."""
     half = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2))
-    assert list(further(half.diagnosis)) == [
-        "with a loader that takes no time training would be 1.60x as fast",
-        "4 workers would give at most 60 % more, by the curve through the points",  # the consumer's time is the floor
+    assert list(predictions(half.diagnosis)) == [
+        "upper bound: an infinitely fast loader would speed up training 1.60x",
+        "model: 4 workers would add at most 60 % throughput",  # the consumer's time is the floor
     ]
     alone = Workload(loading_s=0.016, cpu_s=0.0002, cores=8, tried=(0, 4))  # its own point may be off by 2 %
-    assert list(further(alone.diagnosis)) == [
-        "8 workers would give at most 100 % more, by the curve through the points"
+    assert list(predictions(alone.diagnosis)) == ["model: 8 workers would add at most 100 % throughput"]
+    assert list(predictions(LATENCY.diagnosis)) == ["model: 32 workers would add at most 100 % throughput"]
+    assert list(predictions(WAITING_FOR_A_CONSUMER.diagnosis)) == [
+        "upper bound: an infinitely fast loader would not speed up training"
     ]
-    assert list(further(LATENCY.diagnosis)) == [
-        "32 workers would give at most 100 % more, by the curve through the points"
-    ]
-    assert list(further(WAITING_FOR_A_CONSUMER.diagnosis)) == [
-        "with a loader that takes no time training would be no faster"
-    ]
-    assert list(further(CPU.diagnosis)) == []  # more were measured
+    assert list(predictions(CPU.diagnosis)) == []  # more were measured
 
 
-def test_the_rule_stands_beside_the_measurement() -> None:
-    line = rule(WAITING_FOR_A_CONSUMER.diagnosis)
+def test_the_scaling_fit_is_reported_beside_the_measured_best() -> None:
+    line = scaling_sentence(WAITING_FOR_A_CONSUMER.diagnosis)
     assert line == (
-        "rule t = max(m + n/x, y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms: x = n / (y - m) = 3.20 workers suffice; the "
-        "measured best is 4"
+        "scaling fit t = max(m + n/x, y): n = 16.0 ms, m = 0.00 µs, y = 5.00 ms: x = n / (y - m) = 3.20 workers "
+        "suffice; the measured best is 4"
     )
-    assert rule(replace(WAITING_FOR_A_CONSUMER, tried=(0, 2)).diagnosis) == ""
+    assert scaling_sentence(replace(WAITING_FOR_A_CONSUMER, tried=(0, 2)).diagnosis) == ""
 
 
-def test_where_the_consumer_can_take_no_more_nobody_is_told_to_try_more_workers() -> None:
-    """Four workers, the most that were tried, keep a consumer of 5 ms busy."""
+def test_more_workers_are_not_suggested_if_the_consumer_is_busy() -> None:
+    """Four workers, the largest candidate, keep a consumer of 5 ms busy."""
     busy = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.005, tried=(0, 1, 2, 4))
     assert busy.diagnosis.bottlenecks[0] is Bottleneck.CONSUMER
-    assert "would give" not in " ".join(further(busy.diagnosis))
-    assert not [line for line in caveats.on(busy.result, busy.diagnosis.evidence.best) if "edge" in line]
+    assert "would add" not in " ".join(predictions(busy.diagnosis))
+    assert not [line for line in caveats.on(busy.result, busy.diagnosis.evidence.best) if "largest one" in line]
 
 
-def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
+def test_the_time_to_receive_a_batch_excludes_the_consumer() -> None:
     found = Workload(loading_s=0.001, cpu_s=0.001, moving_s=0.008, consume_s=0.003).diagnosis
     candidates = found.evidence.candidates
     assert found.bottlenecks[0] is Bottleneck.TRANSFER
     looked_at = {**candidates, 1: replace(candidates[1], loading_s=0.0085)}
-    told = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
-    assert told.startswith(
-        "transfer-bound: a batch takes 1.00 ms to make, and 8.50 ms to get from 1 worker: load without"
+    text = sentence(replace(found, evidence=replace(found.evidence, candidates=looked_at)))
+    assert text.startswith(
+        "transfer-bound: a batch takes 1.00 ms without workers and 8.50 ms with 1 worker; load without"
     )
 
 
@@ -216,30 +214,28 @@ def test_what_it_takes_to_get_a_batch_is_told_without_the_consumer() -> None:
     [
         (
             [timed(0, 0.098, 0.082), timed(1, 0.123, 0.121)],
-            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms a batch without workers and 12",
+            "workers compete with the training step for 2 CPUs: the step takes 82.0 ms per batch without workers and ",
         ),
         (
             [timed(0, 0.100, 0.080), timed(1, 0.104, 0.103)],  # may be an accelerator's work
-            "nothing is seen at its limit, without a look at the CPUs; workers were not faster",
+            "no bottleneck found: CPU time unknown; workers were not faster",
         ),
         (
             [timed(0, 0.100, 0.060), timed(2, 0.099, 0.060)],
-            "transfer-bound: the training step waits 40.0 ms for a batch without workers and 39.0 ms with 2 workers: ",
+            "transfer-bound: the training step waits 40.0 ms without workers and 39.0 ms with 2 workers; ",
         ),
         (
             [timed(0, 0.100, 0.002), timed(2, 0.020, 0.002, epoch_s=5.9)],
-            "nothing is seen at its limit",  # 3.9 s of the epoch are slow steps, not the start
+            "no bottleneck found: CPU time unknown",  # 3.9 s of the epoch are slow steps, not the start
         ),
     ],
 )
-def test_of_a_program_is_said_what_its_figures_show(trials: list[Trial], words: str) -> None:
+def test_diagnoses_of_programs_without_cpu_times(trials: list[Trial], words: str) -> None:
     program = replace(LATENCY, batches=100, tried=()).result
     assert sentence(diagnosed(replace(program, trials=tuple(trials)))).startswith(words)
 
 
-def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_and_the_start_all_before_the_first() -> (
-    None
-):
+def test_without_a_steady_state_a_batch_is_its_share_of_the_epoch() -> None:
     whole = Workload(loading_s=0.016, cpu_s=0.0002, consume_s=0.002, batches=10, tried=(0, 2))
     trials = [
         replace(t, measurement=replace(t.measurement, batch_s=None)) for t in whole.result.trials if t.measurement
@@ -247,14 +243,14 @@ def test_where_an_epoch_has_no_steady_state_a_batch_is_its_share_of_the_epoch_an
     found = diagnose(replace(whole.result, trials=tuple(trials)), trials[1])
     assert found is not None
     assert found.evidence.batch_s == pytest.approx((0.016 + 0.1 + 0.02 + 9 * 0.008) / 10)
-    assert sentence(found).startswith("start-up-bound: 136 ms of an epoch's 208 ms go by before the workers are at")
+    assert sentence(found).startswith("start-up-bound: start-up takes 136 ms of a 208 ms epoch")
     unknown = replace(found.evidence, batches=None)  # of a dataset without a length, one epoch of which was measured
     assert unknown.starting_s(unknown.measured) is None
 
 
-def test_of_workers_that_are_spawned_fork_is_told_to_be_faster() -> None:
+def test_fork_is_suggested_for_spawned_workers() -> None:
     found = SHORT.diagnosis
-    for method, is_told in (("spawn", True), ("fork", False)):
+    for method, is_suggested in (("spawn", True), ("fork", False)):
         best = replace(found.evidence.best, settings=LoaderSettings(batch_size=64, multiprocessing_context=method))
-        told = sentence(replace(found, evidence=replace(found.evidence, best=best)))
-        assert ("fork starts faster, too" in told) == is_told
+        text = sentence(replace(found, evidence=replace(found.evidence, best=best)))
+        assert ("fork starts faster than spawn" in text) == is_suggested

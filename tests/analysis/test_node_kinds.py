@@ -40,14 +40,14 @@ def test_nothing_changes_where_all_are_of_one_kind() -> None:
     assert node_kinds.named(results) == results
     found = summary_of_grid(*results)
     assert (found.varying, found.warnings, found.fastest_per_node) == (("dataset",), (), {})
-    lost = search_result(host=SMALL, error="the job was lost")  # before it measured: of no kind
+    lost = search_result(host=SMALL, error="the job was lost")  # before any measurement: no kind
     assert node_kinds.named([results[0], lost])[0] == results[0]
-    own = search_result(trial(0, 8.0), columns={"node": 7})  # a column of the user's is called so
+    own = search_result(trial(0, 8.0), columns={"node": 7})  # a user's column has this name
     assert node_kinds.named([own, search_result(trial(0, 8.0), host=SMALL)])[0] == own
 
 
 def on_two_kinds() -> list[SearchRecord]:
-    """Two batch sizes on each of two kinds of nodes; on the smaller one all takes twice as long."""
+    """Two batch sizes on two kinds of nodes; everything takes twice as long on the smaller one."""
     return [
         search_result(trial(0, factor * epoch_s), columns={"batch_size": size}, host=host)
         for host, factor in ((HOST, 1.0), (SMALL, 2.0))

@@ -55,7 +55,7 @@ def result() -> SearchRecord:
     "ranks",
     [
         (RANKS[0], rank(1, 0.06, width=0.6)),
-        (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # not worth a name
+        (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # less than 2 % slower
         (RANKS[0], replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))),
     ],
 )
@@ -65,31 +65,36 @@ def test_the_slowest_has_an_interval_above_all_others(ranks: tuple[RankMeasureme
 
 
 SLOWEST = "rank 1 is the slowest, 97 % slower than the others: "
-WAITS = "each waits for the last one of a step, what that is, "
+BARRIER = "the others wait at the barrier"
+WAITS = "a rank waits at the barrier"
 
 
 @pytest.mark.parametrize(
     ("found", "alone", "said"),
     [
-        (trial(), None, f"{SLOWEST}it takes 60.0 ms a step and they 30.5 ms, and they wait for it 49 % of the time"),
-        # with workers who is slow shows without them
+        (trial(), None, f"{SLOWEST}its step takes 60.0 ms instead of 30.5 ms, and {BARRIER} 49 % of the time"),
+        # the slowest rank is identified without workers
         (
             trial(AHEAD, 1), trial(),
-            f"{SLOWEST}without workers it takes 60.0 ms a step and they 30.5 ms, and they wait for it 67 % of the time",
+            f"{SLOWEST}without workers its step takes 60.0 ms instead of 30.5 ms, and {BARRIER} "
+            "67 % of the time",
         ),
-        # no process is called slow for batches that others have in store
-        (trial(AHEAD, 1), trial(ALIKE), f"none is slower than the others beyond noise; {WAITS}44 % of the time"),
-        (trial(AHEAD, 1), None, f"{WAITS}44 % of the time"),
+        # batches in the queue do not make a rank slow
+        (
+            trial(AHEAD, 1), trial(ALIKE),
+            f"no rank is slower than the others beyond noise; {WAITS} 44 % of the time on average",
+        ),
+        (trial(AHEAD, 1), None, f"{WAITS} 44 % of the time on average"),
     ],
 )  # fmt: skip
-def test_who_is_slow_is_told_in_a_sentence(found: Trial, alone: Trial | None, said: str) -> None:
+def test_the_slowest_rank_is_named(found: Trial, alone: Trial | None, said: str) -> None:
     workers = "1 worker" if found.num_workers else "no workers"
-    sentence = f"3 ranks with {workers} each, 192 samples/s in sum and 64.0 each: {said}"
+    sentence = f"3 ranks with {workers} each, 192 samples/s in total (64.0 per rank): {said}"
     assert per_rank.sentence(found, alone) == sentence
-    assert per_rank.sentence(factories.trial(1, 64.0)) == ""  # of one loader alone
+    assert per_rank.sentence(factories.trial(1, 64.0)) == ""  # a single loader
 
 
-def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Path) -> None:
+def test_measurements_of_ranks_are_stored_with_a_row_each(tmp_path: Path) -> None:
     folder = factories.store_run(tmp_path, result())
     stored = storage.find(folder).runs[0].result
     assert stored.configuration.ranks == 3
@@ -106,18 +111,18 @@ def test_what_was_stored_of_ranks_is_read_again_and_each_has_a_row(tmp_path: Pat
     assert not (factories.store_run(tmp_path, alone, "alone") / storage.RANKS).exists()
 
 
-def test_the_reports_tell_of_ranks_and_that_workers_are_those_of_each() -> None:
+def test_the_reports_have_ranks_and_workers_per_rank() -> None:
     summary = factories.summary_of_run(result())
     text, drawn = writer.markdown(summary, []), html.report(page.page(summary), [])
-    told = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
-    assert [line for line in told if line not in text] == []
+    expected = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
+    assert [line for line in expected if line not in text] == []
     assert [line for line in ("num_workers=1 (each of 3 ranks)", "Each rank, by step") if line not in drawn] == []
     rendered = snippets.render(summary, "kwargs")
     assert rendered.comments == ("for each of 3 ranks",)
     assert rendered.text.startswith("batch_size=64, num_workers=1")
 
 
-def test_ranks_share_the_samples_of_an_epoch_and_decide_about_the_fingerprint() -> None:
+def test_ranks_share_the_samples_of_an_epoch_and_change_the_fingerprint() -> None:
     settings, facts = LoaderSettings(batch_size=10), replace(factories.FACTS, samples=82)
     alone = factories.configuration()
     four = replace(alone, ranks=4)

@@ -13,7 +13,7 @@ from tests.factories import FACTS, HOST, loader_settings, window
 
 
 def run(num_workers: int, **changes: Any) -> ProgramRun:
-    """One whose epoch is its start and a window of as many seconds as it has workers less than eight."""
+    """A run with a start-up of 1 s and batches of (8 - workers) s."""
     pace_s = 8.0 - num_workers
     defaults: dict[str, Any] = {
         "num_workers": num_workers,
@@ -52,10 +52,10 @@ def test_runs_become_the_trials_of_one_search() -> None:
     assert record(run(0, candidates=(0, 8))).configuration.search.reference == 8, "the usual rule, if it is a candidate"
 
 
-def test_a_sweep_is_done_when_all_candidates_are_there_or_nothing_comes_any_more() -> None:
+def test_a_sweep_is_complete_with_all_candidates_or_when_it_is_finished() -> None:
     assert record(run(0), run(2)).stop_reason == ""
     assert record(run(0), run(2), finished=True).stop_reason == (
-        "the program ran with 2 candidates; num_workers=4 left nothing behind"
+        "the program ran with 2 candidates; no results for num_workers=4"
     )
     assert record(run(0, candidates=()), run(2, candidates=())).stop_reason == ""
     assert record(run(0, candidates=()), finished=True).stop_reason == "the program ran with 1 candidate"
@@ -69,7 +69,7 @@ def test_a_run_that_failed_is_a_row_with_its_reason() -> None:
     assert found.trials[0].settings == loader_settings(2, prefetch_factor=2)
     assert (found.trials[0].state, found.trials[0].reason) == (TrialState.FAILED, "no")
     assert found.trials[0].measurement is None
-    assert found.trials[1].objective_s == 57.5  # what the failed one does not know of an epoch keeps no process from it
+    assert found.trials[1].objective_s == 57.5  # a failed run does not affect the others
     assert found.facts == replace(FACTS, loader=loader_settings(4, prefetch_factor=2))
     found = record(run(0, **NOTHING), run(2, **NOTHING), run(4, **NOTHING))
     assert [trial.num_workers for trial in found.trials] == [0, 2, 4]
@@ -106,7 +106,7 @@ def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
 
 
 def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> ProgramRun:
-    """With three windows, whose times lie so far apart."""
+    """A run with three windows whose times differ by ``spread``."""
     start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
     paces = [batch_s * factor for factor in (1 - spread, 1.0, 1 + spread)]
     paced = [window(batches=4, wait_s=(pace_s,) * 4, consume_s=(0.0,) * 4) for pace_s in paces]
@@ -133,9 +133,9 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
     assert found is not None
     assert found.recommended.num_workers == recommended
     assert tuple(settings.num_workers for settings in found.tied) == tied
-    told = " ".join(caveats.on(whole, None))
-    assert ("may be as good as" in told) == bool(tied)
-    assert ("used 2.1 CPUs while num_workers=0 was measured" in told) == (runs[0].noise == Noise(other_cpus=2.1))
+    text = " ".join(caveats.on(whole, None))
+    assert ("statistically tied with" in text) == bool(tied)
+    assert ("used 2.1 CPUs while num_workers=0 was measured" in text) == (runs[0].noise == Noise(other_cpus=2.1))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,9 @@ def test_candidates_that_the_intervals_leave_open_are_tied(
         ([run(0), run(2), run(4, reason="killed"), run(8, reason="killed")], ""),
     ],
 )
-def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[ProgramRun], failed: str) -> None:
+def test_two_candidates_that_fail_for_the_same_reason_are_reported(
+    tmp_path: Path, runs: list[ProgramRun], failed: str
+) -> None:
     for number, one in enumerate(runs):
         started_at = f"2024-05-01T12:{number:02}:00+00:00"
         storage.save_program_run(tmp_path / "default", number, replace(one, started_at=started_at))
@@ -156,17 +158,17 @@ def test_two_candidates_that_fail_alike_are_enough(tmp_path: Path, runs: list[Pr
     assert bool(found) is bool(failed)
 
 
-def test_too_few_batches_are_told_with_their_number() -> None:
+def test_too_few_batches_are_reported_with_their_number() -> None:
     short = (window(WindowKind.WARM_UP, 3, startup_s=1.0),)
     found = record(run(0), run(2), run(4, windows=short)).trials[2]
     assert (found.state, found.measurement, found.windows) == (TrialState.FAILED, None, short)
-    assert found.reason.startswith("3 batches are too few: as many as lie in the queue, up to 8, do not count")
+    assert found.reason.startswith("3 batches are too few: those of a full queue (up to 8) are excluded")
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(120.0, False), (121.0, True)])
-def test_runs_at_the_same_time_are_told(seconds: float, warned: bool) -> None:
+def test_runs_that_overlap_are_reported(seconds: float, warned: bool) -> None:
     found = record(run(0, elapsed_s=seconds), run(2), run(4))
-    line = "runs were at work at the same time and disturbed each other: launch them one after the other"
+    line = "runs overlapped in time and disturbed each other: launch them one after another"
     assert (found.trials[0].warnings == (line,)) is warned
 
 

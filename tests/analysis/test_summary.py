@@ -1,4 +1,4 @@
-"""What is found, and what puts it into question or helps to a better answer."""
+"""Recommendations and warnings."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
     found = Verdict(recommended=better.settings, fastest=loader_settings(2))
     summary = only(trial(0, 16.0), trial(2, 8.0), better, verdict=found)
     assert summary.best is better
-    assert summary.found_besides == "prefetch_factor=4"
+    assert summary.changed_settings == "prefetch_factor=4"
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0]
     assert summary.gain_over_zero is not None
     assert summary.gain_over_zero.value == 16.0 / 6.0
 
 
-def test_what_follows_from_all_configurations_is_found_once() -> None:
-    """It is asked for by each row of the tables: ten thousand times ten thousand hosts took minutes."""
+def test_properties_of_all_configurations_are_computed_once() -> None:
+    """Each row of a table uses them: computing them for each of 10,000 rows took minutes."""
     summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
     assert summary.hosts is summary.hosts == (HOST,)
     assert summary.distinguishing is summary.distinguishing == ("batch_size",)
@@ -138,7 +138,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(2, 2.0), trial(4, 8.0)), []),
         (
             search_result(trial(2, 8.0), trial(4, 2.0)),
-            ["the best stands at the edge of what was tried (num_workers=4); a larger search.max_workers may "],
+            ["the best value is the largest one allowed (num_workers=4); a larger search.max_workers may "],
         ),
         (
             search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
@@ -146,7 +146,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         ),
         (
             search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
-            ["every candidate with workers failed; the first one: no pickle"],
+            ["every candidate with workers failed; first reason: no pickle"],
         ),
         (search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0)), []),
         (
@@ -160,18 +160,18 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         ),
         (
             search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, seconds_to_decide=40.0)),
-            ["num_workers=4, 8 may be as good as 2 or better: about 40.0 s more of measuring would tell"],
+            ["num_workers=4, 8 are statistically tied with 2; about 40.0 s more measurement should decide"],
         ),
         (
             search_result(
                 trial(0, 8.0), trial(2, 4.0), failed_trial(4, "all differ", TrialState.WRONG_SAMPLES), facts=HOLDING
             ),
-            ["num_workers=4 is no choice: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
+            ["num_workers=4 is excluded: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
         ),
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
         (
             search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)),
-            ["loading alone would be fastest with num_workers=4 (10.0 ms a batch instead of 20.0 ms), but training "],
+            ["without the consumer num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but training "],
         ),
         (search_result(loading(2, 4.0, 0.02), loading(4, 4.05, 0.01)), []),
         (search_result(loading(2, 4.0, 0.02), loading(4, 5.0, None)), []),
@@ -181,14 +181,14 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         ),
         (
             search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,))),
-            ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): each forked worker "
-             "comes to hold its own copy as it reads them, up to 1.60 GB with 8"],
+            ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): reading them copies "
+             "them into each forked worker, up to 1.60 GB with 8"],
         ),
         (search_result(trial(0, 1.0), facts=replace(FACTS, objects=(STORE,))), []),
         (noisy(other_cpus=1.25), ["other programs used 1.2 CPUs while num_workers=1 was measured"]),
-        (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time from num_workers=1"]),
+        (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time while num_workers=1 was measured"]),
         (noisy(throttled=0.5), ["num_workers=1 was throttled by its CPU quota 50 % of the time"]),
-        (noisy(outliers=(3, 5)), ["windows far from the others, which count all the same: 2 of num_workers=1"]),
+        (noisy(outliers=(3, 5)), ["outlier windows (included in the results): 2 of num_workers=1"]),
         (noisy(other_cpus=0.1, steal=0.01, throttled=0.01), []),
         (
             search_result(
@@ -221,7 +221,7 @@ def pinned(accelerator: str | None) -> SearchRecord:
         ((search_result(trial(0, 1.0), forced="other versions"),) * 2, ("other versions",)),
     ],
 )  # fmt: skip
-def test_what_concerns_all_configurations_is_told_once(
+def test_warnings_of_all_configurations_are_reported_once(
     results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
 ) -> None:
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
@@ -238,13 +238,13 @@ def holding(num_workers: int, epoch_s: float, memory_bytes: int | None) -> Trial
     ("memory_bytes", "others", "number"),
     [
         (4 * GB, [(0, 3.0, GB), (2, 1.06, GB), (4, 1.05, 2 * GB), (6, 1.01, 3 * GB)], 4),
-        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # a little less is not worth a word
+        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], None),  # less than 10 % saved
         (4 * GB, [(16, 1.0, GB)], None),  # more workers are not lower memory
         (4 * GB, [(4, 1.0, None)], None),
         (None, [(4, 1.0, GB)], None),
     ],
 )
-def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
+def test_the_candidate_with_lower_memory_is_nearly_as_fast(
     memory_bytes: int | None, others: list[tuple[int, float, int | None]], number: int | None
 ) -> None:
     best = holding(8, 1.0, memory_bytes)
@@ -252,7 +252,7 @@ def test_the_leaner_candidate_is_nearly_as_fast_with_far_less_memory(
     assert (found.num_workers if found else None) == number
 
 
-def test_a_leaner_candidate_is_named_with_what_it_saves_and_loses() -> None:
+def test_the_candidate_with_lower_memory_is_named_with_its_saving_and_its_speed() -> None:
     best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
     lean = replace(holding(4, 1.05, GB), settings=loader_settings(4, prefetch_factor=2))
     assert about_lower_memory(best, lean) == (

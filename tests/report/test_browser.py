@@ -1,4 +1,4 @@
-"""The pages in a real browser: whether they work, for the hand, the keyboard and those who do not see them."""
+"""The pages in a real browser: mouse, keyboard and accessibility."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAIT_MS = 30_000
-STAYS = "window.setTimeout = () => 0"  # what is said for two seconds: no process has to be so quick
+STAYS = "window.setTimeout = () => 0"  # keeps messages that vanish after 2 s
 # Without what stands in a picture, which is presentational, and without more rows of the same kind: seconds less.
 CHECKED = """async () => {
   const same = "svg > :not(title, desc), tbody tr:nth-child(n + 6), details:nth-of-type(n + 6)";
@@ -70,7 +70,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Opener]:
-    """Fails if anything but the pages themselves was asked for, if a console said a word, or a dialog was opened."""
+    """Fails on requests for anything but the pages, on console messages and on dialogs."""
     said: list[str] = []
     requests: list[str] = []
     visited: list[str] = []
@@ -101,7 +101,7 @@ def texts(table: Locator, column: int) -> list[str]:
 
 
 def number(text: str) -> float:
-    """The number that a cell begins with, in the unit it has: of seconds, bytes or none."""
+    """The first number of a cell, scaled by its unit."""
     scales = {"µs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
     found = re.match(r"([\d.]+)x? ?(\S*)", text)
     assert found
@@ -183,7 +183,7 @@ def test_rows_are_filtered_by_words_and_more_are_shown_on_request(opened: Opener
 
 
 @pytest.mark.parametrize("how", ["clipboard", "execCommand", "selection"])
-def test_settings_are_copied_as_well_as_the_browser_can(opened: Opener, how: str) -> None:
+def test_settings_are_copied_by_the_means_of_the_browser(opened: Opener, how: str) -> None:
     page = opened("run", permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(STAYS)
     if how != "clipboard":
@@ -223,7 +223,7 @@ def test_the_keyboard_is_enough(opened: Opener) -> None:
     assert page.locator("details").first.locator(".pace").is_visible()
 
 
-def test_paper_has_everything_the_page_stays_as_it_was_and_pictures_have_its_colours(opened: Opener) -> None:
+def test_printing_shows_everything_and_pictures_follow_the_colours_of_the_page(opened: Opener) -> None:
     page = opened("grid_of_24")
     page.locator("summary").first.click()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -244,7 +244,7 @@ def test_paper_has_everything_the_page_stays_as_it_was_and_pictures_have_its_col
     assert not page.locator(".copy").first.is_visible()
 
 
-def test_the_answer_can_be_read_at_once_also_without_scripts(opened: Opener) -> None:
+def test_the_answer_is_visible_at_once_even_without_scripts(opened: Opener) -> None:
     for scripts in (True, False):
         page = opened("grid_of_4", PHONE, java_script_enabled=scripts)
         for part in (".setting", ".pace", ".gains", ".snippet code"):

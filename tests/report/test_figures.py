@@ -1,4 +1,4 @@
-"""The pictures of a report, and how figures become files and parts of pages."""
+"""The pictures of a report, as files and as parts of pages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_most_important_pictures_come_first_and_have_the_names_of_the_storag
     assert {getattr(storage, name) for name in dir(storage) if name.endswith("_PLOT")} == {*RUN, *GRID}
 
 
-def test_there_are_as_many_as_there_is_to_see() -> None:
+def test_pictures_without_data_are_left_out() -> None:
     first = grid(FOUR).configurations[0]
     assert [each.name for each in figures.of_configuration(first, batches)] == ["scaling", "batch_times"]
     single = figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
@@ -87,19 +87,19 @@ def test_the_batches_are_those_of_the_fastest_configuration() -> None:
     assert [one.label for one in asked] == ["dataset=photos seed=2"]
 
 
-def test_each_says_what_it_shows_with_its_main_figures() -> None:
+def test_descriptions_have_the_main_figures() -> None:
     of_run = {each.name: each.alt for each in figures.of(summary_of_run(searched({})), batches)}
     assert of_run["scaling"] == (
         "Samples per second against num_workers: 160 with 0, 769 with the recommended 4. "
         "Seconds per epoch against memory: the recommended candidate holds 4.03 GB."
     )
-    assert of_run["time_vs_num_workers"].endswith(" With the recommended 4 it is 6.91.")
+    assert of_run["time_vs_num_workers"].endswith(" 6.91 with the recommended 4.")
     of_four = {each.name: each.alt for each in of_grid("4")}
     assert of_four["throughput_vs_num_workers"].endswith(" 3460 samples per second with num_workers=4 (256 · true).")
     assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
     assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
     assert of_four["waiting_vs_num_workers"].endswith("At the best settings 18 %.")
-    assert of_four["time_vs_memory"].endswith("the quickest holds 4.03 GB and takes 289 ms.")
+    assert of_four["time_vs_memory"].endswith("the fastest holds 4.03 GB and takes 289 ms.")
     assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
     assert of_four["search_cost"].startswith("4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, ")
 
@@ -117,7 +117,7 @@ def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_one_page(
         root = ElementTree.fromstring(svg.inline(text, each.name, each.title, each.alt))
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= ELEMENTS
         identifiers += [element.get("id") for element in root.iter() if element.get("id")]
-        # The ink of the page, and what is fixed in the cells of the map.
+        # Ink of the page, or fixed colours in cells of the heat map.
         texts = [element.get("style", "") for element in root.iter() if element.tag.endswith("}text")]
         assert texts
         assert all(re.search("currentColor|#101418|#fdfdfd", style) for style in texts)
@@ -129,7 +129,7 @@ ELEMENTS = {"svg", "title", "desc", "defs", "g", "path", "use", "text", "clipPat
 
 
 def _is_cut(png: Path) -> bool:
-    """Whether anything reaches to an edge of the picture."""
+    """Whether any ink touches an edge of the picture."""
     with Image.open(png) as image:
         ink = ImageChops.invert(image.convert("L"))
         left, upper, right, lower = ink.getbbox() or (0, 0, 0, 0)
@@ -180,7 +180,7 @@ DOCUMENT = """<?xml version="1.0"?>
 def test_a_document_becomes_a_part_of_a_page() -> None:
     text = svg.inline(DOCUMENT, "first", "A <title>", "It & that")
     assert text.startswith("<svg ")
-    assert not re.search(r"<\?xml|<!DOCTYPE|<style|<metadata|background", text)  # what would reach the whole page
+    assert not re.search(r"<\?xml|<!DOCTYPE|<style|<metadata|background", text)  # would affect the whole page
     root = ElementTree.fromstring(text)
     assert (root.get("role"), root.get("aria-labelledby")) == ("img", "first-title first-desc")
     assert [child.text for child in list(root)[:2]] == ["A <title>", "It & that"]

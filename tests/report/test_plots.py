@@ -1,4 +1,4 @@
-"""What the pictures show, as values and as figures."""
+"""The pictures as values and as figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> Non
     assert shape(found) == [("photos", ["64", "256"]), ('""', ["64", "256"])]
     one = search_result(trial(0, 8.0), failed_trial(1), columns={"seed": 1})
     assert shape(summary_of_run(one)) == [("", [""])]
-    # What has nothing measured has no place.
+    # Configurations without measurements are left out.
     assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", ["1"])]
 
 
@@ -65,7 +65,7 @@ def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> Non
         ({"dataset": [f"set{n}" for n in range(30)]}, ()),
     ],
 )
-def test_many_curves_are_shared_out(axes: dict[str, Sequence[Any]], across: tuple[str, ...]) -> None:
+def test_many_curves_are_divided_among_panels(axes: dict[str, Sequence[Any]], across: tuple[str, ...]) -> None:
     assert facets.facets(grid(**axes)).across == across
 
 
@@ -83,7 +83,7 @@ def throughput(summary: Summary) -> Chart:
 
 
 def curves_of(**axes: Sequence[Any]) -> Chart:
-    """Each configuration is slower than the one before."""
+    """A chart in which each configuration is slower than the previous one."""
     results = (
         search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in enumerate(points(**axes))
     )
@@ -94,7 +94,7 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     chart = throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = (Point(0, 256.0, 256 / 1.5, 256 / 0.75), Point(4, 1024.0, 1024 / 1.5, 1024 / 0.75))
     curve = Curve(label="", points=found, best=4)
-    assert chart == Chart(quantity="samples per second", key="", panels={"": [curve]}, comparable=True)
+    assert chart == Chart(quantity="samples per second", legend_title="", panels={"": [curve]}, comparable=True)
     assert chart.recommended == [("", curve, found[1])]
     (axes,) = line_charts.draw(chart, "Throughput").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
@@ -184,7 +184,7 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
     )
     assert heat_map.heat_map(found) == HeatMap(
         across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
-        sheets={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
+        panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
 
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
@@ -200,7 +200,7 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
     ]
     chart = heat_map.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
     assert chart is not None
-    assert list(chart.sheets) == ["dataset=a", "dataset=b"]
+    assert list(chart.panels) == ["dataset=a", "dataset=b"]
     assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
     figure = heat_map.draw_heat_map(chart, "Best")
     clims = [axes.images[0].get_clim() for axes in figure.axes]
@@ -209,18 +209,18 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told", "ticks"),
+    ("columns", "texts", "ticks"),
     [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)],
 )
-def test_cells_say_as_much_as_fits_on_any_colour(columns: int, told: list[str], ticks: int) -> None:
+def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
     chart = HeatMap(
         across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
-        sheets={"": [row, (None,) * columns]}, over=(), left_out=0,
+        panels={"": [row, (None,) * columns]}, over=(), left_out=0,
     )  # fmt: skip
     (axes,) = heat_map.draw_heat_map(chart, "Best").axes
-    assert [text.get_text() for text in axes.texts] == told
-    assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(told)]
+    assert [text.get_text() for text in axes.texts] == texts
+    assert [text.get_color() for text in axes.texts[:2]] == ["#fdfdfd", "#101418"][: len(texts)]
     assert len(axes.get_xticks()) == ticks
 
 
@@ -264,7 +264,7 @@ def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_o
     assert [len(part) for part in bar_charts.split(chart.bars[:25])] == [25, 0]
 
 
-def test_costs_are_those_of_searches_that_ended_the_dearest_first() -> None:
+def test_costs_are_in_descending_order() -> None:
     cost = SearchCost(profile_s=1.0, startup_s=2.0, warm_up_s=3.0, measuring_s=4.0, other_s=5.0, waiting_s=99.0)
     found = summary_of_grid(
         search_result(trial(0, 8.0), columns={"seed": 1}, cost=SearchCost(profile_s=1.0)),
@@ -282,7 +282,7 @@ MB = 2**20
 
 
 def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **changes: Any) -> Trial:
-    """A trial whose epoch is 128 batches of 64 samples, known within a tenth."""
+    """A trial of 128 batches of 64 samples, ±10 %."""
     batch = Estimate(value=batch_s, low=0.9 * batch_s, high=1.1 * batch_s, n=5)
     found = measurement(128 * batch_s, batch_s=batch, memory_bytes=memory_bytes, **changes)
     return trial(num_workers, 128 * batch_s, measurement=found)
@@ -299,17 +299,17 @@ def scaling(*trials: Trial) -> Scaling:
     return found
 
 
-def test_measured_rates_have_the_ends_of_the_interval_the_other_way_round_and_a_law() -> None:
-    """Workers that share 0.8 s of waiting without loss."""
+def test_rates_have_the_inverse_interval_of_times_and_a_scaling_fit() -> None:
+    """Workers that share 0.8 s of waiting without overhead."""
     found = scaling(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001) for n in (0, 1, 2, 4)))
     assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
     fastest = found.measured[-1]
     assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
     assert found.best == 4
-    first, *_, last = found.scaling
+    first, *_, last = found.fit
     assert (first.num_workers, last.num_workers) == (1, 4)
     assert (first.value, last.value) == pytest.approx((80, 320), rel=0.01)
-    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.scaling)
+    assert all(rate.low <= rate.value * 1.001 and rate.value <= rate.high * 1.001 for rate in found.fit)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_single_candidate_is_no_comparison() -> None:
     assert memory_charts.prices(alone) is None
 
 
-def test_prices_are_those_of_candidates_that_tell_their_memory() -> None:
+def test_prices_are_those_of_candidates_with_known_memory() -> None:
     found = memory_charts.prices(
         summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
     )
@@ -345,7 +345,7 @@ def rates(*numbers: float) -> tuple[Point, ...]:
     return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
 
 
-SCALING = Scaling(measured=rates(0, 1, 2, 4), scaling=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
+SCALING = Scaling(measured=rates(0, 1, 2, 4), fit=rates(1, 2, 3, 4), ceiling=550.0, ceiling_of="CPUs", best=4)
 PRICES = Prices(
     candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
     unit="epoch",
@@ -354,22 +354,22 @@ PRICES = Prices(
 )
 
 
-def test_what_is_shown_says_what_it_is() -> None:
+def test_curves_and_dots_are_labelled() -> None:
     figure = memory_charts.draw_scaling(SCALING, PRICES, "photos")
     left, right = figure.axes
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {
         "measured, 95 %",
-        "law of scaling, 95 %",
-        "the CPUs allow no more",
+        "scaling fit, 95 %",
+        "upper bound (CPUs)",
     }
     assert left.get_ylim() == (0, 1.06 * 550)
     assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
     assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, style.COLOURS[0]]
-    (alone,) = memory_charts.draw_scaling(replace(SCALING, scaling=(), ceiling=5000.0), None, "photos").axes
+    (alone,) = memory_charts.draw_scaling(replace(SCALING, fit=(), ceiling=5000.0), None, "photos").axes
     assert alone.get_ylim()[1] < 1000  # a ceiling far above all points is left out
 
 
-def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
+def test_the_front_is_the_pareto_front_of_time_and_memory() -> None:
     held = ((8.0, 100), (4.0, 200), (6.0, 300), (4.0, 250))
     trials = {memory: trial(2, s, measurement=measurement(s, memory_bytes=memory)) for s, memory in held}
     results = [search_result(one, columns={"seed": str(memory)}) for memory, one in trials.items()]
@@ -379,7 +379,7 @@ def test_the_front_is_what_no_other_beats_in_time_and_memory() -> None:
         for epoch_s, memory in held
     )
     assert memory_charts.fields(summary_of_grid(*results, unknown)) == (
-        Field(title="", key="seed", front=(lean, quick), others=(slow, large)),
+        Field(title="", legend_title="seed", front=(lean, quick), others=(slow, large)),
     )
 
 
@@ -389,9 +389,9 @@ def test_each_dataset_is_by_itself_and_one_configuration_is_no_comparison() -> N
     assert [field.title for field in memory_charts.fields(summary_of_grid(*results))] == ["a"]
 
 
-def test_what_nothing_beats_is_numbered_and_named() -> None:
+def test_the_front_is_numbered_and_named() -> None:
     front = tuple(Spot(label=name, num_workers=2, memory_bytes=10**8, seconds=1.0) for name in ("$a$", ""))
-    field = Field(title="photos", key="seed", front=front, others=())
+    field = Field(title="photos", legend_title="seed", front=front, others=())
     figure = memory_charts.draw_fields([field] * 9, "Memory")
     assert figure.get_supxlabel().endswith("(the first 6 of 9 datasets)")
     axes, *others = figure.axes

@@ -147,7 +147,7 @@ def test_a_key_below_which_a_mapping_would_be_replaced_is_refused() -> None:
         assert "num_workers" in snippets.render(of_project(4), form, "elsewhere").text
 
 
-def test_a_provisional_answer_is_told_to_be_one_in_a_comment() -> None:
+def test_a_provisional_answer_has_a_comment() -> None:
     alone = search_result(trial(4, 16.0), configuration=configuration(search=search_rules((4,))))
     line = "provisional: num_workers=4 was the only candidate, so it was compared with no other"
     for form in snippets.FORMATS:
@@ -156,12 +156,11 @@ def test_a_provisional_answer_is_told_to_be_one_in_a_comment() -> None:
         assert rendered.file.startswith(f"# {line}\n")
 
 
-def test_what_not_every_version_of_transformers_takes_is_told_in_a_comment() -> None:
+def test_settings_that_some_versions_of_transformers_lack_are_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(snippets.unknown_to_transformers(settings)) == [
-        "taken by transformers 5.15 and later only: dataloader_multiprocessing_context='spawn', "
-        "dataloader_in_order=False",
-        "TrainingArguments cannot be told: sampler=None",
+        "requires transformers 5.15 or later: dataloader_multiprocessing_context='spawn', dataloader_in_order=False",
+        "not available in TrainingArguments: sampler=None",
     ]
     assert snippets.transformers(settings) == "dataloader_num_workers=2"
     assert (
@@ -194,7 +193,7 @@ def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: An
 
 
 @pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
-def test_what_is_pasted_holds_one_configuration_and_says_how_to_pick_it(form: tuple[str, ...]) -> None:
+def test_formats_to_paste_hold_one_configuration_and_name_the_option_to_pick_it(form: tuple[str, ...]) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
     assert snippets.render(left, *form).text == snippets.render(run(), *form).text
     with pytest.raises(ConfigurationError) as caught:
@@ -245,10 +244,10 @@ def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
     assert table == "| a\\|b        |\n|-------------|\n| &lt;script> |\n| two lines   |\n"
 
 
-def test_the_cost_of_a_search_is_told_with_its_parts_and_in_epochs() -> None:
+def test_the_cost_of_a_search_has_its_parts_and_epochs() -> None:
     cost = SearchCost(profile_s=0.5, startup_s=1.5, warm_up_s=0.01, measuring_s=5.0, other_s=1.0, waiting_s=30.0)
     assert snippets.cost_line(search_result(trial(2, 4.0), cost_s=8.0, cost=cost)) == (
         "search took 8.00 s, 2.00 epochs at the best setting (profile 500 ms, start-up 1.50 s, measuring 5.00 s, "
-        "other 1.00 s, before that waiting 30.0 s)"
+        "other 1.00 s, after waiting 30.0 s)"
     )
     assert snippets.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"

@@ -1,4 +1,4 @@
-"""What the reports say, and that whatever they say is safe in a page."""
+"""The contents of reports, and their escaping."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.factories import (
 
 
 def two_configurations() -> Summary:
-    """One configuration with a failed trial, one that has nothing, and a column that only the first one has."""
+    """One configuration with a failed trial and a column of its own, and one that failed."""
     settings = loader_settings(2, persistent_workers=True)
     columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
     searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
@@ -131,17 +131,17 @@ def test_the_figures_are_those_of_the_other_reports() -> None:
     ]
 
 
-def test_of_many_configurations_the_fastest_are_told_one_by_one() -> None:
+def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
     results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
     found = page.page(summary_of_grid(*results))
     assert len(found.answers) == page.MOST_ANSWERS
     assert found.answers[0].label.endswith("batch_size=1")
     assert len(found.best.rows) == found.configurations == 60
-    assert "In detail, the 40 that load the most samples per second" in html.report(found, ())
+    assert "Details of the 40 with the most samples per second" in html.report(found, ())
 
 
 def test_names_from_outside_are_text_only() -> None:
-    picture = html.Drawn(title=EVIL, alt=EVIL, svg="<svg></svg>")
+    picture = html.InlineFigure(title=EVIL, alt=EVIL, svg="<svg></svg>")
     text = html.report(grid_page(), [picture])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
@@ -149,7 +149,7 @@ def test_names_from_outside_are_text_only() -> None:
     assert re.findall("<script.*?>", text) == [data, data, "<script>"]
 
 
-def test_the_page_asks_nobody_for_anything_and_its_references_lead_to_its_elements() -> None:
+def test_the_page_loads_nothing_and_its_references_exist() -> None:
     text = html.report(grid_page(), [])
     assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
     assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
@@ -182,24 +182,30 @@ def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Tri
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        ([precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)], "Sure: the nearest other, num_workers=4, takes 25 % l"),
-        ([precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)], "Probably (the intervals overlap): the nearest other, num"),
+        (
+            [precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)],
+            "Sure: the closest alternative, num_workers=4, takes 25 %",
+        ),
+        (
+            [precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)],
+            "Probably (the interval of the ratio includes 1): the closest alternative, num",
+        ),
         ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
-        ([precise(2, 2.0)], "Nothing to compare it with: no other number of workers was measured."),
+        ([precise(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
 )
-def test_how_sure_an_answer_is_by_the_intervals(trials: list[Trial], expected: str) -> None:
+def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
     assert sure(search_result(*trials)).startswith(expected)
 
 
-def test_what_makes_an_answer_unsure_comes_first() -> None:
+def test_reasons_for_uncertainty_come_first() -> None:
     trials = (precise(0, 4.0), precise(2, 2.0))
     verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
-    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the search was ended by its time")
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the time budget ended")
     tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
-    assert tied.startswith("Not sure: num_workers=0 may be as good as 2 or better")
+    assert tied.startswith("Not sure: num_workers=0 is statistically tied with 2")
     assert sure(search_result(*trials, stop_reason="")) == "Not sure: the search did not finish."
 
 
@@ -207,7 +213,7 @@ BEST_OF_4 = {"batch_size": 64, "num_workers": 4}
 
 
 def write(folder: Path) -> str:
-    """Writes the report and gives its text, once all that it names and returns is there."""
+    """Writes the report and returns its text; checks that all its files exist."""
     _, paths = writer.write(folder)
     assert paths[:2] == [folder / "report.html", folder / "report.md"]
     assert [path for path in paths if not path.exists()] == []
@@ -281,7 +287,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     text = writer.markdown(summary_of_run(search_result(trial(4, 8.0), slow)), [])
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     first, *further = why.splitlines()
-    assert first.startswith("- start-up-bound: 3.94 s of an epoch's 8.00 s go by before the workers are at their pace")
+    assert first.startswith("- start-up-bound: start-up takes 3.94 s of a 8.00 s epoch; ")
     assert len(further) == 2
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
@@ -293,15 +299,15 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     ]
 
 
-def test_the_report_says_where_and_with_which_versions_it_was_measured_and_has_no_empty_sections() -> None:
+def test_the_report_names_host_and_versions_and_has_no_empty_sections() -> None:
     text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
     body = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 64.0 GiB memory, Linux-6.1-x86_64" in body
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
 
 
-def test_a_run_that_could_not_measure_anything_has_a_report_that_says_why(tmp_path: Path) -> None:
+def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
     text = write(folder)
     assert "| photos  | failed " in section(text, "Best settings")
@@ -361,7 +367,7 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failure
         "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
     ]
     edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
-    assert edge.startswith("- dataset=photos batch_size=64: the best stands at the edge")
+    assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
     assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
 
 
@@ -396,7 +402,7 @@ def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_r
     assert lines[1:] == ["- dataset=photos batch_size=128: the search did not finish; 0 candidates were measured"]
 
 
-def test_what_people_called_their_data_is_no_markup() -> None:
+def test_names_of_data_are_escaped() -> None:
     summary = summary_of_grid(
         search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
         search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),

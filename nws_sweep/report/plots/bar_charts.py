@@ -1,4 +1,4 @@
-"""Bars: the best setting of each configuration, and where the time of the searches went; each from a pure value."""
+"""Bar charts: the best setting of each configuration, and the cost of the searches; each from a pure value."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Row = TypeVar("Row")
 PARTS = ("profile", "start-up", "warm-up", "measuring", "other")
 _PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
 _MOST_BARS = 24
-_MOST_COLUMNS = 6  # that name a row
-_NAME = 3.4  # inches of a row's name
+_MOST_COLUMNS = 6  # in the name of a row
+_NAME = 3.4  # inches, the name of a row
 _HEIGHT = 0.62  # of a bar, in rows
 
 
@@ -29,21 +29,21 @@ _HEIGHT = 0.62  # of a bar, in rows
 class Bar:
     """The best setting of one configuration."""
 
-    cells: tuple[str, ...]  # its values of the columns that vary
-    samples_per_s: float  # what it reaches
-    ends: tuple[float, float]  # those of its interval, samples/s; the value itself if there is none
-    num_workers: int  # the recommended candidate
-    gain: Gain | None  # over loading without workers; None where that is not known or says nothing
+    cells: tuple[str, ...]  # values of the columns that vary
+    samples_per_s: float
+    ends: tuple[float, float]  # of its interval, samples/s; the value itself if there is none
+    num_workers: int
+    gain: Gain | None  # over num_workers=0; None if unknown or if that is the best
 
     @property
     def rate(self) -> str:
-        """Its samples per second."""
+        """Samples per second as text."""
         return units.rate(self.samples_per_s, *self.ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """The best settings of a grid: the names of what varies, and a bar per configuration, the fastest first."""
+    """The best settings of a grid: the columns that vary, and a bar per configuration, the fastest first."""
 
     columns: tuple[str, ...]
     bars: tuple[Bar, ...]
@@ -51,20 +51,20 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the search of one configuration took: its values of the columns that vary, and the seconds of ``PARTS``."""
+    """The cost of one search: values of the columns that vary, and the seconds of each of ``PARTS``."""
 
     cells: tuple[str, ...]
     parts_s: tuple[float, ...]
 
     @property
     def total_s(self) -> float:
-        """All parts."""
+        """The sum of the parts."""
         return sum(self.parts_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What all searches took: the names of what varies, and a value per configuration, the dearest first."""
+    """The costs of all searches: the columns that vary, and a cost per configuration, the highest first."""
 
     columns: tuple[str, ...]
     costs: tuple[Cost, ...]
@@ -88,7 +88,7 @@ def bars(summary: Summary) -> Bars:
 
 
 def costs(summary: Summary) -> Costs:
-    """What the search of each configuration cost, so far if it goes on; without those taken from an earlier search."""
+    """The cost of each search, also of unfinished ones; reused results have none."""
     columns = facets.columns(summary, _MOST_COLUMNS)
     found = []
     for c in summary.configurations:
@@ -100,19 +100,19 @@ def costs(summary: Summary) -> Costs:
 
 
 def summed(costs: Sequence[Cost]) -> tuple[float, ...]:
-    """The parts of all together, s."""
+    """The sum of each part, s."""
     return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
 
 
 def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Those that are shown one by one, and the others: at least two, or they could be shown as well."""
+    """The rows that are shown, and the others that are summarised: none, or at least two."""
     most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
     return chosen[:most], chosen[most:]
 
 
 @style.styled
 def draw_bars(chart: Bars, title: str) -> Figure:
-    """A row per configuration; only the fastest ones if there are many, and how far the others reach."""
+    """A row per configuration; of many, the fastest ones and the range of the others."""
     shown, others = split(chart.bars)
     more = [(f"{len(others)} more",)] if others else []
     rows = [*(bar.cells for bar in shown), *more]
@@ -133,7 +133,7 @@ def draw_bars(chart: Bars, title: str) -> Figure:
 
 @style.styled
 def draw_costs(chart: Costs, title: str) -> Figure:
-    """A row per configuration, in the parts of its search; of many the last one is the mean of those without a row."""
+    """A row per configuration, stacked by parts; of many, the last row is the mean of those without one."""
     rows, others = split(chart.costs)
     if others:
         mean_s = tuple(part_s / len(others) for part_s in summed(others))
@@ -152,7 +152,7 @@ def draw_costs(chart: Costs, title: str) -> Figure:
 
 
 def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str, title: str) -> tuple[Figure, Axes]:
-    """Axes for horizontal bars with their names, the first one on top; above them what names and texts mean."""
+    """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
     axes.set_title(style.fitting(f"{facets.BETWEEN.join(columns)}: {what}", WIDTH - 1))
     names = [facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row) for row in rows]

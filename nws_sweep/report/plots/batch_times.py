@@ -1,4 +1,4 @@
-"""What each batch waited for, in a panel per candidate; from a pure value."""
+"""Waiting and consumer time of each batch, a panel per candidate; from a pure value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nws_sweep.report.plots.svg import BAND
 from nws_sweep.results.batch_table import BatchTime
 
 _MOST_PANELS = 6
-_MOST_STEPS = 1600  # of all panels together: more are a blur, and a large file
+_MOST_STEPS = 1600  # of all panels together; more are not visible
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Per-batch times of one candidate, s: all batches in order, and whether each one was warm-up.
 
-    ``together`` is how many batches each value is the mean of.
+    ``together`` is the number of batches in each mean.
     """
 
     num_workers: int
@@ -36,7 +36,7 @@ class Timeline:
 
 
 def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
-    """The per-batch times of a run, one value per candidate, ascending."""
+    """The per-batch times of a run, one timeline per candidate, ascending."""
     found: dict[int, list[tuple[float, float, bool]]] = {}
     for batch in batches:
         found.setdefault(batch.num_workers, []).append((batch.wait_s, batch.consume_s, batch.warm_up))
@@ -48,7 +48,7 @@ def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
 
 
 def coarser(line: Timeline, most: int) -> Timeline:
-    """The line with means of successive batches, so that it has no more steps than this."""
+    """Averages successive batches, so that the timeline has at most ``most`` steps."""
     size = -(-len(line.wait_s) // most)
     wait_s, consume_s = (
         tuple(fmean(times[start : start + size]) for start in range(0, len(times), size))
@@ -58,7 +58,7 @@ def coarser(line: Timeline, most: int) -> Timeline:
 
 
 def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
-    """Those that are shown: all, or of many the recommended one and others at equal distances, the ends among them."""
+    """The timelines that are shown: all, or of many the recommended, the first, the last and evenly spaced others."""
     if len(lines) <= _MOST_PANELS:
         return list(lines)
     chosen = style.spaced(len(lines), _MOST_PANELS - 1)
@@ -67,7 +67,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
 
 @style.styled
 def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
-    """Per-batch times, a panel per candidate (of many some): waiting below, consumer on top, warm-up shaded."""
+    """A panel per candidate: waiting below, consumer on top, warm-up shaded."""
     shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]
     left_out = f" ({len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
     figure, panels = style.panels(title + left_out, len(shown), 1, 1.05, sharey=True)
@@ -86,7 +86,7 @@ def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = Non
 
 
 def highest(lines: Sequence[Timeline]) -> float:
-    """The largest batch that counts, s, if any does: the first one of an epoch holds its start-up."""
+    """The longest batch after warm-up, s, or of all if there is none; warm-up would hide the others."""
     every = [step for line in lines for step in zip(line.wait_s, line.consume_s, line.warm_up, strict=True)]
     counted = [wait + consume for wait, consume, warm_up in every if not warm_up]
     return max(counted or [wait + consume for wait, consume, _ in every]) or 1.0

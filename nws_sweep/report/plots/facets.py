@@ -1,4 +1,4 @@
-"""How the configurations of a grid are shared out among small pictures, and what tells those of one apart. Pure."""
+"""Divides the configurations of a grid among panels. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 class Facets:
     """The configurations in panels."""
 
-    across: tuple[str, ...]  # the names of what differs between panels
-    within: tuple[str, ...]  # the names of what differs within panels
-    panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have anything measured
+    across: tuple[str, ...]  # columns that differ between panels
+    within: tuple[str, ...]  # columns that differ within panels
+    panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have measurements
 
 
 def facets(summary: Summary) -> Facets:
-    """The panels of a run or a grid: one per dataset, and per value of a further column where curves would be many."""
+    """The panels of a run or a grid: one per dataset, and per value of a further column if there are many curves."""
     axes = values(summary)
     across = _across(summary.configurations, axes)
     panels: dict[str, list[ConfigurationSummary]] = {}
@@ -39,7 +39,7 @@ def facets(summary: Summary) -> Facets:
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """The values of each column that varies: numbers ascending, others before them in the order of measuring."""
+    """The values of each column that varies: others in the order of measuring, then numbers ascending."""
     found = {}
     for name in summary.distinguishing:
         cells = dict.fromkeys(cell(c, name) for c in summary.configurations)
@@ -48,7 +48,7 @@ def values(summary: Summary) -> dict[str, tuple[str, ...]]:
 
 
 def cell(configuration: ConfigurationSummary, name: str) -> str:
-    """A configuration's value of a column, as people type it."""
+    """A configuration's value of a column as on the command line."""
     columns = configuration.configuration.columns
     return (shown(columns[name]) or '""') if name in columns else "-"
 
@@ -59,7 +59,7 @@ def cells(configuration: ConfigurationSummary, names: Sequence[str]) -> tuple[st
 
 
 def columns(summary: Summary, most: int) -> tuple[str, ...]:
-    """The columns of a table of configurations: those that vary, or of many the ones with the most values."""
+    """The columns of a table of configurations: of those that vary, the ``most`` with the most values."""
     found = values(summary) or {DATASET: ()}
     chosen = sorted(found, key=lambda name: -len(found[name]))[:most]
     return tuple(name for name in found if name in chosen)
@@ -81,7 +81,6 @@ _Groups = dict[tuple[str, ...], list[ConfigurationSummary]]
 
 
 def _groups(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> _Groups:
-    """The configurations by their values of some columns."""
     groups: _Groups = {}
     for c in configurations:
         groups.setdefault(cells(c, names), []).append(c)

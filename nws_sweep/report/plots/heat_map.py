@@ -1,4 +1,4 @@
-"""The best throughput over the two columns with the most values, as a map; from a pure value."""
+"""The best throughput over the two columns with the most values, as a heat map; from a pure value."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nws_sweep.report.plots.style import LETTER, WIDTH
 from nws_sweep.report.plots.svg import FIXED_DARK, FIXED_LIGHT, PAPER
 
 _MOST_PANELS = 4
-_MOST_CELLS = 40  # along an axis; more of them cannot be told apart
+_MOST_CELLS = 40  # along an axis
 _RAMP = LinearSegmentedColormap.from_list("throughput", ["#d7e7f3", "#7fb4d6", "#2f7fb5", "#0a4a7c"])
 _DARK_FROM = 0.66  # of the ramp: light text from here on
 _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
-_LONGEST = 20  # letters of a value
+_LONGEST = 20  # characters of a value
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The best of a cell: samples per second, its workers, and half the interval's width as a share (None if none)."""
+    """The best of a cell: samples per second, its workers, relative half-width of the interval (None if none)."""
 
     samples_per_s: float
     num_workers: int
@@ -41,17 +41,17 @@ Rows = Sequence[Sequence[Heat | None]]
 class HeatMap:
     """The best throughput over two columns."""
 
-    across: str  # name of the column whose values stand below
-    down: str  # name of the one whose values stand at the left
-    columns: tuple[str, ...]  # values of the first
-    rows: tuple[str, ...]  # values of the second
-    sheets: Mapping[str, Rows]  # rows of cells, None where nothing was measured: one sheet, or one per dataset
-    over: tuple[str, ...]  # names of the other columns, of whose values each cell has the best
-    left_out: int  # how many values of both are not shown
+    across: str  # column of the horizontal axis
+    down: str  # column of the vertical axis
+    columns: tuple[str, ...]  # values across
+    rows: tuple[str, ...]  # values down
+    panels: Mapping[str, Rows]  # cells by title, None for missing measurements: one panel, or one per dataset
+    over: tuple[str, ...]  # further columns; each cell is the best over their values
+    left_out: int  # values of both axes that are not shown
 
 
 def measured(rows: Rows) -> list[Heat]:
-    """The cells that were measured."""
+    """The cells with measurements."""
     return [heat for row in rows for heat in row if heat]
 
 
@@ -68,22 +68,22 @@ def heat_map(summary: Summary) -> HeatMap | None:
         if c.best and figures and figures.samples_per_s:
             uncertainty = units.uncertainty(figures.batch_s)
             best[facets.cells(c, (across, down, third))] = Heat(figures.samples_per_s, c.best.num_workers, uncertainty)
-    sheets = {
+    panels = {
         f"{third}={value}" if third else "": [[best.get((column, row, value)) for column in columns] for row in rows]
         for value in (found[third] if third else ("-",))
     }
-    sheets = {title: cells for title, cells in sheets.items() if measured(cells)}
+    panels = {title: cells for title, cells in panels.items() if measured(cells)}
     over = tuple(name for name in found if name not in (across, down, third))
     left_out = len(found[across]) + len(found[down]) - len(columns) - len(rows)
-    if not sheets:
+    if not panels:
         return None
     return HeatMap(
-        across=across, down=down, columns=columns, rows=rows, sheets=sheets, over=over, left_out=left_out
+        across=across, down=down, columns=columns, rows=rows, panels=panels, over=over, left_out=left_out
     )  # fmt: skip
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
-    """The columns across and down, and the dataset if it has a sheet for each value: datasets share no cell."""
+    """The columns across and down, and ``dataset`` if each dataset has a panel: cells never mix datasets."""
     across, *others = sorted((name for name in counts if name != DATASET), key=lambda name: -counts[name])
     if DATASET not in counts:
         return across, others[0], ""
@@ -92,16 +92,16 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
 
 @style.styled
 def draw_heat_map(chart: HeatMap, title: str) -> Figure:
-    """The maps, the larger rates darker; in each cell its rate, and its num_workers where there is room."""
-    columns = 1 if len(chart.sheets) == 1 or len(chart.columns) > 8 else 2
+    """Darker cells are faster; each shows its rate, and num_workers if there is room."""
+    columns = 1 if len(chart.panels) == 1 or len(chart.columns) > 8 else 2
     height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows))) * len(chart.rows)
-    figure, panels = style.panels(title, len(chart.sheets), columns, height + 0.7)
+    figure, all_axes = style.panels(title, len(chart.panels), columns, height + 0.7)
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
     left_out = f"; {chart.left_out} more values are not shown" if chart.left_out else ""
     about = f"samples per second with the best setting{over}; in brackets num_workers{left_out}"
     figure.supxlabel(style.fitting(about, WIDTH), x=0.01, ha="left", fontsize="medium")
     room = (WIDTH / columns - 0.4) / LETTER - max(min(len(row), _LONGEST) for row in chart.rows)
-    for axes, (name, rows) in zip(panels, chart.sheets.items(), strict=True):
+    for axes, (name, rows) in zip(all_axes, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 1))
         _draw_cells(axes, rows, room / len(chart.columns))
         _label(axes, chart, room)
@@ -109,13 +109,13 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
 
 
 def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
-    """The cells with what they say, if it fits in so many letters."""
+    """Draws cells with the longest text that fits in ``room`` characters."""
     heats = measured(rows)
     rates = [heat.samples_per_s for heat in heats]
     scale = Normalize(min(rates), max(rates) if max(rates) > min(rates) else min(rates) + 1)
     pixels = [[heat.samples_per_s if heat else np.nan for heat in row] for row in rows]
     axes.imshow(pixels, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
-    fitting = [text for text in (_full, told) if all(len(text(heat)) < room for heat in heats)]
+    fitting = [text for text in (_full, rate_text) if all(len(text(heat)) < room for heat in heats)]
     for y, row in enumerate(rows):
         for x, heat in enumerate(row):
             if heat and fitting:
@@ -124,7 +124,7 @@ def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
 
 
 def _label(axes: Axes, chart: HeatMap, room: float) -> None:
-    """Values at the cells, not at every one if they would cover each other; thin lines between the cells."""
+    """Labels as many cells as there is room for, with thin lines between the cells."""
     axes.set(xlabel=style.shortened(chart.across, 40), ylabel=style.shortened(chart.down, _LONGEST))
     most = max(6, min(_LONGEST, int(room / len(chart.columns)) - 1))
     columns = [style.shortened(style.plain(text), most) for text in chart.columns]
@@ -139,10 +139,10 @@ def _label(axes: Axes, chart: HeatMap, room: float) -> None:
     axes.spines[:].set_visible(False)
 
 
-def told(heat: Heat) -> str:
-    """Its samples per second."""
+def rate_text(heat: Heat) -> str:
+    """Samples per second as text."""
     return units.number(heat.samples_per_s, heat.uncertainty)
 
 
 def _full(heat: Heat) -> str:
-    return f"{told(heat)} ({heat.num_workers})"
+    return f"{rate_text(heat)} ({heat.num_workers})"

@@ -1,4 +1,4 @@
-"""Quantities against num_workers, in a panel per dataset: throughput, time, waiting; from one pure value."""
+"""Quantities against num_workers, a panel per dataset: throughput, time, waiting; from one pure value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, WIDTH
 from nws_sweep.report.plots.svg import MUTED, PAPER
 from nws_sweep.results import Trial, TrialState
 
-_MOST_NAMED = 8  # curves that can be told apart
-_IN_A_CROWD = 6  # that have a name if there are more
-_MOST_LINES = 1000  # without a name that are drawn one by one
-_SPREAD = 0.24  # of a worker: so far apart stand points of different curves
-_LOG_FROM = 20  # the largest value divided by the smallest, from which on the scale is logarithmic
+_MOST_NAMED = 8  # curves in the legend
+_IN_A_CROWD = 6  # in the legend if there are more curves
+_MOST_LINES = 1000  # curves outside the legend that are drawn as vectors
+_SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
+_LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +40,31 @@ class Point:
 class Curve:
     """One configuration's line."""
 
-    label: str  # what tells it from the others of its panel
+    label: str  # values of the columns that differ within the panel
     points: tuple[Point, ...]  # ascending by num_workers
-    best: int | None  # the recommended candidate
-    look: tuple[int, int] | None = (0, 0)  # numbers of colour and style in all panels; None if it has no name
+    best: int | None  # recommended num_workers
+    look: tuple[int, int] | None = (0, 0)  # indices of colour and dash; None if it is not in the legend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something against num_workers."""
+    """A quantity against num_workers."""
 
-    quantity: str  # what the height means, with its unit
-    key: str  # what the labels of the curves are values of; empty if there is one curve in each panel
-    panels: dict[str, list[Curve]]  # the curves by what those of a panel have in common
-    comparable: bool = False  # whether all panels have the same axis: they show the same dataset
-    top: float | None = None  # where the axis ends; None for where its values end
+    quantity: str  # label of the vertical axis, with its unit
+    legend_title: str  # columns of the curves' labels; empty if there is one curve in each panel
+    panels: dict[str, list[Curve]]  # by title
+    comparable: bool = False  # whether panels share an axis, since they show the same dataset
+    top: float | None = None  # end of the axis; None for the largest value
 
     @property
     def recommended(self) -> list[tuple[str, Curve, Point]]:
-        """The recommended candidate of each curve with a name, if it has one, after the title of its panel."""
+        """The recommended candidates of the curves in the legend: panel, curve, point."""
         curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
         return [(title, curve, p) for title, curve in curves for p in curve.points if p.num_workers == curve.best]
 
     @property
     def is_log(self) -> bool:
-        """Whether the axis is logarithmic: values are too far apart."""
+        """Whether the values of a panel differ so much that the axis is logarithmic."""
         panels = list(self.panels.values())
         groups = [[curve for curves in panels for curve in curves]] if self.comparable else panels
         reaches = [[point.value for curve in curves for point in curve.points] for curves in groups]
@@ -72,12 +72,12 @@ class Chart:
 
 
 def throughput(summary: Summary) -> Chart | None:
-    """Samples per second; None if nothing has a pace."""
+    """Samples per second; None if no throughput was measured."""
     return _chart(summary, "samples per second", _rate)
 
 
 def times(summary: Summary) -> Chart | None:
-    """Seconds per epoch, or of 1000 samples where the length of an epoch is unknown; None if nothing was measured."""
+    """Seconds per epoch, or per 1000 samples if the length of an epoch is unknown; None if nothing was measured."""
     trials = [trial for c in summary.configurations for trial in _measured(c)]
     if all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials):
         return _chart(summary, "seconds per epoch", _epoch)
@@ -85,7 +85,7 @@ def times(summary: Summary) -> Chart | None:
 
 
 def waiting(summary: Summary) -> Chart | None:
-    """The share of the time that the consumer waits, %; None if no process told."""
+    """The share of the time that the consumer waits, %; None if unknown."""
     return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
 
 
@@ -133,19 +133,19 @@ def _chart(
             panels[title] = curves
     if not panels:
         return None
-    key, comparable = BETWEEN.join(shared.within), DATASET not in shared.across
-    return Chart(quantity=quantity, key=key, panels=panels, comparable=comparable, top=top)
+    legend_title, comparable = BETWEEN.join(shared.within), DATASET not in shared.across
+    return Chart(quantity=quantity, legend_title=legend_title, panels=panels, comparable=comparable, top=top)
 
 
 def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Number of the colour and of the dash of what is named: of several columns one is told by dashes."""
+    """Indices of colour and dash for the curves in the legend; dashes distinguish the values of one column."""
     shares: dict[tuple[str, ...], float] = {}
     for configurations in shared.panels.values():
         most = max(c.best_rate for c in configurations) or 1.0
         for c in configurations:
             cells = facets.cells(c, shared.within)
             shares[cells] = max(shares.get(cells, 0.0), c.best_rate / most)
-    if len(shares) > _MOST_NAMED:  # the best have names, by their share of the winner of their panel
+    if len(shares) > _MOST_NAMED:  # the best, relative to the fastest of their panel
         best = sorted(shares, key=lambda cells: -shares[cells])[:_IN_A_CROWD]
         return {cells: (number, 0) for number, cells in enumerate(best)}
     columns = [list(dict.fromkeys(column)) for column in zip(*shares, strict=True)]
@@ -161,7 +161,7 @@ def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
 
 @style.styled
 def draw(chart: Chart | None, title: str) -> Figure:
-    """The panels, with the names of their curves below; without a chart an empty figure."""
+    """The panels with a legend below; without a chart an empty figure."""
     if chart is None:
         return style.panels(title, 0, 1, 1.0)[0]
     count = len(chart.panels)
@@ -174,13 +174,13 @@ def draw(chart: Chart | None, title: str) -> Figure:
         axes.set_ylabel(chart.quantity)
     for axes in panels[-columns:]:
         axes.set_xlabel("num_workers (ring: recommended)" if chart.recommended else "num_workers")
-    if chart.key:
-        style.legend(figure, _entries(chart), f"{style.fitting(chart.key, WIDTH - 1)}:")
+    if chart.legend_title:
+        style.legend(figure, _entries(chart), f"{style.fitting(chart.legend_title, WIDTH - 1)}:")
     return figure
 
 
 def _entries(chart: Chart) -> list[Line2D]:
-    """Of a single panel by the ends of the curves, of several in the order of appearance."""
+    """A single panel's entries are ordered by the last points of the curves."""
     every = [curve for curves in chart.panels.values() for curve in curves]
     named = list({curve.label: curve for curve in every if curve.look}.values())
     if len(chart.panels) == 1:
@@ -200,7 +200,7 @@ def _look(curve: Curve) -> dict[str, Any]:
 
 
 def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
-    # Those without a name are one thin line with gaps.
+    # Curves outside the legend are one thin line with gaps.
     gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
     points = [point for curve in others for point in (*curve.points, gap)]
     axes.plot(
@@ -209,7 +209,7 @@ def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
     )  # fmt: skip
     named = [curve for curve in curves if curve.look]
     for index, curve in enumerate(named):
-        # Side by side, or the intervals of equal configurations would cover each other.
+        # Side by side, so that intervals of similar curves do not overlap.
         _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
     if chart.is_log:
         axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Time against memory: of the best settings of all configurations, of the candidates of one beside how it scales."""
+"""Time against memory: best settings of a grid; candidates of one configuration, beside their scaling."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from nws_sweep.report.plots.svg import MUTED
 
 _MOST_PANELS = 6
 _MOST_NAMED = 6
-_MOST_DOTS = 300  # that are drawn one by one
-_NAMES = 2.9  # inches of a name
+_MOST_DOTS = 300  # drawn as vectors
+_NAMES = 2.9  # inches, a name
 _PER_SAMPLES = 1000
-_FEWEST = 2  # candidates without which there is nothing to compare
+_FEWEST = 2  # candidates to compare
 _QUICK = 0.95  # of the best's speed
 _STEPS = 120  # of the curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """What a setting costs: the name of its configuration, its workers, its memory, B, and its time, s."""
+    """The cost of a setting: label of its configuration, workers, memory (B), time (s)."""
 
     label: str = ""
     num_workers: int
@@ -43,13 +43,13 @@ class Field:
     """The configurations of one dataset."""
 
     title: str  # the dataset; empty if there is only one
-    key: str  # what the labels are values of
-    front: tuple[Spot, ...]  # those of which none other is both quicker and lower memory, the leanest first
-    others: tuple[Spot, ...]  # the rest
+    legend_title: str  # columns of the labels
+    front: tuple[Spot, ...]  # the Pareto front of time and memory, ascending by memory
+    others: tuple[Spot, ...]
 
 
 def fields(summary: Summary) -> tuple[Field, ...]:
-    """A field per dataset that has at least two configurations to compare; its seconds are those of 1000 samples."""
+    """A field per dataset with at least two configurations; seconds are per 1000 samples."""
     axes = facets.values(summary)
     names = [name for name in axes if name != DATASET]
     spots: dict[str, list[Spot]] = {name: [] for name in axes.get(DATASET, ("",))}
@@ -66,14 +66,17 @@ def fields(summary: Summary) -> tuple[Field, ...]:
     fronts = {title: tuple(_front(found)) for title, found in spots.items() if len(found) > 1}
     return tuple(
         Field(
-            title=title, key=BETWEEN.join(names), front=front, others=tuple(s for s in spots[title] if s not in front)
+            title=title,
+            legend_title=BETWEEN.join(names),
+            front=front,
+            others=tuple(s for s in spots[title] if s not in front),
         )
         for title, front in fronts.items()
     )
 
 
 def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
-    """Those of which none other is both quicker and lower memory."""
+    """The Pareto front: no other spot is faster with as little memory."""
     least = float("inf")
     for spot in sorted(spots, key=lambda spot: (spot.memory_bytes, spot.seconds)):
         if spot.seconds < least:
@@ -82,7 +85,7 @@ def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
 
 
 def named(front: Sequence[Spot]) -> list[Spot]:
-    """Those that have names: all, or of many the ends and others between them."""
+    """The spots with names: all, or of many evenly spaced ones with both ends."""
     if len(front) <= _MOST_NAMED:
         return list(front)
     chosen = style.spaced(len(front), _MOST_NAMED)
@@ -91,11 +94,11 @@ def named(front: Sequence[Spot]) -> list[Spot]:
 
 @style.styled
 def draw_fields(fields: Sequence[Field], title: str) -> Figure:
-    """A panel per dataset: a configuration is a dot; those that nothing beats are numbered, and named beside it."""
+    """A panel per dataset: a dot per configuration; those on the Pareto front are numbered, and named beside it."""
     chart = fields[:_MOST_PANELS]
     left_out = f" (the first {len(chart)} of {len(fields)} datasets)" if len(fields) > len(chart) else ""
     figure, panels = style.panels(title, len(chart), 1, 2.4)
-    about = f"numbered: no other is both quicker and lower memory{left_out}"
+    about = f"numbered: no other is both faster and lower in memory{left_out}"
     figure.supxlabel(about, x=0.01, ha="left", fontsize="medium")
     for axes, field in zip(panels, chart, strict=True):
         _draw_field(axes, field)
@@ -116,15 +119,15 @@ def _draw_field(axes: Axes, field: Field) -> None:
         axes.annotate(str(number), place, xytext=(-5, -5), textcoords="offset points", ha="right", va="top")
         text = f"{spot.label}: {spot.num_workers}" if spot.label else str(spot.num_workers)
         names.append(Line2D([], [], linestyle="", label=f"{number}  {style.fitting(text, _NAMES)}"))
-    key = style.fitting(f"{field.key}: num_workers" if field.key else "num_workers", _NAMES)
+    heading = style.fitting(f"{field.legend_title}: num_workers" if field.legend_title else "num_workers", _NAMES)
     axes.legend(
-        handles=names, title=key, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
+        handles=names, title=heading, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
         handletextpad=0,
     )  # fmt: skip
 
 
 def _places(axes: Axes, spots: Sequence[Spot], ylabel: str) -> list[tuple[float, float]]:
-    """Where they are: memory and time."""
+    """Labels the axes, and returns memory and time of each spot in their units."""
     scale, unit = (1e9, "GB") if max(spot.memory_bytes for spot in spots) >= 1e9 else (1e6, "MB")
     axes.set(xlabel=f"memory of all processes, {unit}", ylabel=ylabel)
     axes.grid(visible=True)
@@ -132,7 +135,7 @@ def _places(axes: Axes, spots: Sequence[Spot], ylabel: str) -> list[tuple[float,
 
 
 def _around(reach: Sequence[float]) -> tuple[float, float]:
-    """An axis that has room for numbers, and that does not blow up what is nearly equal; never below 0."""
+    """Limits of an axis with margins for the numbers, at least 8 % of the largest value; never below 0."""
     least, most = min(reach), max(reach)
     room = max(0.15 * (most - least), 0.08 * most)
     return max(0.0, least - 1.6 * room), most + room
@@ -143,13 +146,13 @@ class Prices:
     """Time against memory of the candidates of a configuration."""
 
     candidates: tuple[Spot, ...]  # ascending by num_workers
-    unit: str  # what the seconds are of
+    unit: str  # ``epoch`` or ``batch``
     best: int  # the recommended candidate
-    lower_memory: int | None  # the one that is nearly as fast for far less memory; None if there is none
+    lower_memory: int | None  # see ConfigurationSummary
 
 
 def prices(summary: ConfigurationSummary) -> Prices | None:
-    """What the candidates of a configuration cost; None if fewer than two tell their memory."""
+    """Time and memory of the candidates; None if the memory of fewer than two is known."""
     found = [(t.num_workers, t.objective_s, t.measurement) for t in summary.worker_trials if t.objective_s is not None]
     candidates = tuple(
         Spot(num_workers=num_workers, seconds=seconds, memory_bytes=measured.memory_bytes)
@@ -168,14 +171,14 @@ def prices(summary: ConfigurationSummary) -> Prices | None:
 
 
 def draw_prices(axes: Axes, paid: Prices) -> None:
-    """Each candidate at its memory and its time, named by its workers; below 95 % of the best's speed it is faint."""
+    """A dot per candidate, labelled with its workers, grey below 95 % of the best's speed."""
     best = next((spot for spot in paid.candidates if spot.num_workers == paid.best), paid.candidates[0])
     places = _places(axes, paid.candidates, f"seconds per {paid.unit}")
     for spot, place in zip(paid.candidates, places, strict=True):
         quick = spot.seconds <= best.seconds / _QUICK
         axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
         name, beside = str(spot.num_workers), (6, 4)
-        if spot.num_workers == paid.lower_memory:  # the long name stands below, or it would cover its neighbour's
+        if spot.num_workers == paid.lower_memory:  # below, to keep clear of its neighbour's label
             name, beside = f"{name}: {units.memory(best.memory_bytes - spot.memory_bytes)} less", (-40, -16)
         axes.annotate(name, place, xytext=beside, textcoords="offset points")
     style.ring(axes, *places[paid.candidates.index(best)])
@@ -192,14 +195,14 @@ class Scaling:
     """Throughput against num_workers, samples/s."""
 
     measured: tuple[Point, ...]  # the candidates, ascending by num_workers
-    scaling: tuple[Point, ...]  # the curve through those with workers; empty without one
-    ceiling: float | None  # what no number of workers can exceed; None if nothing is known of it
-    ceiling_of: str  # what sets it, ``consumer`` or ``CPUs``
-    best: int  # the recommended candidate
+    fit: tuple[Point, ...]  # the scaling fit; empty if there is none
+    ceiling: float | None  # upper bound for any num_workers; None if unknown
+    ceiling_of: str  # its cause, ``consumer`` or ``CPUs``
+    best: int  # recommended num_workers
 
 
 def scaling(summary: ConfigurationSummary) -> Scaling | None:
-    """How a configuration scales; None if fewer than two candidates have a pace."""
+    """The scaling of a configuration; None if fewer than two candidates have a steady pace."""
     measured = tuple(
         Point(trial.num_workers, rate.value, *rate.ends)
         for trial in summary.worker_trials
@@ -212,14 +215,14 @@ def scaling(summary: ConfigurationSummary) -> Scaling | None:
     samples = (found.samples_per_s or 0.0) * found.batch_s.value if found and found.batch_s else 0.0
     return Scaling(
         measured=measured,
-        scaling=tuple(_scaling(diagnosis, samples, int(measured[-1].num_workers))),
+        fit=tuple(_fit(diagnosis, samples, int(measured[-1].num_workers))),
         ceiling=samples / floor_s if samples and floor_s > 0 else None,
         ceiling_of="consumer" if diagnosis.evidence.consume_s >= floor_s else "CPUs",
         best=best.num_workers,
     )
 
 
-def _scaling(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
+def _fit(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
     scaling = diagnosis.scaling
     if scaling is None or not samples or most < 1:
         return
@@ -231,7 +234,7 @@ def _scaling(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]
 
 @style.styled
 def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
-    """Throughput against num_workers beside time against memory; a panel for each that there is."""
+    """Throughput against num_workers beside time against memory; a panel for each that is given."""
     count = (scaled is not None) + (paid is not None)
     figure, panels = style.panels(title, count, count, 3.4)
     if scaled is not None:
@@ -243,19 +246,19 @@ def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Fig
 
 
 def _draw_rates(axes: Axes, scaled: Scaling) -> None:
-    """Throughput of the candidates with their intervals, the curve through them with its own, and the ceiling."""
+    """The candidates with intervals, the scaling fit with its own, and the ceiling."""
     numbers, values, lows, highs = _columns(scaled.measured)
     ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
     axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
     tops = [max(highs)]
-    if scaled.scaling:
-        x, y, low, high = _columns(scaled.scaling)
-        axes.plot(x, y, color=COLOURS[4], label="law of scaling, 95 %")
+    if scaled.fit:
+        x, y, low, high = _columns(scaled.fit)
+        axes.plot(x, y, color=COLOURS[4], label="scaling fit, 95 %")
         axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
         tops.append(min(max(high), 1.5 * max(highs)))
-    # A ceiling far above all points would press them to the ground, and says nothing.
+    # A ceiling far above all points would compress them.
     if scaled.ceiling is not None and scaled.ceiling <= 2 * max(values):
-        about = f"the {scaled.ceiling_of} allow{'s' if scaled.ceiling_of == 'consumer' else ''} no more"
+        about = f"upper bound ({scaled.ceiling_of})"
         axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=about)
         tops.append(scaled.ceiling)
     if scaled.best in numbers:

@@ -1,6 +1,6 @@
-"""The one style of all figures, and how they are saved.
+"""The style of all figures, and how they are saved.
 
-Drawn with ``matplotlib.figure.Figure``: no pyplot and no display; matplotlib's constrained layout finds the places.
+Figures are made as ``matplotlib.figure.Figure``, without pyplot or a display, and placed by constrained layout.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ COLOURS = SERIES
 MARKERS = "osD^vX"
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
 WIDTH = 7.6  # inches
-LINE = 0.165  # inches of a line of text
-TITLE = 0.4  # inches of a title of one line
-LETTER = 0.07  # inches of a letter, as a rule
+LINE = 0.165  # inches, a line of text
+TITLE = 0.4  # inches, a title of one line
+LETTER = 0.07  # inches, an average letter
 _TITLE_WIDTH = 78  # characters
 
-# Text stays text, in fonts that most machines have; the same figure gives the same bytes; no name is a formula.
+# Text stays text in common fonts; equal figures give equal bytes; names are never parsed as formulas.
 _STYLE: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": MUTED,
@@ -70,7 +70,7 @@ Drawing = TypeVar("Drawing", bound=Callable[..., Figure])
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Names may be written in any script: a letter that the font lacks is drawn as a box."""
+    """Letters that the font lacks are drawn as boxes, without a warning."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph .* missing")
         warnings.filterwarnings("ignore", message=r"(?s)Matplotlib currently does not support")
@@ -78,7 +78,7 @@ def _style() -> Iterator[None]:
 
 
 def styled(draw: Drawing) -> Drawing:
-    """Decorates what draws a figure, which has the style and its layout then: to find it again takes time."""
+    """Decorates a function that draws a figure: applies the style, and the layout once."""
 
     @wraps(draw)
     def drawn(*args: Any, **how: Any) -> Figure:
@@ -92,14 +92,14 @@ def styled(draw: Drawing) -> Drawing:
 
 
 class Picture(Figure):
-    """A figure that notebooks show by themselves, without pyplot."""
+    """A figure that notebooks display without pyplot."""
 
     def _repr_png_(self) -> bytes:
         return rendered(self, "png")
 
 
 def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
-    """A figure with its title, and so many axes, in rows of so many columns, each so many inches high."""
+    """A figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
     figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)
@@ -112,7 +112,7 @@ def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tupl
 
 
 def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "") -> None:
-    """The entries below the panels, in as many columns as there is room for."""
+    """Places the entries below the panels, in as many columns as fit."""
     longest = max(len(str(entry.get_label())) for entry in entries)
     columns = max(1, int(figure.get_figwidth() / (LETTER * longest + 0.5)))
     rows = -(-len(entries) // columns) + bool(title)
@@ -121,7 +121,7 @@ def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "
 
 
 def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
-    """Labels at whole numbers, and marks at the candidates."""
+    """Labels whole numbers, and marks the candidates."""
     candidates = sorted(set(numbers))
     axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
@@ -136,12 +136,12 @@ def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
 
 
 def plain(text: str) -> str:
-    """The text in one line."""
+    """The text without line breaks and control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def shortened(text: str, most: int) -> str:
-    """The text with its middle left out if it is longer than so many characters: names differ at their ends."""
+    """Cuts the middle of texts longer than ``most`` characters: names differ at their ends."""
     if len(text) <= most:
         return text
     kept = max(2, most - 1)
@@ -149,17 +149,17 @@ def shortened(text: str, most: int) -> str:
 
 
 def fitting(text: str, inches: float) -> str:
-    """The text in one line that is about as long as there is room for."""
+    """The text in one line, shortened to about this width."""
     return shortened(plain(text), int(inches / LETTER))
 
 
 def spaced(count: int, most: int) -> set[int]:
-    """Of so many things in a row, the numbers of at most ``most`` (two or more) at equal distances, both ends too."""
+    """At most ``most`` (two or more) evenly spaced indices below ``count``, with both ends."""
     return {round(step * (count - 1) / (most - 1)) for step in range(most)}
 
 
 def save(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Writes the figure as a PNG and as an SVG beside it, and gives both; the path has no suffix."""
+    """Writes the figure as PNG and SVG, and returns both paths; ``path`` has no suffix."""
     as_png, as_svg = path.with_suffix(".png"), path.with_suffix(".svg")
     write_bytes(as_png, rendered(figure, "png"))
     write_bytes(as_svg, rendered(figure, "svg"))
@@ -167,11 +167,11 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """The figure as ``png`` or ``svg``; in the latter text is text, and the same figure gives the same document."""
+    """The figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
     content = io.BytesIO()
     with _style():
         figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
     if kind == "png":
         return content.getvalue()
-    # Hundredths of a point, which no process can see.
+    # Coordinates are cut to hundredths of a point.
     return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())

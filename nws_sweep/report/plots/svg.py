@@ -1,7 +1,6 @@
-"""SVG documents become parts of HTML pages. Pure: text in, text out.
+"""Converts SVG documents to parts of HTML pages. Pure: text in, text out.
 
-Colours of the figures that stand for a role (ink, grid, a series) have one value here, and a name in CSS there: a dark
-page gives the names other values.
+Colours with a role (ink, grid, a series) have a value here, and a CSS variable in the page, which dark pages override.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 import re
 from html import escape
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; those that white or dark paper (#14161a) swallows
-# are left out or darker: each has a contrast of 3 at least to both, as WCAG asks of graphics. The last one is the ink.
+# Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
+# white and to dark paper (#14161a), as WCAG asks for graphics. The last one is the ink.
 INK = "#1f2328"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
-MUTED = "#858585"  # lines of little weight that still have to be seen
+MUTED = "#858585"  # secondary lines
 GRID, BAND = "#dddddd", "#e9e9e9"
 PAPER = "#ffffff"
-FIXED_DARK, FIXED_LIGHT = "#101418", "#fdfdfd"  # text on coloured ground, whatever the page is like
-BACKGROUND = "background"  # identifier of what is behind a figure
+FIXED_DARK, FIXED_LIGHT = "#101418", "#fdfdfd"  # text on coloured cells, in light and dark pages
+BACKGROUND = "background"  # identifier of the patch behind a figure
 
 _CSS = {
     INK: "currentColor",
@@ -27,14 +26,14 @@ _CSS = {
     PAPER: "var(--paper, #fff)",
     **{colour: f"var(--series-{number}, {colour})" for number, colour in enumerate(SERIES[:-1], 1)},
 }
-# The style sheet would reach the whole page, and the page has a background of its own.
+# The style sheet would apply to the whole page, which also has its own background.
 _LEFT_OUT = re.compile(rf'<g id="{BACKGROUND}">.*?</g>|<style.*?</style>|<metadata.*?</metadata>|<!--.*?-->', re.S)
 
 
 def inline(document: str, prefix: str, title: str, description: str) -> str:
-    """An element for an HTML page of matplotlib's SVG: as wide as it may be, with the ink of the text around it.
+    """An SVG element for an HTML page from a document of matplotlib, in the ink of the text around it.
 
-    The prefix is that of its identifiers; title and description are for those who do not see it.
+    ``prefix`` makes its identifiers unique in the page; title and description are for screen readers.
     """
     found = re.search(r'<svg[^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(.*)', document, re.S)
     if found is None:
@@ -50,6 +49,6 @@ def inline(document: str, prefix: str, title: str, description: str) -> str:
 
 
 def _adapted(tag: str, prefix: str) -> str:
-    """Its identifiers with the prefix, its colours with their names in CSS."""
+    """Adds the prefix to identifiers, and replaces colours by CSS variables."""
     tag = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", tag)
     return re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), tag)

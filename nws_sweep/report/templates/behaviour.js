@@ -2,14 +2,14 @@
 (() => {
   const number = new Intl.NumberFormat("en");
 
-  /* Calls what changes the page for paper; what that returns makes it as it was. */
+  /* Calls `change` before printing, and the function that it returns afterwards. */
   const aroundPrint = (change) => {
     let undo = () => {};
     window.addEventListener("beforeprint", () => { undo = change(); });
     window.addEventListener("afterprint", () => undo());
   };
 
-  /* What a cell is sorted by: the number that it begins with, in the unit it has. */
+  /* The sort key of a cell: its first number, scaled by its unit. */
   const UNITS = { "µs": 1e-6, ms: 1e-3, min: 60, kB: 1e3, MB: 1e6, GB: 1e9 };
   const MISSING = ["-", "null", "failed"];
   const valueOf = (text) => {
@@ -17,7 +17,7 @@
     return found ? found[1] * (UNITS[found[2]] ?? 1) : NaN;
   };
 
-  /* Tables: rows come from data, since thousands of them as HTML would make the page slow and large. */
+  /* Tables: rows are made from JSON, since thousands of HTML rows would be slow and large. */
   for (const live of document.querySelectorAll(".live")) {
     const data = JSON.parse(live.querySelector("script").textContent);
     const body = live.querySelector("tbody");
@@ -86,7 +86,7 @@
     show();
   }
 
-  /* Copying: the clipboard where the browser lets a page have it, the selection elsewhere. */
+  /* Copying: by the clipboard if the browser allows it, else by the selection. */
   const select = (element) => {
     const range = document.createRange();
     range.selectNodeContents(element);
