@@ -4,6 +4,10 @@ On the command line: ``python -m nws_sweep --help``. In a program::
 
     result = nws_sweep.search(dataset, batch_size=64)
     loader = nws_sweep.tune(loader)
+
+Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep``; ``report`` and ``executor``;
+``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement``; ``system``; ``units``;
+``results``; ``errors``.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported when first used: the command line must answer quickly, and the API needs torch.
+# Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
     "search": "api", "tune": "api", "SearchResult": "report.search_result", "MeasureRules": "results",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",

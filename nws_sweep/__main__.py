@@ -1,4 +1,4 @@
-"""Makes ``python -m nws_sweep`` the same as ``nws-sweep``."""
+"""``python -m nws_sweep``, the same as ``nws-sweep``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways in from a program: ``search`` and ``tune``. Both measure in processes of their own and leave no trace."""
+"""The Python API: ``search`` and ``tune``, which measure in processes of their own."""
 
 from __future__ import annotations
 
@@ -70,49 +70,49 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
 
-    Every candidate is measured in a process of its own that is given a copy of the dataset; the caller's dataset,
-    sampler, generator and random numbers stay as they are. Under torch.distributed all ranks must call it: rank 0
-    measures, and all get its answer. A second search of the same thing answers at once.
+    Each candidate is measured in a process of its own with a copy of the dataset; the caller's dataset, sampler,
+    generator and random state do not change. Under torch.distributed all ranks must call it: rank 0 measures, and all
+    ranks return its result. Repeating a search returns the stored result; see ``reuse``.
 
     Args:
-        dataset: Map-style or iterable; or a DataLoader, then without any of the DataLoader's keywords; or a function
-            without arguments that makes either, for one that cannot be pickled (its result is not remembered).
-        batch_size: As DataLoader has it; likewise shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last,
-            timeout, worker_init_fn, prefetch_factor, persistent_workers and generator.
-        multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None.
-        maximum_patience: Candidates without improvement that ``strategy="patience"`` bears, at least 0.
+        dataset: A map-style or iterable dataset; or a DataLoader, then without any of the DataLoader's keywords; or a
+            function without arguments that returns either, if it cannot be pickled (such results are not stored).
+        batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout,
+            worker_init_fn, prefetch_factor, persistent_workers and generator.
+        multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
+        maximum_patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/searching.md).
-        candidates: Values of num_workers that may be tried; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest one; None for twice the usable CPUs, and at least 32 if the strategy is adaptive.
+        candidates: Values of num_workers to choose from; None for 0, 1, 2, ... max_workers.
+        max_workers: The largest candidate; None for twice the usable CPUs, and at least 32 if the strategy is adaptive.
         also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
-        consumer: What is done with each batch while it is measured: None, nothing; a number, it sleeps for so many s,
-            as a training step on an accelerator leaves the CPU alone; a function, it is called with the batch.
-        tolerance: A candidate slower by this share of time counts as equally fast, 0 to 1.
-        time_budget_s: The search ends after so much time with the best so far, s; None for 30 s or ten epochs,
-            whichever is longer, where the strategy is adaptive and the length of an epoch is known, else no limit.
-        measure: How long a candidate is measured, and under which circumstances; None for the defaults.
+        consumer: What uses each batch: None for nothing; a number of seconds to sleep, which resembles a training step
+            on an accelerator; or a function, which is called with the batch.
+        tolerance: A candidate slower by at most this share of time counts as equally fast, 0 to 1.
+        time_budget_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
+            epochs, whichever is longer, if the strategy is adaptive and the length of an epoch is known, else no limit.
+        measure: How long and under which conditions a candidate is measured; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/samples.md): None
             for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none. Candidates
-            that deliver other samples are failed, with a warning (``warnings.warn``).
-        ranks: Loaders that are measured at once and in step, as the ranks of a host in DistributedDataParallel
-            (docs/clusters.md); the answer, ``candidates`` and ``max_workers`` are those of each.
-        reuse: Whether an earlier result of the same search on this machine is the answer: ``fresh`` (of the same
-            versions, not older than 30 days), ``always`` or ``never``.
-        config: What a Hydra program composed with ``+nws_sweep=base``, its ``cfg.get("nws_sweep")``: then how to search
-            and to measure, the consumer (unless one is given here), ``check_samples``, ``ranks`` and ``reuse`` come
-            from there. None for the arguments.
+            that deliver other samples fail, with a warning (``warnings.warn``).
+        ranks: Number of loaders measured simultaneously and in step, as the ranks of a host in DistributedDataParallel
+            (docs/clusters.md); the result, ``candidates`` and ``max_workers`` are per rank.
+        reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
+            30 days old), ``always`` or ``never``.
+        config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
+            arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
+            argument, ``consumer``.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
-            for silence; None for True on a terminal and in a notebook, elsewhere for what the search may cost, waits
-            for and has chosen. These lines go to the log ``nws_sweep.report.progress`` at INFO in any case.
+            for none; None for True on a terminal and in a notebook, elsewhere only for the expected cost, waiting and
+            the result. The log ``nws_sweep.report.progress`` has all lines at INFO.
 
     Returns:
-        The best settings and all that was measured.
+        The best settings and all measurements.
 
     Raises:
-        ConfigurationError: If an argument is wrong, or the dataset cannot be handed to another process.
-        DatasetError: If the dataset is empty or none.
-        NwsSweepError: If no candidate could be measured, with the first one's reason.
-        ValueError: DataLoader's own, if its keywords contradict each other.
+        ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
+        DatasetError: If the dataset is empty or no dataset.
+        NwsSweepError: If no candidate could be measured, with the reason of the first one.
+        ValueError: Raised by DataLoader if its keywords contradict each other.
 
     Example:
         >>> import torch, nws_sweep
@@ -124,7 +124,9 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         8
     """
     given = dict(locals())
-    return _agreed(lambda: loader_input_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given)
+    return _search_for_all_ranks(
+        lambda: loader_input_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given
+    )
 
 
 def tune(  # noqa: PLR0913
@@ -145,20 +147,18 @@ def tune(  # noqa: PLR0913
     config: Any = None,
     progress: Progress = None,
 ) -> Loader:
-    """The same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
+    """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
 
-    All else about it stays: dataset, sampler or batch_sampler, generator, collate_fn, worker_init_fn, batch size,
-    drop_last, pin_memory, its class and attributes, and thus the order of the samples. ``timeout``,
-    ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context`` stay unless the best is to load without
-    workers, where DataLoader refuses them. Settings named in ``also`` are set to the best that was found.
+    Only ``num_workers``, settings in ``also`` and, if the best number is 0, those that DataLoader then rejects differ:
+    ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
+    order of the samples stay the same.
 
     Args:
-        loader: A DataLoader; is left as it is, its workers (if it keeps any) too. Or what wraps one, such as
-            accelerate's and webdataset's loaders. Or a function without arguments that makes either, for one that
-            cannot be pickled: it is called here once more when the answer is known.
+        loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
+            or a function without arguments that returns either, if it cannot be pickled: it is called once more here.
 
     Returns:
-        A copy of the loader, of the same kind, which shares its dataset and sampler with it.
+        A copy of the loader, of the same class, which shares its dataset and sampler.
 
     Example:
         >>> import torch, nws_sweep
@@ -173,15 +173,15 @@ def tune(  # noqa: PLR0913
     if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
     measured = maker or loaders.unwrapped(loader)
-    result = _agreed(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
+    result = _search_for_all_ranks(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
     return loaders.with_settings(made, result.settings)
 
 
-def _agreed(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
-    """The answer of all ranks of the program, with a warning if workers deliver other samples than without workers."""
+def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
+    """The result of rank 0, with a warning if workers deliver other samples than loading without workers."""
     plan = _plan(given)
-    result = rank0.run_on_rank0(lambda: _answer(make_loader_input(), plan, given))
+    result = rank0.run_on_rank0(lambda: _search_here(make_loader_input(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
@@ -189,19 +189,13 @@ def _agreed(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, An
 
 
 def _plan(given: Mapping[str, Any]) -> Embedded:
-    """How to search, by the arguments of ``search`` or by the Hydra program's configuration among them."""
-    plan = Embedded(
-        search=_rules(given),
-        measure=given["measure"] or MeasureRules(),
-        consumer=_consumer_node(given["consumer"]),
-        check_samples=given["check_samples"],
-        reuse=given["reuse"],
-        ranks=given["ranks"],
-    )
+    consumer = _consumer_node(given["consumer"])
+    others = {name: given[name] for name in ("check_samples", "reuse", "ranks")}
+    plan = Embedded(search=_rules(given), measure=given["measure"] or MeasureRules(), consumer=consumer, **others)
     if given["config"] is None:
         return plan
     found = schema.embedded(given["config"])
-    return found if given["consumer"] is None else replace(found, consumer=plan.consumer)
+    return found if given["consumer"] is None else replace(found, consumer=consumer)
 
 
 def _rules(given: Mapping[str, Any]) -> SearchRules:
@@ -223,7 +217,6 @@ def _rules(given: Mapping[str, Any]) -> SearchRules:
 
 
 def _consumer_node(consumer: Consumer) -> dict[str, Any]:
-    """The consumer in the configuration."""
     if consumer is None:
         return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
     if callable(consumer):
@@ -233,8 +226,7 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
     raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
-    """The answer of this process: what is remembered, or what is measured now."""
+def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
     configuration = _configuration(loader_input, plan)
     store, print_line = ResultStore(default_folder()), printer_for(given["progress"])
     announce = announcer(given["progress"], print_line)
@@ -244,21 +236,21 @@ def _answer(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any])
         started_at=datetime.now().astimezone().isoformat(),
     )
     reuse = plan.reuse if loader_input.fingerprint else "never"
-    if result := _remembered(store, start, reuse, announce):
+    if result := _cached_result(store, start, reuse, announce):
         return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
     with host_lock.held(lock, f"{loader_input.name} in a program", announce):
-        # Another process may have searched the same meanwhile: another rank, say, that has joined no process group.
-        if result := _remembered(store, start, reuse, announce):
+        # Another process may have finished the same search meanwhile, such as a rank without a process group.
+        if result := _cached_result(store, start, reuse, announce):
             return result
-        announce(_beforehand(loader_input.name, configuration))
+        announce(_announcement(loader_input.name, configuration))
         record = _measured(start, loader_input, given["consumer"], ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)
     return SearchResult(record)
 
 
-def _remembered(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchResult | None:
+def _cached_result(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchResult | None:
     known = store.find(start.configuration, start.host, reuse)
     if known is None:
         return None
@@ -286,8 +278,7 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
     )
 
 
-def _beforehand(name: str, configuration: Configuration) -> str:
-    """What is about to be measured, and how long that may take."""
+def _announcement(name: str, configuration: Configuration) -> str:
     rules, measure = configuration.search, configuration.measure
     if rules.time_budget_s is not None:
         limit = f"at most {units.seconds(rules.time_budget_s)}"
@@ -295,7 +286,7 @@ def _beforehand(name: str, configuration: Configuration) -> str:
         limit = "whole epochs of each candidate"
     else:
         each = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.max_seconds)} each"
-        limit = f"at most {DEFAULT_LIMIT} where the length is known, else {each}"
+        limit = f"at most {DEFAULT_LIMIT} if the length is known, else {each}"
         limit = limit if rules.strategy == "adaptive" else each
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
     return f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
@@ -310,17 +301,17 @@ def _measured(
         if callable(consumer):
             spec = replace(spec, consumer=pickling.write("the consumer", consumer, folder / "consumer"))
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
-        start = _as_made(start, start_process) if loader_input.settings_unknown else start
+        start = _with_settings_of_maker(start, start_process) if loader_input.settings_unknown else start
         record = run_search(start, Environment(start_process=start_process), reporter)
         return epoch_check.with_epoch_check(record, start_process) if start.configuration.check_samples else record
 
 
-def _as_made(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
-    """With the settings of the DataLoader that a function made: DataLoader's own if it made a dataset."""
+def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
+    """With the settings of the DataLoader that a function returned, or DataLoader's defaults for a dataset."""
     configuration = start.configuration
     with start_process(configuration, None) as process:
         made = process.facts.loader
-    assert made is not None  # there is always one: see subjects.py
+    assert made is not None  # the trial process always reports it
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
     columns, loader = {**configuration.columns, **own}, replace(made, num_workers=0)
     return replace(start, configuration=replace(configuration, loader=loader, columns=columns))

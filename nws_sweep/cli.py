@@ -1,8 +1,9 @@
-"""The command line: a sweep (Hydra's own) or one of ``COMMANDS``; and the exit status."""
+"""The command line: a sweep (by Hydra) or one of ``COMMANDS``, and the exit status."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import os
 import sys
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
-BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE has killed
-
-_WHERE_HELP = "only the configurations with this value, such as batch_size=64; may be given several times"
+BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
 
 
 def main() -> None:
@@ -33,13 +32,13 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit status; an error becomes one line on standard error."""
+    """Runs one command and returns its exit status; prints an error as one line on standard error."""
     command = COMMANDS.get(arguments[0]) if arguments else None
     try:
         status = command(arguments[1:]) if command else sweep(arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # piped into head, say
+    except BrokenPipeError:  # such as a pipe into head
         streams.silence_output()
         return BROKEN_PIPE
     except (NwsSweepError, OSError) as error:
@@ -50,44 +49,46 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """One configuration or a grid, by Hydra's command line."""
+    """Measures one configuration or a grid, by Hydra's command line."""
     _find_modules_here()
     from nws_sweep.config.schema import explain, with_quoted_overrides
     from nws_sweep.sweep import app
 
-    sys.argv[1:] = map(with_quoted_overrides, arguments)  # which Hydra reads
-    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    logging.raiseExceptions = False  # a log that cannot be written, on a full disk say, is no matter for the terminal
-    # Hydra would print its errors itself, in several lines and with exit status 1.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv[1:] = map(with_quoted_overrides, arguments)  # Hydra reads it
+    show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    logging.raiseExceptions = False  # errors of writing a log, such as a full disk, are not printed
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its errors in several lines, with exit status 1
     try:
         return app.run()
     except SystemExit as stop:
         if not isinstance(stop.code, Exception):
             raise
-        error: Exception = stop.code  # put there by the callback
+        error: Exception = stop.code  # set by the callback
     except Exception as raised:
         error = raised
-    if wants_traceback or isinstance(error, NwsSweepError):
+    if show_traceback or isinstance(error, NwsSweepError):
         raise error
     raise explain(error, arguments) from error
 
 
 def _find_modules_here() -> None:
-    """`python -m` looks for modules in the current folder first; the console script should find the same datasets."""
+    """Adds the current folder to the import path of the console script, as ``python -m`` does."""
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _parser(command: Callable[..., int], *folders: str) -> argparse.ArgumentParser:
+def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     for name in folders:
         parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
+    if selects:
+        help_ = "only configurations with this value, such as batch_size=64; may be repeated"
+        parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
     return parser
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Rebuilds the report of a run or a grid, also of an interrupted one."""
+    """Rebuilds the report of a run or a grid, interrupted or not."""
     options = _parser(report, "DIR").parse_args(arguments)
     from nws_sweep.report.writer import write
     from nws_sweep.sweep.terminal import View
@@ -98,23 +99,22 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def best(arguments: Sequence[str]) -> int:
-    """Prints the best setting per configuration, ready to paste; what else there is to say goes to standard error."""
+    """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
     from nws_sweep.report.snippets import FORMATS
 
-    parser = _parser(best, "DIR")
+    parser = _parser(best, "DIR", selects=True)
     parser.add_argument(
         "--format", choices=FORMATS, default="table",
-        help="table (the default), overrides (Hydra's, ++num_workers=4), kwargs (of DataLoader), lightning "
-        "(LightningCLI's, --data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; of a grid "
-        "table, yaml and json show all configurations, the others need one, by --where",
+        help="table (the default), overrides (of Hydra, ++num_workers=4), kwargs (of DataLoader), lightning (arguments "
+        "of LightningCLI, --data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; table, yaml "
+        "and json show all configurations of a grid, the others one, chosen by --where",
     )  # fmt: skip
     parser.add_argument(
         "--key",
-        help="where the settings belong in the configuration that takes them: data makes the overrides "
-        "++data.num_workers=4, of LightningCLI's arguments --data.num_workers=4 (as without it), and of the YAML a "
-        "config that Hydra composes under data",
+        help="the node of the settings in your program's configuration: with --key data the overrides are "
+        "++data.num_workers=4, LightningCLI's arguments --data.num_workers=4 (the default), and Hydra composes the "
+        "YAML under data",
     )
-    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     options = parser.parse_args(arguments)
     from nws_sweep.report.snippets import render
 
@@ -127,21 +127,20 @@ def best(arguments: Sequence[str]) -> int:
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compares two runs or grids: for each configuration the time of its best setting in B / that in A."""
+    """Compares two runs or grids by the times of each configuration's best settings, B / A."""
     from nws_sweep.analysis.comparing import ALARMS
 
-    parser = _parser(compare, "A", "B")
+    parser = _parser(compare, "A", "B", selects=True)
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=5.0,
-        help="by how much times may differ and still count as the same, in percent above 0 (default: %(default)g)",
+        help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
-    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=_WHERE_HELP)
     parser.add_argument(
         "--fail-if", choices=ALARMS,
-        help="exit status 1 if any configuration is so in B; slower and changed is also one that could be measured in "
-        "A but not in B, and what cannot be told is neither",
+        help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
+        "configuration that was measured in A but failed in B; \"can't tell\" is neither",
     )  # fmt: skip
-    parser.add_argument("--html", metavar="FILE", type=Path, help="writes the comparison as a page, too")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the comparison as a page")
     options = parser.parse_args(arguments)
     from nws_sweep.analysis import comparing
     from nws_sweep.report import comparison_text
@@ -170,11 +169,11 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Measures again what was found, and answers 1 if it is no longer so."""
+    """Measures the best settings again; exit status 1 if times changed by more than --within."""
     parser = _parser(check, "DIR")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=10.0,
-        help="by how much the time of a batch may differ, in percent above 0 (default: %(default)g)",
+        help="largest allowed difference of the time per batch, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
     options = parser.parse_args(arguments)
     _find_modules_here()
@@ -184,13 +183,10 @@ def check(arguments: Sequence[str]) -> int:
     from nws_sweep.system import host_lock
 
     print_line, lock_file = printer_for(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    summary = _summary(options.dir, ())
-    checks = recheck.checks(
-        summary, options.within / 100, lambda chosen: recheck.measured(chosen, print_line, lock_file)
-    )
-    found = list(checks)
-    print(snippets.markdown_table(*recheck.table(found)), end="")
-    return 0 if all(check.holds for check in found) else 1
+    measure = functools.partial(recheck.measure_again, print_line=print_line, lock_file=lock_file)
+    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, measure))
+    print(snippets.markdown_table(*recheck.table(checks)), end="")
+    return 0 if all(check.holds for check in checks) else 1
 
 
 def _percent(text: str) -> float:
@@ -201,7 +197,7 @@ def _percent(text: str) -> float:
 
 
 def version(arguments: Sequence[str]) -> int:
-    """Prints the version of nws_sweep; Hydra's own --version would print Hydra's."""
+    """Prints the version of nws_sweep; Hydra's --version would print that of Hydra."""
     print(f"nws_sweep {__version__}")
     return 0
 

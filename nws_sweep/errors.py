@@ -1,10 +1,10 @@
-"""The errors that nws_sweep raises; the command line prints their message as one line and exits with status 2."""
+"""The errors of nws_sweep; the command line prints their message as one line and exits with status 2."""
 
 from __future__ import annotations
 
 
 class NwsSweepError(Exception):
-    """Base of all errors of this package; the message is one line that says what, which value, what is allowed."""
+    """Base of all errors; the message is one line with the key, the value and what is allowed."""
 
 
 class ConfigurationError(NwsSweepError):
@@ -12,50 +12,50 @@ class ConfigurationError(NwsSweepError):
 
 
 class DatasetError(NwsSweepError):
-    """The dataset cannot be made, or has nothing to load."""
+    """The dataset cannot be made, or is empty."""
 
 
 class NotARunError(NwsSweepError):
-    """A folder that should hold the files of a run or of a grid does not."""
+    """A folder holds no files of a run or a grid."""
 
 
-class LostJob(NwsSweepError):  # noqa: N818 - no process's mistake here
-    """A job on another machine, or in another process, ended without an answer; the message says how."""
+class LostJob(NwsSweepError):  # noqa: N818 - an event
+    """A job in another process or on another machine ended without a result."""
 
 
 class TrialError(NwsSweepError):
-    """A candidate could not be measured: that becomes a row, whose reason is the message, and never ends the search."""
+    """A candidate could not be measured: its row has the message as reason, and the search continues."""
 
 
 class TrialTimeout(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A candidate was not done within its time limit and was killed."""
+    """A candidate exceeded its time limit and was killed."""
 
 
 class TrialOutOfMemory(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A candidate's process was killed for want of memory."""
+    """A process of a candidate was killed because memory was exhausted."""
 
 
 class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A candidate could not have fitted and was not started."""
+    """A candidate needs more resources than are free and was not started."""
 
 
 class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the row
-    """What was measured cannot be true, twice."""
+    """A measurement and its repetition were both impossible."""
 
 
 class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A candidate's workers deliver other samples than loading without workers."""
+    """The workers of a candidate deliver other samples than loading without workers."""
 
 
-class RankLost(TrialError):  # noqa: N818 - what happened
-    """A rank could not meet the others: one of them is gone, which says itself why."""
+class RankLost(TrialError):  # noqa: N818 - an event
+    """A rank waited at a barrier for a rank that has exited; the exited rank reports the cause."""
 
 
-class TimeBudgetSpent(Exception):  # noqa: N818 - nothing went wrong
-    """The time that a search may take is over."""
+class TimeBudgetSpent(Exception):  # noqa: N818 - no error
+    """The time budget of a search is spent."""
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Folds a message of several lines into one of at most ``limit`` characters."""
+    """Joins the lines of a message and cuts it to ``limit`` characters."""
     folded = " ".join(str(text).split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"

@@ -1,8 +1,8 @@
-"""Numbers with units as people read them; seconds inside, scaled only when shown.
+"""Formats numbers with units; values are in seconds and bytes.
 
-A number with an interval is shown with the digits that the interval supports, two at least and three at most, by the
-rounding rule of the Particle Data Group: two digits of half the interval's width count if they are 10 to 35, else one.
-So 6.234 s is 6.23 s if right to 5 % (0.31 s), and 6.2 s if right to 12 % (0.75 s).
+A number with an interval has two or three digits, by the rounding rule of the Particle Data Group: two digits of half
+the width of the interval are significant if they are 10 to 35, else one. So 6.234 s is 6.23 s with an uncertainty of
+5 % (0.31 s), and 6.2 s with one of 12 % (0.75 s).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from nws_sweep.results import Estimate
 
 NOTHING = "-"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 3
-_TWO_COUNT = 3.5  # of a half-width's digits, up to here
+_TWO_SIGNIFICANT = 3.5  # the largest first two digits of a half-width that are both significant
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
-    """Two or three significant digits in µs, ms, s or min; uncertainty is half the interval's width as a share."""
+    """Two or three significant digits in µs, ms, s or min; ``uncertainty`` is half the interval / the value."""
     if value is None:
         return NOTHING
     rounded = float(f"{value:.{_digits(value, uncertainty) - 1}e}")
@@ -26,7 +26,7 @@ def seconds(value: float | None, uncertainty: float | None = None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """An estimate in seconds with half the width of its interval in per cent, where it has one."""
+    """An estimate in seconds with half the width of its interval, if any, in percent."""
     if estimate is None:
         return NOTHING
     half_width = uncertainty(estimate)
@@ -34,25 +34,25 @@ def interval(estimate: Estimate | None) -> str:
 
 
 def percent(value: float) -> str:
-    """A small fraction in per cent, with a decimal below 10 %."""
+    """A small fraction in percent, with one decimal below 10 %."""
     in_percent = 100 * value
     return f"{in_percent:.{0 if in_percent >= 9.95 else 1}f} %"
 
 
 def uncertainty(estimate: Estimate | None) -> float | None:
-    """Half the width of its interval as a share of it; None without an interval."""
+    """Half the relative width of the interval; None without an interval."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return None
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
 def rate(value: float, low: float, high: float) -> str:
-    """A rate between the ends of its interval, which are the value itself if it has none."""
+    """A rate with its interval, whose ends are both the value if there is none."""
     return number(value, (high - low) / (2 * value) if value else None)
 
 
 def memory(value: float | None) -> str:
-    """Three significant digits in B, kB, MB or GB, of which each is a thousand of the one before."""
+    """Three significant digits in B, kB, MB or GB (powers of 1000)."""
     if value is None:
         return NOTHING
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -62,12 +62,12 @@ def memory(value: float | None) -> str:
 
 
 def ratio(value: float | None, uncertainty: float | None = None) -> str:
-    """A gain, such as ``1.94x``; for the uncertainty see ``seconds``."""
+    """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``."""
     return NOTHING if value is None else f"{number(value, uncertainty)}x"
 
 
 def share(value: float | None) -> str:
-    """A fraction in per cent."""
+    """A fraction in percent."""
     return NOTHING if value is None else f"{100 * value:.0f} %"
 
 
@@ -90,6 +90,6 @@ def _digits(value: float, uncertainty: float | None) -> int:
     if not uncertainty or not value:
         return _MOST_DIGITS
     mantissa, exponent = f"{abs(value) * uncertainty:.1e}".split("e")
-    last = int(exponent) - (float(mantissa) <= _TWO_COUNT)  # the power of ten that the last digit stands for
+    last = int(exponent) - (float(mantissa) <= _TWO_SIGNIFICANT)  # the power of ten of the last digit
     first = int(f"{value:e}".partition("e")[2])
     return min(_MOST_DIGITS, max(_FEWEST_DIGITS, first - last + 1))

@@ -15,7 +15,7 @@ import pytest
 from nws_sweep.system import processes, temporary
 from tests.one_process import SharedProcess
 
-# Most of what the tests' many processes do is to import; each would compile torch again if no process may keep the outcome.
+# The tests start many processes, each of which would compile torch's modules again without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -90,9 +90,9 @@ def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: Shar
 
 @pytest.fixture
 def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails if the test leaves a process of a trial process or a shared-memory segment behind.
+    """Fails if the test leaves a child of a trial process or a shared-memory segment behind.
 
-    Whom a trial process has is noted before it is ended: orphans have no parent by which they could be found afterwards.
+    The children of a trial process are listed before it is killed: orphans have another parent afterwards.
     """
     family: list[psutil.Process] = []
     kill_tree = processes.kill_tree

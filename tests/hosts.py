@@ -1,10 +1,10 @@
-"""Other people's Hydra programs, for tests of what they see of nws_sweep."""
+"""Hydra programs that use nws_sweep, for tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# Prints what it was given, as any program might; it has a batch_size and a dataset of its own.
+# Prints its configuration, which has its own batch_size and dataset.
 PROGRAM = """\
 import hydra
 from omegaconf import OmegaConf
@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 def main(config):
     print(OmegaConf.to_yaml(config, resolve=True))
     if "nws_sweep" in config:
-        from nws_sweep.config.embedding import refuse_unserved
+        from nws_sweep.config.embedding import require_composed
 
-        refuse_unserved(config.nws_sweep)
+        require_composed(config.nws_sweep)
 
 
 main()
@@ -39,12 +39,12 @@ def write_host(folder: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """A file, with the folders that it needs."""
+    """Writes a file and its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-# Trains, so to speak, on a dataset whose samples sleep; after each epoch it goes over a second loader.
+# Resembles a training: samples sleep, and after each epoch it iterates a second loader.
 TRAINING = """\
 import time
 

@@ -1,4 +1,4 @@
-"""Makes docs/reference.md of the schema (what is allowed) and of conf/ (values and their explanations)."""
+"""Writes docs/reference.md from the schema (ranges) and conf/ (values and their explanations)."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ PAGE = ROOT / "docs" / "reference.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Every value and every group of options. `scripts/reference` writes this page from the schema (`nws_sweep/config.py`) and
-the files in [conf/](../conf); a test compares. [configuration.md](configuration.md) explains how to use them,
-`python -m nws_sweep --help` shows the values of this machine."""
+Every value and every group of options. `scripts/reference` writes this page from the schema
+(`nws_sweep/config/schema.py`) and the files in [conf/](../conf); a test compares. [configuration.md](configuration.md)
+explains their use, `python -m nws_sweep --help` shows the values of this machine."""
 _VALUES = """\
 ## Values
 
-`key=value` changes one, `-m key=value,value` sweeps it; what is not allowed is told in one line, before anything is
-measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
+`key=value` sets a value, `-m key=value,value` sweeps it. A value out of range ends the program with one line before
+anything is measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
 ([configuration.md](configuration.md#search-and-measuring))."""
 _GROUPS = """\
 ## Groups
 
-`group=option` chooses a file of `conf/group/`; options of your own are files in a folder `group/` of any folder that
-`--config-dir` names. A key of an option is changed like any other (`dataset.length=1000`); what it does not have goes
-to its `_target_` with a plus (`+dataset.NAME=VALUE`)."""
+`group=option` chooses a file of `conf/group/`; your own options are files in a folder `group/` of any folder that
+`--config-dir` names. `dataset.length=1000` sets a key of an option; `+dataset.NAME=VALUE` adds an argument of its
+`_target_`."""
 _AUTO = """\
 ## In the sweep of another program
 
-What `+nws_sweep=auto` adds to it ([projects.md](projects.md#which-num_workers-for-your-own-program))."""
+Keys that `+nws_sweep=auto` adds ([projects.md](projects.md#which-num_workers-for-your-own-program))."""
 
-# Groups of the page in their order; hydra/ and paths/ have nothing to choose from.
+# Groups in the order of the page; hydra/ and paths/ have no options for users.
 _CHOICES = ("dataset", "search", "measure", "consumer", "consumer/model", "experiment", "experiment/mnist")
 _AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
-# The files that explain the values of the schema, the first one first.
+# The files that explain the values of the schema; the first explanation counts.
 _EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
 
 _MISSING = "???"
-# What interpolations amount to.
+# Interpolations in words.
 _MEANINGS = {
     "${..patience}": "that of `patience`",
     "${nws_sweep.usable_cpus:1,${..ranks}}": "the usable CPUs, shared by the ranks",
@@ -57,14 +57,13 @@ _MEANINGS = {
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
-# Parts of a comment that only repeat what the schema allows.
+# Parts of a comment that repeat the range of the schema.
 _ALLOWED = re.compile(r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$")
 _KEY = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<rest>.*)")
 _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 
 
 def page() -> str:
-    """The whole page."""
     parts = [_INTRODUCTION, _VALUES, *_value_sections(), _GROUPS]
     parts += [_group_section(group) for group in _CHOICES]
     parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _AUTO, _auto_table()]
@@ -83,7 +82,7 @@ def _value_sections() -> Iterator[str]:
 
 
 def _defaults() -> dict[str, Any]:
-    """The values of ``python -m nws_sweep``, by dotted key, as they are written."""
+    """The unresolved values of ``python -m nws_sweep`` by dotted key."""
     schema.register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         composed = OmegaConf.to_container(compose("config"), resolve=False)
@@ -92,7 +91,6 @@ def _defaults() -> dict[str, Any]:
 
 
 def _explanations() -> dict[str, str]:
-    """The comments on the values of the schema, by dotted key."""
     found: dict[str, str] = {}
     for name in _EXPLAINED_IN:
         group = name.rpartition("/")[0]
@@ -102,7 +100,7 @@ def _explanations() -> dict[str, str]:
 
 
 def _flat(values: Mapping[str, Any], explained: Collection[str] = (), prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Values by dotted key; of what a ``_target_`` makes, only those that are explained, or it as a whole."""
+    """Values by dotted key; a node with a ``_target_`` is one value unless its keys are explained."""
     for name, value in values.items():
         key = f"{prefix}{name}"
         opened = isinstance(value, dict) and value
@@ -113,7 +111,7 @@ def _flat(values: Mapping[str, Any], explained: Collection[str] = (), prefix: st
 
 
 def _group_section(group: str) -> str:
-    """The options of a group with the values that explain themselves, then the values that an option explains."""
+    """The options of a group with the values that they set, then the values that they explain."""
     options, keys = [], []
     for path in sorted((CONF / group).glob("*.yaml")):
         values, name = list(_values_of(group, path)), f"`{path.stem}`"
@@ -127,7 +125,7 @@ def _group_section(group: str) -> str:
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
-    """Key, value and explanation of what an option sets; the explanation is empty where the schema's has one."""
+    """Keys, values and explanations of an option; the explanation is empty if the schema has one."""
     text = path.read_text("utf-8")
     under = "" if text.startswith("# @package _global_") else group.replace("/", ".") + "."
     explained, usual = comments(text), _explanations()
@@ -138,8 +136,8 @@ def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
 
 
 def _setting(key: str, value: Any) -> str:
-    said = _value(value)
-    return f"`{key}={said[1:-1]}`" if said.startswith("`") else f"`{key}` to {said}"
+    text = _value(value)
+    return f"`{key}={text[1:-1]}`" if text.startswith("`") else f"`{key}` to {text}"
 
 
 def _axes_table() -> str:
@@ -169,7 +167,7 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def comments(text: str) -> dict[str, str]:
-    """The comment behind each key of a YAML file, by dotted key; keys without one are left out."""
+    """The comments of a YAML file by dotted key."""
     found: dict[str, str] = {}
     stack: list[tuple[int, str]] = []
     for line in text.splitlines():
@@ -183,28 +181,28 @@ def comments(text: str) -> dict[str, str]:
 
 
 def header(text: str) -> str:
-    """The comment at the top of a YAML file, in a line."""
+    """The comment at the top of a YAML file as one line."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     return " ".join(line.removeprefix("# ") for line in lines if not line.startswith("# @package")).rstrip(".")
 
 
 def explanation(comment: str) -> str:
-    """A comment without what stands in another column."""
+    """A comment without the parts that repeat the range."""
     return plain(_spelt("; ".join(part for part in comment.split("; ") if not _ALLOWED.match(part))))
 
 
 def _spelt(text: str) -> str:
-    """Text that does not begin with a unit's sign."""
+    """Replaces a leading unit sign by its name."""
     return re.sub(r"^s(?=[ ,])", "seconds", text)
 
 
 def plain(text: str) -> str:
-    """Text in which Markdown sees no emphasis."""
+    """Escapes characters of emphasis in Markdown."""
     return re.sub(r"\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
 
 
 def _value(value: Any) -> str:
-    """A value as it is typed, or in words."""
+    """A value as the user types it, or in words."""
     if isinstance(value, dict):
         return f"a `{value['_target_'].rpartition('.')[2]}`" if "_target_" in value else f"`{value}`"
     if value == _MISSING:
@@ -220,7 +218,6 @@ def _value(value: Any) -> str:
 
 
 def main() -> None:
-    """Writes the page."""
     PAGE.write_text(page(), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 

@@ -1,4 +1,4 @@
-"""``nws_sweep.search`` and ``nws_sweep.tune``, as programs call them."""
+"""``nws_sweep.search`` and ``nws_sweep.tune``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
 
 
 @pytest.mark.usefixtures("no_leftovers")
-def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was(
+def test_a_search_recommends_workers_and_does_not_change_the_program(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     states = torch.get_rng_state(), random.getstate()
@@ -83,16 +83,16 @@ def test_a_search_finds_that_workers_pay_off_and_leaves_the_program_as_it_was(
         ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
-        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer where the length is known, "
+        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer if the length is known, "
             "else 2 candidates of at most 1.00 s each"),
     ],
 )  # fmt: skip
-def test_what_a_search_may_cost_is_said_beforehand(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
+def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
     what = configuration(search=search_rules((0, 1), **rules), measure=measure)
-    assert api._beforehand("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
+    assert api._announcement("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
 
 
-def test_a_loader_that_is_made_there_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
     def make() -> DataLoader[Any]:
         return Named(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
 
@@ -104,9 +104,9 @@ def test_a_loader_that_is_made_there_keeps_its_settings(caplog: pytest.LogCaptur
     assert result.record.configuration.loader.shuffle
     tuned = nws_sweep.tune(make, candidates=[0], measure=QUICK, progress=False)
     assert (type(tuned), tuned.num_workers) == (Named, 0)
-    told = [record.getMessage() for record in caplog.records]
-    assert told[-2].startswith("measuring make with num_workers=0: at most ")
-    assert told[-1].startswith("best: num_workers=0; stopped: ")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[-2].startswith("measuring make with num_workers=0: at most ")
+    assert lines[-1].startswith("best: num_workers=0; stopped: ")
     with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
         small(make, candidates=[0], prefetch_factor=4)
 
@@ -119,7 +119,7 @@ def double(samples: list[int]) -> list[int]:
     return [2 * sample for sample in samples]
 
 
-def test_a_tuned_loader_is_the_same_but_for_its_workers() -> None:
+def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     sampler = WeightedRandomSampler([1.0] * 200, 500, generator=torch.Generator().manual_seed(1))
     loader = Named(Slow(seconds=0.01), batch_size=10, sampler=sampler, collate_fn=double, drop_last=True)
     loader.name = "mine"
@@ -132,7 +132,7 @@ def test_a_tuned_loader_is_the_same_but_for_its_workers() -> None:
     assert nws_sweep.search(loader, candidates=[0, 2], measure=QUICK).reused
 
 
-def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
+def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
     counted: list[int] = []
 
     def step(batch: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_consumer_and_a_dataset_that_is_made_there_are_measured() -> None:
         ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
     ],
 )
-def test_a_wrong_argument_is_told_before_anything_is_measured(keywords: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         nws_sweep.search(TensorDataset(torch.arange(4)), progress=False, **keywords)
 
@@ -173,16 +173,16 @@ def test_a_wrong_argument_is_told_before_anything_is_measured(keywords: dict[str
         (lambda: nws_sweep.search(DataLoader(Slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
         (lambda: nws_sweep.tune(cast(Any, Slow())), r"tune\(Slow\): allowed is a DataLoader"),
         (lambda: nws_sweep.search(Slow, sampler=[1]), "a sampler needs the dataset itself"),
-        (lambda: nws_sweep.search(Slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # torch's own
+        (lambda: nws_sweep.search(Slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
         (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),
     ],
 )
-def test_what_is_no_dataset_is_told(ask: Any, line: str) -> None:
+def test_an_invalid_dataset_is_rejected(ask: Any, line: str) -> None:
     with pytest.raises((NwsSweepError, ValueError), match=line):
         ask()
 
 
-def test_the_dataloaders_keywords_are_its_own() -> None:
+def test_the_keywords_of_dataloader_have_its_names_and_defaults() -> None:
     own = inspect.signature(DataLoader).parameters
     ours = inspect.signature(nws_sweep.search).parameters
     for name, default in DATALOADER_DEFAULTS.items():
@@ -208,7 +208,7 @@ def found(**changed: Any) -> nws_sweep.SearchResult:
     return nws_sweep.SearchResult(replace(record, stop_reason="done", verdict=verdict, **changed))
 
 
-def test_a_result_shows_itself_as_a_table_a_frame_and_a_picture() -> None:
+def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     result = found()
     lines = str(result).splitlines()
     assert lines[0] == "best: num_workers=2, pin_memory=False, prefetch_factor=None, persistent_workers=False"
@@ -226,14 +226,14 @@ def test_a_result_shows_itself_as_a_table_a_frame_and_a_picture() -> None:
     assert "&lt;script&gt;" in text
 
 
-def test_a_result_without_a_best_is_none() -> None:
+def test_a_search_without_a_measured_candidate_raises() -> None:
     with pytest.raises(NwsSweepError, match="no candidate could be measured: num_workers=0: "):
         SearchResult(search_result(failed_trial(0)))
 
 
-def test_progress_goes_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_written_to_the_requested_destination(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
-    for wanted in (lines.append, True, False, None):
-        progress.printer_for(wanted)("a line")
+    for destination in (lines.append, True, False, None):
+        progress.printer_for(destination)("a line")
     assert lines == ["a line"]
-    assert capsys.readouterr().err == "nws_sweep: a line\n"  # of True; here is no terminal for None
+    assert capsys.readouterr().err == "nws_sweep: a line\n"  # from True; without a terminal None prints nothing

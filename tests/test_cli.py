@@ -36,7 +36,7 @@ def only_folder(parent: Path) -> Path:
     [
         (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
-        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be made"),
+        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
@@ -71,7 +71,7 @@ def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_hydras_own_questions_are_answered(nws: Command, tmp_path: Path) -> None:
+def test_flags_of_hydra_work(nws: Command, tmp_path: Path) -> None:
     job = yaml.safe_load(nws("--cfg", "job", "--resolve", "batch_size=96").stdout)
     assert job["batch_size"] == 96
     assert "hydra" not in job
@@ -122,7 +122,7 @@ def _check_folders(grid: Path) -> None:
         assert not list(folder.glob(".*-*"))
 
 
-def test_what_a_killed_program_had_no_time_to_draw_is_drawn_later(shared_nws: Command, tmp_path: Path) -> None:
+def test_missing_figures_of_a_killed_program_are_drawn_later(shared_nws: Command, tmp_path: Path) -> None:
     grid = ("-m", *PLAIN, *QUICK, "batch_size=4,8", "hydra.sweep.dir=grid")
     assert shared_nws(*grid).returncode == 0
     (one,) = (tmp_path / "grid").glob("batch_size=8,*")
@@ -147,7 +147,7 @@ def _check_formats(nws: Command, grid: Path) -> None:
     assert (grid / "report.md").is_file()
 
 
-def test_a_failing_candidate_is_a_row_and_the_grid_goes_on(shared_nws: Command, tmp_path: Path) -> None:
+def test_a_failing_candidate_is_a_row_and_the_grid_continues(shared_nws: Command, tmp_path: Path) -> None:
     done = shared_nws(
         "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
         "+dataset.num_workers=1,99", *QUICK[:-1], "search=exhaustive", "search.max_workers=2",
@@ -175,13 +175,13 @@ def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_n
     assert shared_nws("best", run, "--format", "overrides").stdout.startswith("++batch_size=16 ++num_workers=")
 
 
-def test_relative_paths_begin_where_the_command_was_started(shared_nws: Command, tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_folder_where_the_command_was_started(shared_nws: Command, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x" * 64)
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
     assert shared_nws(*dataset, *QUICK, "hydra.job.chdir=true").returncode == 0
 
 
-def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_cursor_of_the_terminal_is_restored_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
     command = f"{sys.executable} -m nws_sweep dataset=sleep dataset.length=0"
     main, other = os.openpty()
     done = subprocess.run(
@@ -189,7 +189,7 @@ def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, enviro
     )
     os.close(other)
     shown = b""
-    with contextlib.suppress(OSError):  # how Linux says that no process has the other side open
+    with contextlib.suppress(OSError):  # raised by Linux when the other side is closed
         while chunk := os.read(main, 65536):
             shown += chunk
     os.close(main)
@@ -198,14 +198,14 @@ def test_the_terminal_gets_its_cursor_back_after_an_error(tmp_path: Path, enviro
     assert shown.rstrip().endswith(b"dataset.length=0: allowed is at least 1")
 
 
-def test_without_the_callback_failures_are_reported_all_the_same(shared_nws: Command, tmp_path: Path) -> None:
+def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_path: Path) -> None:
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.Raises")
     done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
     assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
 
 
-def test_what_was_measured_before_ctrl_c_is_kept_and_reported_and_no_process_is_left(
+def test_results_before_ctrl_c_are_kept_and_reported_and_no_process_remains(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     arguments = ["dataset=sleep", "batch_size=1", "search=exhaustive", "search.max_workers=30", "measure.interleave=2",
@@ -244,7 +244,7 @@ LATENCY = (
 )  # fmt: skip
 
 
-def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learns(
+def test_the_adaptive_search_recommends_workers_for_latency_and_learns_within_a_grid(
     shared_nws: Command, tmp_path: Path
 ) -> None:
     done = shared_nws("-m", *LATENCY, "prefetch_factor=2,4,2")
@@ -253,10 +253,10 @@ def test_the_adaptive_search_finds_that_waiting_needs_workers_and_its_grid_learn
     found = [json.loads(path.read_text("utf-8")) for path in tmp_path.rglob("result.json")]
     first, second = sorted(found, key=lambda result: str(result["started_at"]))
     for result in (first, second):
-        assert result["verdict"]["recommended"]["num_workers"] >= 6  # more would do; two CPUs are no limit here
+        assert result["verdict"]["recommended"]["num_workers"] >= 6  # two CPUs do not limit waiting
         assert not result["verdict"]["provisional"]
     (zero,) = (trial for trial in second["trials"] if trial["settings"]["num_workers"] == 0)
     assert zero["notes"][-1].startswith(
         "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
     )
-    assert done.stdout.count("measured before, best: num_workers=") == 1  # the third is the first once more
+    assert done.stdout.count("measured before, best: num_workers=") == 1  # the third equals the first

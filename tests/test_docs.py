@@ -1,4 +1,4 @@
-"""What the documents say is run: every command in a bash block, with less to measure; every link; every key."""
+"""Tests of the documents: every command in a bash block, on less data; every link; every key."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from tests.real_files import write_cifar10, write_mnist
 DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# Left out, since it would need a process of its own.
+# Removed: it would need a process of its own.
 TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
-# These need a cluster: tests/cluster composes them, and runs the like.
+# Need a cluster; tests/cluster composes them.
 ON_CLUSTERS = "hydra/launcher="
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
-    """Each distinct ``python -m nws_sweep`` line of the documents, without its comment."""
+    """Each distinct ``python -m nws_sweep`` line of the documents without its comment."""
     blocks = [block for path in documents for block in FENCED.findall(path.read_text("utf-8"))]
     lines = [TASKSET.sub("", line.partition(" #")[0].strip()) for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
 
 def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
-    """Those that need no cluster."""
+    """The lines that need no cluster."""
     return [line for line in every_command(documents) if ON_CLUSTERS not in line]
 
 
@@ -51,7 +51,7 @@ EXPERIMENTS = {
 
 
 def shrunk(arguments: list[str]) -> list[str]:
-    """The same command with little to measure; only values that the document leaves open are given."""
+    """The same command on less data; values of the command are kept."""
     text = " ".join(arguments)
     if (arguments[:1] and arguments[0] in ("report", "best", "check", "compare")) or "--" in text:
         return arguments
@@ -78,7 +78,7 @@ def shrunk(arguments: list[str]) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """What the documents' examples assume: a folder of images, a module with a dataset, finished grids."""
+    """Files of the examples: a folder of images, a module with a dataset, finished grids."""
     for name in ("cat", "dog"):
         folder = tmp_path / "images" / "train" / name
         folder.mkdir(parents=True)
@@ -104,10 +104,7 @@ SHOWN_FIRST = commands([ROOT / "README.md"])
 
 
 def alone(command: str) -> object:
-    """The command as a parameter; those that open the same port never run at the same time.
-
-    What the README shows works with every run of the tests; the rest, which takes longer, is tested apart.
-    """
+    """The command as a parameter. Commands with the same port run in one group; only the README's run by default."""
     marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
     if command not in SHOWN_FIRST:
         marks.append(pytest.mark.apart)
@@ -121,7 +118,7 @@ def test_every_command_of_the_documents_works(
 ) -> None:
     arguments = shlex.split(command)[3:]
     done = shared_process.run(shrunk(arguments), project, environment)
-    if arguments[:1] == ["check"]:  # the result was made up
+    if arguments[:1] == ["check"]:  # the stored result is artificial
         assert (done.returncode, "failed" in done.stdout) == (1, False), done.stdout
         return
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -129,7 +126,7 @@ def test_every_command_of_the_documents_works(
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_has_a_target(path: Path) -> None:
     for target in LINK.findall(path.read_text("utf-8")):
         assert (path.parent / target).exists(), target
 
@@ -156,7 +153,7 @@ def test_every_group_option_and_value_is_explained() -> None:
         group = path.parent.relative_to(ROOT / "conf").as_posix()
         if group.startswith("axis/"):
             assert f"\n| `{group}={path.stem}` |" in groups
-        elif not group.startswith(("hydra", "paths", "local")):  # not for users to choose from
+        elif not group.startswith(("hydra", "paths", "local")):  # without options for users
             section = groups.partition(f"\n### {group}\n")[2].partition("\n### ")[0]
             assert f"\n| `{path.stem}` |" in section, path
 
@@ -168,6 +165,6 @@ def test_every_dotted_key_that_the_documents_name_exists() -> None:
             assert key in known, f"{path.name}: {key}"
 
 
-def test_the_changelog_knows_this_version() -> None:
+def test_the_changelog_has_this_version() -> None:
     assert f"\n## {__version__} " in (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The Python examples of the documents run as they stand, on small real files."""
+"""The Python examples of the documents, unchanged, on small files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from nws_sweep.results import MeasureRules
 from tests.conftest import ROOT
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# Of other packages, on import and at work.
+# The warnings are those of other packages.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
 
 
-WORKERS = (0, 1, 2)  # which of them is the best is for others to test, with more data
+WORKERS = (0, 1, 2)  # too little data for a certain result
 
 
 class Slow(Dataset[torch.Tensor]):
@@ -40,7 +40,7 @@ class Slow(Dataset[torch.Tensor]):
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of the test's own, and little time for each candidate."""
+    """A temporary folder, and short measurements."""
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
@@ -60,7 +60,7 @@ def run(block: str, **given: Any) -> dict[str, Any]:
 
 
 def shown(document: str, containing: str, in_readme: bool = False) -> str:
-    """The only such example of a document; a short one if the README has it too."""
+    """The only such example of a document; if the README has it too, of at most six lines."""
     (block,) = blocks(document, containing)
     if in_readme:
         assert blocks("README.md", containing) == [block]
@@ -74,7 +74,7 @@ def test_a_script() -> None:
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
 
 
-def test_a_program_that_hands_its_config_over() -> None:
+def test_a_program_that_passes_its_config() -> None:
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
     schema.register()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):

@@ -1,4 +1,4 @@
-"""The experiments of the documents that this project started from, on small files in the real formats."""
+"""Case studies on small files in the real formats."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def test_mnist_training_compares_images_tensors_and_the_device(shared_nws: Comma
         "mnist": [0, 1], "mnist_on_device": [0], "mnist_tensors": [0, 1],
     }  # fmt: skip
     assert (results["consume_s"] > 0).all()
-    # The quickest batch of each: what else the machine does makes some slow, but none quick. Which of the other two is
-    # quicker depends on it all the same: a look-up on the device takes all cores.
+    # The fastest batch of each, since other load only slows batches down. The order of the other two depends on it.
     least_s = {}
     for run in storage.find(grid).runs:
         batches = pd.read_csv(run.folder / "batches.csv")
@@ -34,7 +33,7 @@ def test_mnist_training_compares_images_tensors_and_the_device(shared_nws: Comma
     assert max(least_s["mnist_on_device"], least_s["mnist_tensors"]) < least_s["mnist"]
 
 
-def test_without_files_and_network_there_is_one_clear_line(shared_nws: Command, tmp_path: Path) -> None:
+def test_missing_files_without_network_are_one_line(shared_nws: Command, tmp_path: Path) -> None:
     done = shared_nws("experiment=full_search", "paths.data_dir=nothing", "++dataset.download=false")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"is not in {tmp_path / 'nothing'}" in done.stderr

@@ -1,4 +1,4 @@
-"""Start-up stays quick because heavy packages are imported where they are used."""
+"""Start-up is fast because heavy packages are imported at their first use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_heavy_packages_are_not_imported_before_they_are_needed(arguments: str, 
     assert not imported(*arguments.split()) & left_out
 
 
-def test_the_plugin_of_every_hydra_program_imports_next_to_nothing() -> None:
+def test_the_plugin_imports_only_light_modules() -> None:
     program = (
         "import sys, hydra.main, hydra.core.plugins, hydra.core.config_search_path; before = set(sys.modules); "
         "import hydra_plugins.nws_sweep_plugin; print(*sorted(set(sys.modules) - before))"
@@ -53,7 +53,7 @@ UNSAFE = re.compile(
 )
 
 
-def test_nothing_that_is_read_is_run() -> None:
-    """What a program hands over to its own trial processes is unpickled (pickling.py); files of results never are."""
+def test_files_of_results_are_never_executed() -> None:
+    """Only objects that a program passes to its own trial processes are unpickled (pickling.py)."""
     found = {path.name for path in (ROOT / "nws_sweep").rglob("*.py") if UNSAFE.search(path.read_text("utf-8"))}
     assert found == {"pickling.py"}

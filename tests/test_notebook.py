@@ -1,4 +1,4 @@
-"""A real Jupyter kernel: classes of its cells, progress in the cell, results that show themselves."""
+"""A Jupyter kernel: classes of its cells, progress in the cell, results as tables and figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ result
 
 @pytest.fixture
 def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str], dict[str, list[dict[str, Any]]]]]:
-    """Runs a cell, and gives what it shows: the contents of its messages by their kinds."""
+    """Runs a cell and returns the contents of its messages by their types."""
     own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
     kernel: Any = run_kernel(env=own, cwd=str(tmp_path), startup_timeout=240)
     with kernel as client:
@@ -51,9 +51,9 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str],
         yield run
 
 
-def test_a_notebook_searches_and_shows(run: Callable[[str], dict[str, list[dict[str, Any]]]]) -> None:
+def test_a_notebook_shows_progress_and_results(run: Callable[[str], dict[str, list[dict[str, Any]]]]) -> None:
     shown = run(SEARCH)
-    (first,) = shown["display_data"]  # one output, which grows
+    (first,) = shown["display_data"]  # one output, which is updated
     last = shown["update_display_data"][-1]["data"]["text/html"]
     assert "num_workers=0" in first["data"]["text/html"]
     (best,) = re.findall(r"best: num_workers=([02])\b", last)

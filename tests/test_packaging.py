@@ -1,4 +1,4 @@
-"""The ways of starting: a wheel, an editable install and an uninstalled checkout, in an environment of their own."""
+"""A wheel, an editable install and an uninstalled checkout, in an environment of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UV = Path(sys.executable).with_name("uv")
 
 
 def attempt(command: Sequence[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in an environment without this test's own paths."""
+    """Runs a command without the paths of this environment."""
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return subprocess.run(
         command, cwd=cwd, env=kept | environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
@@ -30,7 +30,7 @@ def attempt(command: Sequence[str | Path], cwd: Path, **environment: str) -> sub
 
 
 def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> str:
-    """Standard output of one that must succeed."""
+    """Standard output of a command that must succeed."""
     done = attempt(command, cwd, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -38,7 +38,7 @@ def run(command: Sequence[str | Path], cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git would hand out, so that building leaves nothing in the real one."""
+    """A copy of the tracked files, since building writes into the checkout."""
     copy = tmp_path_factory.mktemp("source") / "nws_sweep"
     ignored = shutil.ignore_patterns(".*", "outputs", "build", "dist", "__pycache__", "*.egg-info", "data", "local")
     shutil.copytree(ROOT, copy, ignore=ignored)
@@ -47,13 +47,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[Path]:
-    """The interpreter of an environment with what a plain wheel installs, in the versions that are here."""
+    """The interpreter of an environment with the installed wheel, in the versions of this environment."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     python = folder / "bin" / "python"
     frozen = run([UV, "pip", "freeze", "--exclude-editable", "--python", sys.executable], checkout)
     constraints = folder.with_name("constraints.txt")
     constraints.write_text("".join(line + "\n" for line in frozen.splitlines() if "==" in line))
-    # The source distribution, and the wheel out of that.
+    # The source distribution, and a wheel from it.
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder.with_name("dist")], checkout)
     (wheel,) = folder.with_name("dist").glob("*.whl")
     run([UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder], checkout)
@@ -64,19 +64,19 @@ def python(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Someone else's Hydra program, which has a batch_size and a dataset of its own."""
+    """Another Hydra program with its own batch_size and dataset."""
     return write_host(tmp_path / "a folder elsewhere")
 
 
 @pytest.fixture
 def without_plugin(tmp_path: Path) -> str:
-    """A PYTHONPATH with which Hydra finds no plugin, as if none were installed."""
+    """A PYTHONPATH with which Hydra finds no plugin."""
     write(tmp_path / "hidden" / "hydra_plugins" / "__init__.py", "")
     return str(tmp_path / "hidden")
 
 
 def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, **environment: str) -> None:
-    """The configuration is found from there by each way, and a host composes the group and chooses an option of it."""
+    """Each command finds the configuration in each folder, and a host composes the group with an option."""
     for folder in folders:
         assert "axis/batch_size: small, wide" in run([python, "-m", "nws_sweep", "--help"], folder)
         if is_installed:
@@ -90,13 +90,13 @@ def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, *
 # In this order: a wheel is replaced by an editable install, which is then removed.
 
 
-def test_a_wheel_starts_from_anywhere_and_is_embedded(python: Path, host: Path) -> None:
+def test_a_wheel_runs_from_any_folder_and_in_hosts(python: Path, host: Path) -> None:
     assert "site-packages" in run([python, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
-    check(python, host, host)  # how it measures: below
+    check(python, host, host)
 
 
-def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_path: Path) -> None:
-    """The project has nothing of nws_sweep in it but ``${nws_best:num_workers}``; one candidate is no whole search."""
+def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path: Path) -> None:
+    """The project has only ``${nws_best:num_workers}``; the result of one candidate is provisional."""
     own_folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
@@ -111,11 +111,11 @@ def test_a_wheel_measures_a_project_which_takes_the_answer(python: Path, tmp_pat
 
 
 @pytest.mark.parametrize("arguments", ["--cfg job", "batch_size=64", "dataset=b", "-m batch_size=1,2", "dataset=c"])
-def test_a_program_that_asks_for_nothing_does_not_notice_it(
+def test_the_plugin_does_not_change_the_output_of_other_programs(
     python: Path, host: Path, without_plugin: str, arguments: str
 ) -> None:
     def plain(output: str) -> str:
-        """Without the times of log lines, and without the one line that a list of the search path has more."""
+        """Without times of log lines and the line of nws_sweep in the search path."""
         return re.sub(r"\[[\d-]+ [\d:,]+\]|\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", "", output)
 
     before = attempt([python, "train.py", *arguments.split()], host, PYTHONPATH=without_plugin)
@@ -133,21 +133,19 @@ def editable(python: Path, checkout: Path) -> Path:
     return python
 
 
-def test_an_editable_install_starts_from_anywhere_and_is_embedded(editable: Path, checkout: Path, host: Path) -> None:
+def test_an_editable_install_runs_from_any_folder_and_in_hosts(editable: Path, checkout: Path, host: Path) -> None:
     found = run([editable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
     assert found.strip() == str(checkout / "nws_sweep" / "__init__.py")
     check(editable, host, host, checkout)
 
 
-def test_a_program_whose_hydra_finds_no_plugin_is_told(editable: Path, host: Path, without_plugin: str) -> None:
+def test_a_program_without_the_plugin_gets_an_error(editable: Path, host: Path, without_plugin: str) -> None:
     done = attempt([editable, "train.py", "+nws_sweep=base"], host, PYTHONPATH=without_plugin)
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("nws_sweep.errors.")]
     assert "nws_sweep=base: a plain value, since Hydra found no search-path plugin" in line
 
 
-def test_an_uninstalled_checkout_starts_from_its_own_folder_and_is_embedded(
-    editable: Path, checkout: Path, host: Path
-) -> None:
+def test_an_uninstalled_checkout_runs_from_its_folder_and_in_hosts(editable: Path, checkout: Path, host: Path) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
     check(editable, host, checkout, is_installed=False, PYTHONPATH=str(checkout))

@@ -16,7 +16,7 @@ from nws_sweep.results import Estimate
         (0.0009999, "1.00 ms"), (0.9999, "1.00 s"), (119.9, "2.00 min"),
     ],
 )  # fmt: skip
-def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text: str) -> None:
+def test_seconds_are_shown_in_a_suitable_unit(value: float | None, text: str) -> None:
     assert units.seconds(value) == text
 
 
@@ -31,7 +31,7 @@ def test_seconds_are_shown_in_the_unit_that_suits_them(value: float | None, text
         (Estimate(value=0.0001, low=0.0000901, high=0.0001099, n=5), "100 µs ±9.9 %"),
     ],
 )
-def test_an_interval_shows_half_its_width_where_there_is_one(estimate: Estimate | None, text: str) -> None:
+def test_an_interval_shows_half_its_width(estimate: Estimate | None, text: str) -> None:
     assert units.interval(estimate) == text
 
 
@@ -57,5 +57,5 @@ def test_numbers_have_the_digits_that_their_interval_supports(
         (999_999_999, "1.00 GB"), (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
     ],
 )  # fmt: skip
-def test_memory_is_shown_in_the_unit_that_suits_it(value: float | None, text: str) -> None:
+def test_memory_is_shown_in_a_suitable_unit(value: float | None, text: str) -> None:
     assert units.memory(value) == text

@@ -1,9 +1,8 @@
-"""Lets any Hydra program compose ``+nws_sweep=base`` and ``+nws_sweep=auto``.
+"""Enables any Hydra program to compose ``+nws_sweep=base`` and ``+nws_sweep=auto``.
 
-Hydra 1.3 imports this module at the start of every program of an environment, 1.4 finds its classes as entry points of
-the group ``hydra.plugins``. So it is thin, imports nothing that Hydra has not imported already but the light
-``nws_sweep.config.embedding``, and shows one group, ``nws_sweep``: a program with a ``batch_size`` or a ``dataset`` of
-its own does not notice it.
+Hydra 1.3 imports this module at the start of every program of an environment; 1.4 finds its classes as entry points of
+the group ``hydra.plugins``. It imports only ``nws_sweep.config.embedding`` and modules that Hydra has imported already,
+and adds one group, ``nws_sweep``, so that it does not affect a program with its own ``batch_size`` or ``dataset``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ embedding.register_resolvers()
 
 
 class NwsSweepConfigSource(ConfigSource):
-    """The tree ``conf/`` of nws_sweep below the group ``nws_sweep``, without what is for the program itself."""
+    """The folder ``conf/`` as the group ``nws_sweep``, without the files for nws_sweep itself."""
 
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider=provider, path=path)
@@ -32,23 +31,23 @@ class NwsSweepConfigSource(ConfigSource):
         return embedding.SCHEME
 
     def available(self) -> bool:
-        """Whether there is a configuration to serve."""
+        """True if ``conf/`` exists."""
         return self._folder is not None
 
     def is_group(self, config_path: str) -> bool:
-        """Whether it is the group itself, the root above it, or a folder that may be embedded."""
+        """True for the root, the group itself and folders that a program may compose."""
         if config_path == "":
             return self.available()
         place = embedding.served(self._folder, config_path)
         return place is not None and place.is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        """Whether it is a file that may be embedded; its ending need not be given."""
+        """True for a file that a program may compose, with or without ``.yaml``."""
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         return place is not None and place.is_file()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """What is in a group, sorted: names of groups, names of configurations, or (None) both."""
+        """Sorted names of the groups or the configurations in a group; None for both."""
         names: list[str] = []
         for name in embedding.names_in(self._folder, config_path):
             path = f"{config_path}/{name}" if config_path else name
@@ -59,7 +58,7 @@ class NwsSweepConfigSource(ConfigSource):
         """Reads one file.
 
         Raises:
-            ConfigLoadError: If there is none of that name to be seen.
+            ConfigLoadError: If the program may not compose it.
         """
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         if place is None or not place.is_file():
@@ -72,10 +71,10 @@ class NwsSweepConfigSource(ConfigSource):
 
 
 class NwsSweepSearchPath(SearchPathPlugin):
-    """Puts the group behind everything that a program has of its own."""
+    """Appends the group to the search path, behind the program's own entries."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Leaves nws_sweep itself alone, whose configuration is the same tree without the prefix."""
+        """Appends it, except in nws_sweep itself, whose primary configuration is the same folder."""
         mains = [element.path for element in search_path.get_path() if element.provider == "main"]
         if not any(path is not None and embedding.is_our_own(path) for path in mains):
             search_path.append(provider="nws_sweep", path=embedding.SEARCH_PATH)

@@ -1,4 +1,4 @@
-"""The sweeper of nws_sweep's own grids; Hydra finds sweepers only here. What it does is imported when it is used."""
+"""The sweeper of nws_sweep's own grids, which Hydra finds only here; imports its implementation when it runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from omegaconf import DictConfig
 
 
 class GridSweeper(Sweeper):
-    """Takes the same overrides as Hydra's own sweeper; see nws_sweep/sweeping.py.
+    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/sweep/sweeper.py.
 
     Args:
-        params: Axes beside those of the command line, which replaces them.
-        max_batch_size: Jobs that the launcher gets at once; None for what suits it.
+        params: Axes, which those of the command line replace.
+        max_batch_size: Jobs passed to the launcher at once; None for one in this process, else all.
     """
 
     def __init__(self, params: Mapping[str, str] | None = None, max_batch_size: int | None = None) -> None:
         self._batch_size = max_batch_size
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Makes the launcher."""
+        """Creates the launcher."""
         from hydra.core.plugins import Plugins
 
         self.hydra_context, self.config = hydra_context, config
@@ -31,7 +31,7 @@ class GridSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs the grid; its overrides stand in the configuration too."""
+        """Runs the grid; the configuration has the overrides too."""
         from nws_sweep.sweep import sweeper
 
         if self.config is None or self.hydra_context is None or self.launcher is None:

@@ -58,7 +58,9 @@ def _about_edge(evidence: Evidence) -> str:
         return f"more than {_workers(best)} were not faster" if best else "workers were not faster"
     if best == 0:
         return "no candidate with workers was measured: some may be faster"
-    return f"no candidate above {_workers(best)} was measured: {evidence.configuration.search.more_workers_hint} may help"
+    return (
+        f"no candidate above {_workers(best)} was measured: {evidence.configuration.search.more_workers_hint} may help"
+    )
 
 
 def _noise(evidence: Evidence) -> str:

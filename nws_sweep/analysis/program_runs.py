@@ -49,13 +49,8 @@ def gather(folder: Path, *, finished: bool = False) -> None:
         storage.save(folder, record(runs, finished=finished))
 
 
-<<<<<<< HEAD
-def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
-    """The result of the runs of one configuration, in the order in which they started; see ``gather``.
-=======
 def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
     """The result of the runs of one configuration, in the order of their start; see ``gather``.
->>>>>>> pkg-5
 
     Of several runs with the same num_workers the last counts.
     """
@@ -145,13 +140,8 @@ def repeated_failure(folder: Path) -> str:
     return ""
 
 
-<<<<<<< HEAD
-def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
-    """A run's own settings are its trial's; of a run that came to no such loader those of the others."""
-=======
 def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial:
     """The trial of a run, with ``typical`` settings if the run made no such loader."""
->>>>>>> pkg-5
     own = run.settings if run.settings is not None and run.settings.num_workers == run.num_workers else None
     trial = Trial(
         settings=own or replace(typical, num_workers=run.num_workers).canonical(),
@@ -172,13 +162,8 @@ def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial
     return trial
 
 
-<<<<<<< HEAD
-def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
-    """What the windows say, with training steps in the warm-up that take as long as those of the windows on average.
-=======
 def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
     """Summarises the windows, with the mean consumer time of the counted windows in the warm-up.
->>>>>>> pkg-5
 
     The first steps of a program take longer (memory, compilation, the context of an accelerator), which is not start-up
     of the loader and would count against the candidate that runs first.
@@ -199,12 +184,7 @@ def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -
     return summarise([TimeSlice(windows=tuple(windows))], conditions)
 
 
-<<<<<<< HEAD
 def _overlap(runs: Sequence[ProgramRun]) -> Iterator[str]:
-    """A line if runs on one machine were at work at the same time."""
-=======
-def _overlap(runs: Sequence[ProgramRun]) -> Iterator[str]:
->>>>>>> pkg-5
     spans = sorted((run.host.hostname, datetime.fromisoformat(run.started_at), run.elapsed_s) for run in runs)
     for (host, began, elapsed_s), (other, later, _) in pairwise(spans):
         if host == other and later < began + timedelta(seconds=elapsed_s):

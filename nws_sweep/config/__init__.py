@@ -1,4 +1,6 @@
-"""The schema of the configuration, and what other Hydra programs get of it.
+"""The schema of the configuration, and its use in other Hydra programs.
 
-May import: ``tuning`` and below; every Hydra program imports this package, so it imports nothing by itself.
+May import: ``tuning`` and below. Every Hydra program imports this package, so it imports no module by itself:
+``schema`` (keys, ranges, ``Configuration`` from Hydra's configuration), ``embedding`` (the files of conf/ that other
+programs may compose), ``project_keys`` (settings in a project's config), ``best_resolver`` (``${nws_best:...}``).
 """

@@ -1,7 +1,7 @@
-"""nws_sweep inside the configuration of another Hydra program: what of conf/ it is shown, and what it hands over.
+"""nws_sweep in the configuration of another Hydra program (the host): which files of conf/ it can compose.
 
-The plugin (hydra_plugins/nws_sweep_plugin) is imported at the start of every Hydra program of an environment, and
-imports this module: nothing here is imported that Hydra has not imported already.
+Every Hydra program of an environment imports the plugin (hydra_plugins/nws_sweep_plugin) and so this module, which
+imports nothing that Hydra has not imported already.
 """
 
 from __future__ import annotations
@@ -17,17 +17,13 @@ GROUP = "nws_sweep"
 PACKAGE = "nws_sweep.conf"
 SCHEME = "nws-sweep"
 SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
-# Of conf/, what is for the program itself: its primary configuration, and files that stand at fixed places of it.
+# Parts of conf/ for nws_sweep itself: the primary configuration, and files for fixed places of it.
 _OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
-_PROJECT = "project"  # the host is one
+_PROJECT = "project"  # measures a project; the host is one
 
 
 def config_path() -> str:
-    """Where Hydra finds our own configuration: the installed package, or the folder of an uninstalled checkout.
-
-    Raises:
-        ConfigurationError: If there is neither.
-    """
+    """Hydra's path of our own configuration: the package, or conf/ of a checkout; ConfigurationError without both."""
     if importlib.util.find_spec(PACKAGE) is not None:
         return f"pkg://{PACKAGE}"
     if folder := conf_folder():
@@ -36,7 +32,7 @@ def config_path() -> str:
 
 
 def conf_folder() -> Path | None:
-    """The folder of our own configuration; None if it is missing: no reason to stop someone else's program."""
+    """The folder of our own configuration; None if it is missing, which must not stop a host."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
@@ -45,14 +41,14 @@ def conf_folder() -> Path | None:
 
 
 def is_our_own(search_path: str) -> bool:
-    """Whether an entry of Hydra's search path is our own configuration, as a package or as a folder."""
+    """True if an entry of Hydra's search path is our own configuration, as a package or as a folder."""
     folder = conf_folder()
     is_folder = folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
     return is_folder or search_path == f"pkg://{PACKAGE}"
 
 
 def served(folder: Path | None, config_path: str) -> Path | None:
-    """The file or folder of ours that a host is shown at a path as Hydra writes it; None if there is nothing to see."""
+    """The file or folder for a path as Hydra writes it; None if the host must not see it."""
     parts = PurePosixPath(config_path).parts
     if folder is None or parts[:1] != (GROUP,):
         return None
@@ -62,7 +58,7 @@ def served(folder: Path | None, config_path: str) -> Path | None:
 
 
 def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
-    """The names of files and folders that a host may be shown in a group; at the root only the group itself."""
+    """The names of files and folders of a group that a host may see; at the root only the group itself."""
     if folder is not None and config_path == "":
         return [GROUP]
     place = served(folder, config_path)
@@ -70,14 +66,11 @@ def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
 
 
 def register_resolvers() -> None:
-    """Makes the resolvers known that what a host embeds is written with; what they need is imported when they are used.
-
-    May be called again.
-    """
+    """Registers the resolvers of conf/, which import their modules at the first use; may be called again."""
     import omegaconf
 
     is_old = tuple(map(int, omegaconf.__version__.split(".")[:2])) < (2, 4)
-    # OmegaConf 2.4, which Hydra 1.4 needs, warns of the old name.
+    # OmegaConf 2.4, which Hydra 1.4 needs, has deprecated the old name.
     register: Any = getattr(omegaconf.OmegaConf, "register_new_resolver" if is_old else "register_resolver")
 
     def usable_cpus(times: int = 1, ranks: int = 1) -> int:
@@ -100,15 +93,11 @@ def register_resolvers() -> None:
     register("nws_best", best_setting, replace=True)
 
 
-def refuse_unserved(node: object) -> None:
-    """Refuses what Hydra makes of ``+nws_sweep=base`` where it has not found the plugin: the string ``base``.
-
-    Raises:
-        ConfigurationError: If what a host hands over as its ``cfg.nws_sweep`` is a string.
-    """
+def require_composed(node: object) -> None:
+    """Raises ConfigurationError if ``cfg.nws_sweep`` of a host is the string ``base``, as without the plugin."""
     if isinstance(node, str):
         raise ConfigurationError(
             f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
-            "once more (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
+            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
             "--info plugins lists NwsSweepSearchPath"
         )

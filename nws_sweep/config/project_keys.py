@@ -1,4 +1,4 @@
-"""DataLoader settings in another project's config: where they stand, if they load the same, the best in their place."""
+"""DataLoader settings in another project's config: their keys, a fingerprint of the rest, overrides with the best."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import ProjectFacts, shown
 
-# Whether a node is being looked at only to tell what it loads.
-_asking: ContextVar[bool] = ContextVar("nws_sweep_asking", default=False)
+# True while a fingerprint of a config is computed.
+_fingerprinting: ContextVar[bool] = ContextVar("nws_sweep_fingerprinting", default=False)
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
-# How the names of nodes begin that belong to one split of the data.
+# Prefixes of the names of nodes that belong to one split of the data.
 _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
 
 
 def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The dotted keys at or below a node that are called like settings of the DataLoader, the outermost of each.
+    """The outermost dotted keys at or below a node with the names of DataLoader settings.
 
-    Where such a key holds a mapping, and where nodes are named after splits, those of the measured split (``train``,
-    ``val``, ``test`` or ``predict``) count.
+    In mappings and among nodes named after splits only those of the measured split (``train``, ``val``, ``test`` or
+    ``predict``) count.
 
     Returns:
-        Each setting that has one key, such as ``{"num_workers": "data.num_workers.train"}``; and of each other setting
-        its keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
+        Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and settings with several keys,
+        such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
     by_depth: dict[str, dict[int, list[str]]] = {}
     for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), key, split, 0):
@@ -41,7 +41,7 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[
 
 
 def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
-    """The nodes right below a node, with their names; not those that stand elsewhere and are interpolated."""
+    """Names and values of the nodes right below a node, without interpolations of other nodes."""
     for name in node:
         is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
         if is_here and isinstance(node[name], DictConfig):
@@ -49,7 +49,6 @@ def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
 
 
 def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
-    """Depth, name and dotted key of all that is called like a setting."""
     for name in SETTINGS:
         if name in node:
             yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))
@@ -59,7 +58,7 @@ def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Itera
 
 
 def is_of_another_split(name: str, split: str) -> bool:
-    """Whether a node's name, or a dotted key, says that it belongs to another split than this one."""
+    """True if the name of a node, or a dotted key, names another split."""
     return split in _SPLITS and bool(named := _splits_of(name)) and split not in named
 
 
@@ -68,7 +67,7 @@ def _splits_of(name: str) -> set[str]:
 
 
 def _leaves(value: Any, dotted: str, split: str) -> list[str]:
-    """The keys of a setting: its own, or those in a mapping; of these the one of the split if there is one."""
+    """The keys of a setting: its own, or those of a mapping, if possible of the split."""
     if isinstance(value, ListConfig):
         return []
     if not isinstance(value, DictConfig):
@@ -79,18 +78,14 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
 
 
 def fingerprint_of(composed: DictConfig, key: str) -> str:
-    """A short hash of what a node loads: of all that it says but the settings of the DataLoader.
-
-    Raises:
-        OmegaConfBaseException: If something in the node cannot be resolved.
-    """
-    with asking():
+    """A short hash of all values of a node except the DataLoader's settings; OmegaConf's error if one is unresolved."""
+    with fingerprinting():
         text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:
-    """What a node says, without settings: they may be taken from the result that this hash is asked about."""
+    """The values of a node without settings, which may be those of the result that this hash identifies."""
     if isinstance(value, DictConfig):
         names = [name for name in value if name not in SETTINGS]
         return {str(name): "???" if OmegaConf.is_missing(value, name) else _plain(value[name]) for name in names}
@@ -98,30 +93,27 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """What is resolved in the block is only looked at."""
-    token = _asking.set(True)
+def fingerprinting() -> Iterator[None]:
+    """Within the block ``${nws_best:...}`` resolves to a placeholder: its value depends on the fingerprint."""
+    token = _fingerprinting.set(True)
     try:
         yield
     finally:
-        _asking.reset(token)
+        _fingerprinting.reset(token)
 
 
-def is_asking() -> bool:
-    """Whether a fingerprint is being made: what is asked of a result meanwhile must not ask for the result again."""
-    return _asking.get()
+def is_fingerprinting() -> bool:
+    """True within ``fingerprinting``."""
+    return _fingerprinting.get()
 
 
 def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
-    """``++data.num_workers=4 ...`` for the settings for which the project has one key.
-
-    A key that the project does not have would be passed to its class, which may refuse it.
-    """
+    """``++data.num_workers=4 ...`` for the settings with one key in the project; its class may reject other keys."""
     return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
 
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
-    """The same as nested mappings from the top of the project's config."""
+    """The same settings as nested mappings from the top of the project's config."""
     top = OmegaConf.create()
     for name, value in settings.items():
         if name in project.keys:
@@ -130,7 +122,7 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 
 
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
-    """A line for each setting that is in neither, and why."""
+    """A line with the reason for each setting without one key in the project."""
     for name, value in settings.items():
         if not (keys := project.unclear.get(name)):
             continue
@@ -139,7 +131,7 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
         if parent.rpartition(".")[2] == name:
             what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
         yield (
-            f"{name}={shown(value)} is left out: {what}; add the key that the measured loader takes, such as "
+            f"{name}={shown(value)} is left out: {what}; add the key of the measured loader, such as "
             f"++{keys[0]}={shown(value)}"
         )
     missing = [name for name in settings if name not in project.keys and name not in project.unclear]
@@ -149,11 +141,7 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
 
 
 def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:
-    """Refuses a key below which a setting would take the place of a mapping of the project's config.
-
-    Raises:
-        ConfigurationError: If there is such a mapping.
-    """
+    """Raises ConfigurationError if a setting below the key would replace a mapping of the project's config."""
     for name in settings:
         mapping = f"{key}.{name}" if key else name
         if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):

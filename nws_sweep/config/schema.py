@@ -1,7 +1,7 @@
-"""The schema of the configuration, its ranges, and the way from Hydra's configuration to a ``Configuration``.
+"""The schema of the configuration, its ranges, and the ``Configuration`` of Hydra's configuration.
 
-Values and their explanations stand in conf/*.yaml; here stand their types and what is allowed. OmegaConf checks types
-and misspelt keys, ``configuration`` checks ranges; either way the user reads one line.
+conf/*.yaml has values and their explanations, this module types and ranges. OmegaConf checks types and misspelt keys,
+``configuration`` checks ranges; both errors become one line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import refuse_unserved, register_resolvers
+from nws_sweep.config.embedding import register_resolvers, require_composed
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
@@ -29,7 +29,7 @@ from nws_sweep.tuning.other_settings import ALSO
 from nws_sweep.tuning.strategy import STRATEGIES
 
 SCHEMA_NAME = "nws_sweep_schema"
-# The columns that every configuration has, in the order of results.csv.
+# The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
 _QUOTES = ("'", '"')
@@ -37,33 +37,29 @@ _QUOTES = ("'", '"')
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a value may be: in words, and as a test that a value of the right type must pass."""
+    """The range of a value: a text, and a test for values of the right type."""
 
     text: str
     test: Callable[[Any], bool] = lambda value: True
 
 
-def or_null(permitted: Allowed) -> Allowed:
-    """The same, or null."""
+def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-def at_least(least: int, unit: str = "an integer") -> Allowed:
-    """A smallest value."""
+def _at_least(least: int, unit: str = "an integer") -> Allowed:
     return Allowed(f"{unit} of at least {least}", lambda value: least <= value < math.inf)
 
 
-def above_zero(unit: str = "seconds, a number") -> Allowed:
-    """A positive value."""
+def _above_zero(unit: str = "seconds, a number") -> Allowed:
     return Allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
 
 
-def one_of(*options: str | None) -> Allowed:
-    """A fixed set of values; None stands for null."""
+def _one_of(*options: str | None) -> Allowed:
     return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
-_YES_OR_NO = Allowed("true, false or null")  # null is what the DataLoader has by itself
+_YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
 _CANDIDATES = Allowed(
     "a list of different integers of at least 0, such as [0,2,4]",
     lambda value: value and min(value) >= 0 and len(set(value)) == len(value),
@@ -72,56 +68,56 @@ _ALSO = Allowed(
     f"a list of different names out of {', '.join(ALSO)}",
     lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
 )
-# Every key, dotted, with its type and what it allows.
+# Every dotted key with its type and range.
 _KEYS: dict[str, tuple[Any, Allowed]] = {
-    "batch_size": (int | None, or_null(at_least(1))),
+    "batch_size": (int | None, _or_null(_at_least(1))),
     "pin_memory": (bool | None, _YES_OR_NO),
-    "prefetch_factor": (int | None, or_null(at_least(1))),
-    "patience": (int, at_least(0)),
-    "ranks": (int, at_least(1)),
-    # The DataLoader's other keywords; null for those of a DataLoader that the dataset comes in.
+    "prefetch_factor": (int | None, _or_null(_at_least(1))),
+    "patience": (int, _at_least(0)),
+    "ranks": (int, _at_least(1)),
+    # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
     "loader.shuffle": (bool | None, _YES_OR_NO),
     "loader.drop_last": (bool | None, _YES_OR_NO),
     "loader.persistent_workers": (bool | None, _YES_OR_NO),
-    "loader.multiprocessing_context": (str | None, one_of("fork", "spawn", "forkserver", None)),
-    "loader.timeout": (float | None, or_null(at_least(0, "seconds, a number"))),
+    "loader.multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
+    "loader.timeout": (float | None, _or_null(_at_least(0, "seconds, a number"))),
     "loader.in_order": (bool | None, _YES_OR_NO),
-    "loader.threads_per_worker": (int | None, or_null(at_least(1))),
+    "loader.threads_per_worker": (int | None, _or_null(_at_least(1))),
     "loader.collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
-    "search.strategy": (str, one_of(*STRATEGIES)),
-    "search.maximum_patience": (int, at_least(0)),
-    "search.candidates": (list[int] | None, or_null(_CANDIDATES)),
-    "search.max_workers": (int, at_least(0)),
-    "search.reference": (int | None, or_null(at_least(0))),
+    "search.strategy": (str, _one_of(*STRATEGIES)),
+    "search.maximum_patience": (int, _at_least(0)),
+    "search.candidates": (list[int] | None, _or_null(_CANDIDATES)),
+    "search.max_workers": (int, _at_least(0)),
+    "search.reference": (int | None, _or_null(_at_least(0))),
     "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "search.also": (list[str], _ALSO),
-    "search.time_budget_s": (float | None, or_null(above_zero())),
-    "measure.mode": (str, one_of("steady", "epoch")),
+    "search.time_budget_s": (float | None, _or_null(_above_zero())),
+    "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
-    "measure.window_s": (float, above_zero()),
-    "measure.windows": (int, at_least(1)),
-    "measure.max_seconds": (float, above_zero()),
-    "measure.max_batches": (int | None, or_null(at_least(1))),
-    "measure.epochs": (int, at_least(1)),
-    "measure.timeout_s": (float | None, or_null(above_zero())),
-    "measure.interleave": (int, at_least(1)),
-    "measure.cache": (str, one_of("warm", "cold", "as_is")),
-    "measure.cache_files": (list[str] | None, or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, or_null(above_zero("an integer"))),
+    "measure.window_s": (float, _above_zero()),
+    "measure.windows": (int, _at_least(1)),
+    "measure.max_seconds": (float, _above_zero()),
+    "measure.max_batches": (int | None, _or_null(_at_least(1))),
+    "measure.epochs": (int, _at_least(1)),
+    "measure.timeout_s": (float | None, _or_null(_above_zero())),
+    "measure.interleave": (int, _at_least(1)),
+    "measure.cache": (str, _one_of("warm", "cold", "as_is")),
+    "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
+    "measure.memory_budget_bytes": (int | None, _or_null(_above_zero("an integer"))),
     "paths.cache_dir": (str, Allowed("a folder")),
     "paths.data_dir": (str, Allowed("a folder")),
     "paths.output_dir": (str, Allowed("a folder")),
     "paths.lock_file": (str | None, Allowed("a file, or null")),
     "seed": (int, Allowed("an integer")),
     "check_samples": (bool | None, _YES_OR_NO),
-    "reuse": (str, one_of(*REUSES)),
-    "order": (str, one_of("grid", "interleaved")),
+    "reuse": (str, _one_of(*REUSES)),
+    "order": (str, _one_of("grid", "interleaved")),
     "resume.force": (bool, Allowed("true or false")),
 }
 
 
 def _schema() -> type:
-    """The whole configuration as OmegaConf wants it: every value comes from conf/*.yaml."""
+    """The schema for OmegaConf, without values: all come from conf/*.yaml."""
     groups: dict[str, list[Any]] = {"": []}
     for key, (kind, _) in _KEYS.items():
         group, _, name = key.rpartition(".")
@@ -130,13 +126,13 @@ def _schema() -> type:
     for name, keys in groups.items():
         inner = globals()[f"{name.title()}Schema"] = _named(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
-    for name in ("dataset", "consumer", "services"):  # free-form: each has a _target_ and that target's arguments
+    for name in ("dataset", "consumer", "services"):  # a _target_ with its arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
     return _named("SweepSchema", top)
 
 
 def _named(name: str, keys: list[Any]) -> type:
-    """A class that is found in this module: launchers pickle configurations, and so the schema by its name."""
+    # Of this module: launchers pickle configurations, and so the schema by its name.
     return make_dataclass(name, keys, namespace={"__module__": __name__})
 
 
@@ -144,14 +140,14 @@ SweepSchema = _schema()
 
 
 def register() -> None:
-    """Makes the schema and the resolvers known to Hydra and OmegaConf; may be called again."""
+    """Registers the schema and the resolvers; may be called again."""
     ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
     register_resolvers()
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
 def with_quoted_overrides(argument: str) -> str:
-    """An argument such as ``dataset.overrides=[data=cifar]`` as Hydra takes it, with ``=`` in a list quoted."""
+    """Quotes the elements of a list such as ``dataset.overrides=[data=cifar]``, where Hydra forbids a bare ``=``."""
     match = re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL)
     return match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2]))) if match else argument
 
@@ -165,7 +161,7 @@ def _with_quoted_elements(value: str) -> str:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """The parts between the commas that stand in no brackets and no quotes."""
+    """The parts between commas outside of brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote or char in _QUOTES:
@@ -182,15 +178,12 @@ def _split_at_commas(text: str) -> list[str]:
 def configuration(
     config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), own: LoaderSettings | None = None
 ) -> Configuration:
-    """The plain ``Configuration`` of a composed Hydra configuration, without its ``hydra`` node.
+    """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
-    Overrides that no column shows yet become columns; ``own`` settings stand for null.
-
-    Raises:
-        ConfigurationError: If a value is out of range or a key unknown.
-        OmegaConfBaseException: If a value is missing; ``explain`` makes one line of it.
+    Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
+    ConfigurationError if a value is out of range or a key unknown, OmegaConf's error if a value is missing.
     """
-    for key in map(str, config):  # +bach_size=64 makes Hydra add any key; at the top level none would have an effect
+    for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
     plain = _checked(config)
@@ -218,15 +211,15 @@ def configuration(
     )
 
 
-def leaves_open(config: DictConfig) -> bool:
-    """Whether settings are null that a DataLoader has itself, if the dataset comes in one."""
-    own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null in others has another meaning
+def has_open_settings(config: DictConfig) -> bool:
+    """True if a setting is null and must be taken from the DataLoader that the dataset comes in."""
+    own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null has another meaning elsewhere
     return None in [config.batch_size, config.pin_memory, *(config.loader[name] for name in own)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """What a program's own configuration says about how to search."""
+    """How to search, by the configuration of another program or the arguments of the API."""
 
     search: SearchRules
     measure: MeasureRules
@@ -237,8 +230,8 @@ class Embedded:
 
 
 def embedded(node: Any) -> Embedded:
-    """Reads what a program composed with ``+nws_sweep=base``, as it is or as a plain mapping."""
-    refuse_unserved(node)
+    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it."""
+    require_composed(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
         checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
@@ -255,15 +248,14 @@ def embedded(node: Any) -> Embedded:
 
 
 def no_such_key(key: str) -> str:
-    """What to tell about a key that does not exist."""
+    """The message for an unknown key."""
     if key.startswith(("dataset.", "consumer.")):
-        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it on all the same"
+        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
     close = difflib.get_close_matches(key, [*ranges(), *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
 def _checked(config: Any) -> dict[str, Any]:
-    """The plain values, each of which is what its key allows."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     for key, permitted in ranges().items():
         node, _, name = key.rpartition(".")
@@ -275,16 +267,16 @@ def _checked(config: Any) -> dict[str, Any]:
 
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
-    """Checks a value, whose dotted key is its name unless one is given."""
+    """Raises ConfigurationError if a value is out of the range of its key, which is ``name`` by default."""
     permitted = _KEYS[key or name][1]
-    with contextlib.suppress(TypeError):  # null where a number is needed: OmegaConf lets a key be deleted
+    with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
 
 
 def ranges() -> Mapping[str, Allowed]:
-    """Every key of the schema, dotted, with what it allows."""
+    """Every dotted key of the schema with its range."""
     return {key: permitted for key, (_, permitted) in _KEYS.items()}
 
 
@@ -297,7 +289,7 @@ def _search(plain: Mapping[str, Any]) -> SearchRules:
     given = dict(plain)
     largest, chosen = given.pop("max_workers"), given.pop("candidates")
     candidates = tuple(range(largest + 1)) if chosen is None else tuple(sorted(chosen))
-    if given["reference"] not in candidates:  # no process who limits the candidates wants others to be started
+    if given["reference"] not in candidates:
         given["reference"] = None
     return SearchRules(**{**given, "candidates": candidates, "also": tuple(given["also"])})
 
@@ -305,12 +297,12 @@ def _search(plain: Mapping[str, Any]) -> SearchRules:
 def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
     node: dict[str, Any] = plain[key]
     if "_target_" not in node:
-        raise ConfigurationError(f"{key}={shown(node)}: it needs a _target_, such as {key}._target_=package.Class")
+        raise ConfigurationError(f"{key}={shown(node)}: needs a _target_, such as {key}._target_=package.Class")
     return node
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
-    """The value itself, or for a group the chosen option's name."""
+    """The value, or for a group the name of the chosen option."""
     value = None if "/" in key else OmegaConf.select(config, key, default=None)
     if value is None or OmegaConf.is_config(value):
         return override.partition("=")[2]
@@ -318,8 +310,10 @@ def column_value(config: DictConfig, key: str, override: str) -> Any:
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """What the user reads instead of an error of Hydra's or OmegaConf's, with the overrides as they were typed."""
-    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or _as_it_is(error))
+    """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
+    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+    short = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
+    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or short or repr(error))
 
 
 def _about_override(error: Exception) -> str | None:
@@ -331,7 +325,7 @@ def _about_override(error: Exception) -> str | None:
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
         return extras.advice(match.group(1))
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
-        return f"{match.group(1)}: several values are a grid, which needs -m before them"
+        return f"{match.group(1)}: several values are a grid, which needs -m"
     return None
 
 
@@ -344,10 +338,5 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     if "not in '" in text or "is not in struct" in text:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
-        return f"{key} is missing: give it as {key}=VALUE"
+        return f"{key} is missing: set {key}=VALUE"
     return f"{given}: allowed is {ranges()[key].text}" if given and key in ranges() else None
-
-
-def _as_it_is(error: Exception) -> str:
-    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-    return one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text)) or repr(error)

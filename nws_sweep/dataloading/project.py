@@ -58,7 +58,7 @@ def load(
     _set_import_path(path)
     for module in imports:
         importlib.import_module(module)
-    best_resolver.stand_in()
+    best_resolver.register_defaults()
     try:
         composed = _compose(path, overrides)
         chosen = key or find_node(composed)

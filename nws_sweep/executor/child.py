@@ -180,7 +180,7 @@ class _ChildCommands:
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return load_in_process(self._source.dataset, keys, limit_s)
+        return load_in_process(self._data.source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))

@@ -1,8 +1,7 @@
 """The Hydra application: checks and announces, searches one configuration per job, reports at the end.
 
-A job records its failure and returns: it never raises into Hydra, whose basic sweeper would hide the other jobs
-and skip its callbacks. The report is made after Hydra has returned: an exception in a callback is only a
-warning there.
+A job records its failure and returns. It never raises into Hydra, whose basic sweeper would hide the other jobs and
+skip its callbacks. The report is written after Hydra has returned: an exception in a callback is only a warning there.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 import os
 import signal
 import warnings
-from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +28,7 @@ from nws_sweep.executor import trial_process
 from nws_sweep.results import Configuration, storage
 from nws_sweep.sweep import grid, job, resuming
 from nws_sweep.sweep.grid import Composer, configuration_of
-from nws_sweep.sweep.invocation import Invocation, parts_of
+from nws_sweep.sweep.session import Session, parts_of
 from nws_sweep.system import extras, host, processes, temporary
 from nws_sweep.system.termination import Interrupted
 
@@ -38,54 +37,63 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Hydra makes the callback and calls the task by itself; this is how both meet the call that they belong to. In another
-# process (a launcher's worker) there is none, and a job works alone.
-invocation: ContextVar[Invocation] = ContextVar("nws_sweep_invocation")
+# Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
+# none of them can be handed the session. This is the only module-level state; each stage replaces the frozen value.
+# None in a process that a launcher started.
+_session: Session | None = None
 
 _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
-def run() -> int:
-    """Runs what the command line (``sys.argv``) says; NwsSweepError if that or the configuration is wrong.
+def current_session() -> Session | None:
+    """The session of this process; None in a process that a launcher started."""
+    return _session
 
-    The exit status is 0 if every configuration was measured, 1 if one or more failed, 130 if interrupted.
-    """
-    current = Invocation()
-    invocation.set(current)
+
+def enter(session: Session | None) -> None:
+    """Makes a session that of this process."""
+    global _session  # noqa: PLW0603 - see there
+    _session = session
+
+
+def run() -> int:
+    """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
+    session = Session()
+    enter(session)
     schema.register()
     temporary.remove_stale()
-    # Our preset has the name of the plugin's option on purpose, and its keys: they are checked by the plugin's schema.
+    # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
-    with current.interrupts, contextlib.closing(current):
-        return _run_and_conclude(current)
+    with session.interrupts, contextlib.closing(session):
+        return _run_and_conclude(session)
 
 
-def _run_and_conclude(current: Invocation) -> int:
+def _run_and_conclude(session: Session) -> int:
     application = hydra.main(version_base="1.3", config_path=embedding.config_path(), config_name="config")(task)
     status = 0
     try:
         application()
-        current.interrupts.check()  # one that came with the failure of the last job
+        session.interrupts.check()  # a signal that arrived with the failure of the last job
     except KeyboardInterrupt as stop:
         status = stop.status if isinstance(stop, Interrupted) else 130
     except Exception as error:
-        # What was measured before, by other jobs of a grid, must not go unreported.
-        if isinstance(error, NwsSweepError) or not current.has_started:
+        # Results of other jobs of a grid must be reported all the same.
+        if isinstance(error, NwsSweepError) or not session.search_started.is_set():
             raise
         logger.exception("a job failed")
         status = 1
-    if current.folder is None or not storage.holds_results(current.folder):  # --help, --cfg, or nothing was begun
+    session = current_session() or session  # now with its folder
+    if session.folder is None or not storage.holds_results(session.folder):  # --help, --cfg, or no job started
         return status
-    if current.forced:
-        resuming.mark(current.folder, current.forced)
-    return max(status, conclude(current.folder, current.view))
+    if session.forced:
+        resuming.mark(session.folder, session.forced)
+    return max(status, conclude(session.folder, session.view))
 
 
 def conclude(folder: Path, view: View) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
     from nws_sweep.analysis.summary import summarise
     from nws_sweep.report import writer
-    from nws_sweep.results import storage
 
     view.status("writing the report")
     try:
@@ -93,102 +101,119 @@ def conclude(folder: Path, view: View) -> int:
     except KeyboardInterrupt:
         view.note(f"the report is not finished: nws-sweep report {folder}")
         raise
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
-        view.note(f"the report could not be written ({error}); what was measured is there: nws-sweep report {folder}")
+        view.note(f"the report could not be written ({error}); the measurements are kept: nws-sweep report {folder}")
     view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1
 
 
 class GridCallback(Callback):
-    """Checks and announces what is about to run, and stops everything before anything is written if a value is wrong.
+    """Checks and announces a run or a grid, and stops before anything is written if a value is wrong.
 
-    Hydra turns an exception in a callback into a warning, but lets SystemExit through: its code is the error, which the
-    command line prints (``python -m nws_sweep``) or Python itself does (a host program).
+    Hydra turns an exception in a callback into a warning, but passes SystemExit on: its code is the error, which the
+    command line prints.
     """
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """A single configuration is about to run."""
+        """Checks a single configuration."""
         self._prepare(config, is_grid=False)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """A grid is about to run."""
+        """Checks a grid."""
         self._prepare(config, is_grid=True)
 
     def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
-            prepare(config, is_grid=is_grid)
+            enter(prepare(config, current_session() or Session(), is_grid=is_grid))
         except Exception as error:
             raise SystemExit(error) from error
 
 
-def prepare(composed: DictConfig, *, is_grid: bool) -> None:
-    """Checks everything that is about to run, values, datasets and the output folder, and announces it."""
-    current = invocation.get()
-    if is_grid:
-        current.composer = Composer(composed, GlobalHydra.instance().config_loader())
-        plan, shown = grid.check(current.composer)
-    else:
-        plan, shown = grid.check_single(composed)
+def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session:
+    """Checks values, datasets and the output folder, and announces the plan; returns the session with all of it."""
+    values = grid.without_hydra(composed)
+    composer = Composer(composed, GlobalHydra.instance().config_loader()) if is_grid else None
+    plan, samples = grid.check(composer) if composer else grid.check_single(values, composed.hydra)
     folder = Path(plan.folder).absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"{folder}: the output folder cannot be made, since {existing} is not writable")
+        raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
     forced = resuming.check(
         folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ, force=bool(composed.resume.force)
     )
-    if not is_grid and not schema.leaves_open(composed):  # else the job knows
-        resuming.refuse_another(folder, shown[0])
-    if folder.exists():  # what works in it is told of before anything is prepared
-        current.folder_lock = resuming.folder_lock(folder)
-    current.view.announce(plan)
-    _check_datasets(shown, current)
-    current.plan, current.folder, current.forced = plan, folder, forced
-    current.folder_lock = current.folder_lock or resuming.folder_lock(folder)
+    if not is_grid and not schema.has_open_settings(values):
+        resuming.refuse_another(folder, samples[0])
+    is_new = not folder.exists()
+    if not is_new:  # before datasets are made, since another program may hold the lock
+        _lock(folder, session)
+    session.view.announce(plan)
+    _check_datasets(samples, session)
+    configuration = None
+    if not is_grid:
+        configuration = _completed(samples[0], values, composed.hydra, session)
+        resuming.refuse_another(folder, configuration)
+    if is_new:
+        _lock(folder, session)
     if forced:
         resuming.mark(folder, forced)
+    return replace(session, configuration=configuration, plan=plan, composer=composer, folder=folder, forced=forced)
 
 
-def _check_datasets(shown: list[Configuration], current: Invocation) -> None:
-    """Makes each distinct dataset and consumer once: what is missing is told or downloaded before the first trial."""
-    distinct = {parts_of(configuration): configuration for configuration in shown}.values()
+def _lock(folder: Path, session: Session) -> None:
+    if (lock := resuming.folder_lock(folder)) is not None:
+        session.resources.callback(lock.release, force=True)
+
+
+def _check_datasets(samples: list[Configuration], session: Session) -> None:
+    """Makes each distinct dataset and consumer once, so that missing files are reported or downloaded beforehand."""
+    distinct = {parts_of(configuration): configuration for configuration in samples}.values()
     trial_process.preload(node for each in distinct for node in (each.dataset, each.consumer))
     for configuration in distinct:
         name = configuration.columns["dataset"]
-        current.view.status(f"preparing dataset {name}")
+        session.view.status(f"preparing dataset {name}")
         try:
-            current.facts(configuration, str(Path.cwd()))
+            session.facts(configuration, str(Path.cwd()))
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
-    if current := invocation.get(None):
-        return _measure(composed, current)
+    if session := current_session():
+        return _measure(composed, session)
     processes.drop_foreign_start_method()
-    # submitit's own handlers let a job go on at SIGTERM, whose trial processes have died of it, and queue it once more at SIGUSR2.
+    # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
     for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
         if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)
-    # The process of a launcher's worker may live on, or wait for its children: none is left to it.
-    with contextlib.closing(Invocation()) as current:
-        _measure(composed, current)
+    # Closed at once: the launcher's worker process may live on, or wait for its children.
+    with contextlib.closing(Session()) as session:
+        _measure(composed, session)
 
 
-def _measure(composed: DictConfig, current: Invocation) -> None:
+def _measure(composed: DictConfig, session: Session) -> None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
-    overrides, started_in = list(hydra_config.overrides.task), hydra_config.runtime.cwd
-    configuration = configuration_of(composed, hydra_config, overrides)
-    if schema.leaves_open(composed):
-        with contextlib.suppress(NwsSweepError):  # the search will tell
-            own = current.facts(configuration, started_in).loader  # of the DataLoader that the dataset comes in
-            configuration = configuration_of(composed, hydra_config, overrides, own)
-    if hydra_config.mode is RunMode.RUN:
-        resuming.refuse_another(folder, configuration)
-    if current.folder is None:  # without the callback nothing was checked, but the report is made all the same
-        current.folder = folder
-    job.measure(configuration, folder, composed, current, started_in)
+    configuration = session.configuration
+    if configuration is None:  # a point of a grid, or the callback was removed from the configuration
+        configuration = configuration_of(composed, hydra_config, list(hydra_config.overrides.task))
+        configuration = _completed(configuration, composed, hydra_config, session)
+        if hydra_config.mode is RunMode.RUN:
+            resuming.refuse_another(folder, configuration)
+    if session.folder is None and session is current_session():  # without the callback, which knows the folder
+        enter(session := replace(session, folder=folder))
+    job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
+
+
+def _completed(
+    configuration: Configuration, task: DictConfig, hydra_config: DictConfig, session: Session
+) -> Configuration:
+    """With settings that are null replaced by those of the DataLoader that the dataset comes in."""
+    if schema.has_open_settings(task):
+        with contextlib.suppress(NwsSweepError):  # the search reports it
+            own = session.facts(configuration, hydra_config.runtime.cwd).loader
+            return configuration_of(task, hydra_config, list(hydra_config.overrides.task), own)
+    return configuration

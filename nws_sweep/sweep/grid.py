@@ -1,7 +1,7 @@
-"""The grid before it runs: its axes, its points, and a check of every value before anything is measured.
+"""The axes and points of a grid, and a check of every value before anything is measured.
 
-What chooses files (a group, a preset, ``+key``) is composed by Hydra, once for all points that choose the same; values
-of plain keys are then set in a copy, as Hydra does it at the end of each composition: that takes a tenth of the time.
+Hydra composes the overrides that choose files (a group, a preset, ``+key``), once for all points with the same choice.
+Values of plain keys are then set in a copy, which takes a tenth of the time of a composition.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings, varying_columns
 from nws_sweep.tuning.strategy import most_candidates
 
-# Seconds that a trial takes beside its measuring: process, dataset, start of the workers, warm-up. For the plan only.
+# Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
 _TRIAL_OVERHEAD_S = 2.0
-# Compositions by Hydra that are kept: points that follow each other mostly choose the same.
-_KEPT = 16
+# Neighbouring points mostly choose the same files.
+_COMPOSITIONS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is about to be done.
+    """What a run or a grid will measure.
 
     Attributes:
-        configurations: Points of the grid.
-        candidates: The longest list of values of num_workers that a configuration may try.
-        tried: How many of them at most.
-        at_most_s: Rough upper limit of the time, s; None where whole epochs are measured, whose length is not known.
-        varying: The identifying columns that tell the configurations apart, or describe the only one.
-        folder: Where the files will be.
-        notes: Lines that the user should see beforehand.
+        configurations: Number of points of the grid.
+        candidates: The longest list of values of num_workers of any configuration.
+        tried: The largest number of them that a search tries.
+        at_most_s: Rough upper limit of the time, s; None for whole epochs, whose length is unknown.
+        varying: The identifying columns that differ between the configurations, or describe the only one.
+        folder: The folder of the results.
+        notes: Lines for the user.
     """
 
     configurations: int
@@ -55,21 +55,21 @@ class Plan:
 
 
 class Composer:
-    """Makes configurations of one grid, of what Hydra composed for the ``whole`` of it, its ``hydra`` node included."""
+    """Composes the points of a grid; ``whole`` is Hydra's configuration of the multirun, with its ``hydra`` node."""
 
     def __init__(self, whole: DictConfig, loader: ConfigLoader) -> None:
         self.whole = whole
         self.loader = loader
         self._parser = OverridesParser.create(config_loader=loader)
-        self._by_hydra = functools.lru_cache(_KEPT)(self._composed_by_hydra)
+        self._by_hydra = functools.lru_cache(_COMPOSITIONS_KEPT)(self._composed_by_hydra)
 
     def configuration(self, overrides: Sequence[str]) -> Configuration:
-        """The configuration of a point; ConfigurationError with one line about the value that is wrong."""
+        """The configuration of a point; ConfigurationError if a value is wrong."""
         try:
             parsed = self._parser.parse_overrides(list(overrides))
             plain = [override for override in parsed if _sets_a_value(override)]
             if any(_overlap(one, other) for one in parsed if one not in plain for other in plain):
-                plain = []  # which of both comes last decides
+                plain = []  # their order decides
             chosen = [text for text, override in zip(overrides, parsed, strict=True) if override not in plain]
             task, hydra = self._by_hydra(*chosen)
             task = copy.deepcopy(task)
@@ -82,25 +82,24 @@ class Composer:
             raise schema.explain(error, overrides) from error
 
     def _composed_by_hydra(self, *overrides: str) -> tuple[DictConfig, DictConfig]:
-        """The job's own configuration, with the types of its values and refusing unknown keys, and Hydra's node."""
         composed = self.loader.load_sweep_config(self.whole, list(overrides))
         hydra = composed.hydra
-        with open_dict(composed):  # a masked copy would lose the types
+        with open_dict(composed):  # a masked copy would lose the schema
             del composed["hydra"]
         return composed, hydra
 
 
 def _sets_a_value(override: Override) -> bool:
-    """Whether it sets the value of a key; a group has no dot in its name, and none is called like a key."""
+    """Whether an override sets a value: group names have no dot, and no group has the name of a key."""
     key = override.get_key_element()
     is_value = override.type is OverrideType.CHANGE and "/" not in key and "@" not in key
     return is_value and ("." in key or key in schema.ranges())
 
 
 def _overlap(other: Override, plain: Override) -> bool:
-    """Whether an override that is not plain sets, adds or deletes what a plain one sets, or a part of it."""
+    """Whether an override that is not plain changes the key of a plain one, a part of it or a node above it."""
     if other.type is OverrideType.CHANGE and not isinstance(other.value(), dict):
-        return False  # it chooses a file, which comes before all values
+        return False  # Hydra applies the choice of a file before all values
     one, two = f"{other.get_key_element().lstrip('+~')}.", f"{plain.get_key_element()}."
     return one.startswith(two) or two.startswith(one)
 
@@ -108,10 +107,9 @@ def _overlap(other: Override, plain: Override) -> bool:
 def configuration_of(
     task: DictConfig, hydra: DictConfig, overrides: Sequence[str], own: LoaderSettings | None = None
 ) -> Configuration:
-    """The plain configuration of a job: of its own node of what Hydra composed, without ``hydra``, which is beside it.
+    """The configuration of a job, from its own values and its ``hydra`` node; see ``schema.configuration``.
 
-    The dataset is called by the option that it was chosen by, or by a target that an override gives; see
-    ``config.configuration``.
+    The dataset has the name of the chosen option, or of the class or function that an override gives.
     """
     name = hydra.runtime.choices.get("dataset")
     if not name or any(text.lstrip("+").startswith("dataset._target_=") for text in overrides):
@@ -119,12 +117,16 @@ def configuration_of(
     return schema.configuration(task, str(name), overrides, own)
 
 
+def without_hydra(config: DictConfig) -> DictConfig:
+    """A copy of a composed configuration without its ``hydra`` node."""
+    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
 def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
-    """Each overridden key of a grid with the overrides that it takes in turn, as Hydra's own sweeper expands them."""
+    """Each overridden key of a grid with its overrides, one per value, as Hydra's own sweeper expands them."""
     presets = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-    given = cast(
-        "list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    )  # ${...} is each point's
+    # Interpolations are resolved in each point.
+    given = cast("list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False))
     expanded = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides([*presets, *given]):
         key = override.get_key_element()
@@ -136,10 +138,10 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
 
 
 def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[str]]:
-    """The points of the grid one by one, each as its overrides; the same grid always has the same order.
+    """Yields the points of a grid as lists of overrides; the same grid always has the same order.
 
-    ``grid``: the last axis the fastest, as Hydra has it. ``interleaved``: drawn, repeats one after the other, so that
-    a machine that slowly changes does so to all alike.
+    Order ``grid`` varies the last axis fastest, as Hydra does. ``interleaved`` shuffles the points of each value of
+    ``seed``, so that drift of the machine affects all points equally.
     """
     if order == "grid":
         yield from map(list, itertools.product(*expanded.values()))
@@ -152,10 +154,7 @@ def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[s
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Points of the grid that show every value of every axis at least once.
-
-    Their number grows with the sum of the axes' lengths, not with the product.
-    """
+    """Points that have every value of every axis at least once; their number is the sum of the lengths of the axes."""
     first = {key: values[0] for key, values in expanded.items()}
     yield list(first.values())
     for key, values in expanded.items():
@@ -164,34 +163,33 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """The plan of a grid, and configurations that show every value of every axis; ConfigurationError if it is wrong."""
+    """The plan of a grid, and configurations with every value of every axis; ConfigurationError if one is wrong."""
     expanded = axes_of(composer.whole, composer.loader)
-    shown = [composer.configuration(point) for point in samples(expanded)]
+    checked = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))
-    return _plan(shown, size, varying_columns(shown), str(composer.whole.hydra.sweep.dir)), shown
+    return _plan(checked, size, varying_columns(checked), str(composer.whole.hydra.sweep.dir)), checked
 
 
-def check_single(config: DictConfig) -> tuple[Plan, list[Configuration]]:
-    """The same for a single configuration."""
-    task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    chosen = configuration_of(task, config.hydra, list(config.hydra.overrides.task))
+def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
+    """The plan of a single run, and its configuration; see ``check``."""
+    configuration = configuration_of(task, hydra, list(hydra.overrides.task))
     notes = []
-    if params := dict(config.hydra.sweeper.get("params") or {}):
+    if params := dict(hydra.sweeper.get("params") or {}):
         names = ", ".join(f"{key}={value}" for key, value in params.items())
         notes.append(f"presets of axes are swept only with -m; without it {names} is ignored")
     varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor", "ranks")
-    return _plan([chosen], 1, varying, str(config.hydra.run.dir), tuple(notes)), [chosen]
+    return _plan([configuration], 1, varying, str(hydra.run.dir), tuple(notes)), [configuration]
 
 
 def _plan(
-    shown: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
+    checked: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
 ) -> Plan:
-    longest_s = [_search_s(point) for point in shown]
+    longest_s = max(_search_s(point) for point in checked)
     return Plan(
         configurations=size,
-        candidates=max((point.search.candidates for point in shown), key=len),
-        tried=max(most_candidates(point.search) for point in shown),
-        at_most_s=size * max(longest_s) if max(longest_s) < math.inf else None,
+        candidates=max((point.search.candidates for point in checked), key=len),
+        tried=max(most_candidates(point.search) for point in checked),
+        at_most_s=size * longest_s if longest_s < math.inf else None,
         varying=varying,
         folder=folder,
         notes=notes,
@@ -199,7 +197,6 @@ def _plan(
 
 
 def _search_s(point: Configuration) -> float:
-    """The longest that the search of a configuration may take, roughly; infinite where that cannot be told."""
     if point.search.time_budget_s is not None:
         return point.search.time_budget_s + _TRIAL_OVERHEAD_S
     if point.measure.mode == "epoch":

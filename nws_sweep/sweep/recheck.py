@@ -1,4 +1,4 @@
-"""Measures again what was found: whether the best settings still take the time that they took."""
+"""Measures the best settings of an earlier result again and compares the times."""
 
 from __future__ import annotations
 
@@ -16,65 +16,62 @@ from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.report.progress import Print, ProgressReporter
 from nws_sweep.results import Configuration, SearchRecord, Trial
-from nws_sweep.sweep.invocation import services
+from nws_sweep.sweep.session import services
 from nws_sweep.system import host, host_lock
 from nws_sweep.tuning.runner import search
 
-_PRECISER = 3  # an interval that decides must be narrower than what it decides about
-_LONGER = 2
+_PRECISION_FACTOR = 3  # the interval must be narrower than the allowed difference
+_TIME_FACTOR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One configuration's best setting, then and now."""
+    """The best setting of one configuration, in the earlier result and measured again."""
 
     label: str
-    then: Trial | None  # the trial that was found to be the best; None if none was
-    now: Trial | None = None  # the same settings measured again; None if that failed
-    ratio: Ratio | None = None  # time now / time then
-    change: Change | None = None  # whether that is within the limit
+    then: Trial | None  # None if the earlier result has no best trial
+    now: Trial | None = None  # None if the new trial failed
+    ratio: Ratio | None = None  # new time / earlier time
+    change: Change | None = None
     reason: str = ""  # why there is no ratio
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the earlier result."""
+        """True if the times do not differ, or not certainly."""
         return self.change in (Change.SAME, Change.UNCLEAR)
 
 
 def checks(summary: Summary, within: float, measure: Callable[[Configuration], Trial]) -> Iterator[Check]:
-    """Measures again the best setting that was found of each configuration, as its only candidate.
-
-    A time may differ by the share ``within``, above 0.
-    """
+    """Measures the best setting of each configuration again; times may differ by the share ``within``, above 0."""
     for found in summary.configurations:
         try:
             if found.best is None:
-                raise ConfigurationError("there was no best setting: nothing could be measured")
+                raise ConfigurationError("the result has no best setting: no candidate could be measured")
             if pickling.is_pickled(found.configuration.dataset):
-                raise ConfigurationError("its dataset was an object of a program, which cannot be made again from here")
-            now = measure(once_more(found.configuration, found.best, within))
+                raise ConfigurationError("the dataset was an object of a program; the command line cannot make it")
+            now = measure(recheck_configuration(found.configuration, found.best, within))
             yield compare(found.label, found.best, now, within)
         except NwsSweepError as error:
             yield Check(label=found.label, then=found.best, reason=str(error))
 
 
 def compare(label: str, then: Trial, now: Trial, within: float) -> Check:
-    """Holds the times of two trials of equal settings against each other; see ``checks``."""
+    """Compares the times of two trials of equal settings; see ``checks``."""
     times = times_of(then, now)
     if times is None:
-        return Check(label=label, then=then, now=now, reason=now.reason or "there is no time that both have")
-    # By the value alone if that is within the limit, or has no interval: a noisy machine must raise no alarm.
+        return Check(label=label, then=then, now=now, reason=now.reason or "the two trials have no time in common")
+    # The value alone decides if it is within the limit or has no interval: noise must not raise an alarm.
     change = change_of(replace(times.ratio, half_width=0.0), within)
     if change is not Change.SAME and times.ratio.half_width is not None:
         change = change_of(times.ratio, within)
     return Check(label=label, then=then, now=now, ratio=times.ratio, change=change)
 
 
-def once_more(configuration: Configuration, best: Trial, within: float) -> Configuration:
-    """The configuration that measures one setting, precisely enough to decide about the limit."""
+def recheck_configuration(configuration: Configuration, best: Trial, within: float) -> Configuration:
+    """The configuration that measures one setting, with an interval narrower than the allowed difference."""
     rules = configuration.measure
     precise = replace(
-        rules, precision=min(rules.precision, within / _PRECISER), max_seconds=_LONGER * rules.max_seconds
+        rules, precision=min(rules.precision, within / _PRECISION_FACTOR), max_seconds=_TIME_FACTOR * rules.max_seconds
     )
     only = replace(
         configuration.search, strategy="exhaustive", candidates=(best.num_workers,), reference=None, also=(),
@@ -83,13 +80,13 @@ def once_more(configuration: Configuration, best: Trial, within: float) -> Confi
     return replace(configuration, loader=best.settings, search=only, measure=precise)
 
 
-def measured(configuration: Configuration, print_line: Print, lock_file: str | None) -> Trial:
-    """The trial of its only candidate; relative paths of the dataset begin in the current folder."""
+def measure_again(configuration: Configuration, print_line: Print, lock_file: str | None) -> Trial:
+    """The trial of the only candidate; relative paths of the dataset start in the current folder."""
     start = SearchRecord(
         configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
     )
     here = str(Path.cwd())
-    with host_lock.held(lock_file, "an earlier result again", print_line), DatasetServer() as dataset_server:
+    with host_lock.held(lock_file, "the check of an earlier result", print_line), DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, here), print_line)
         with services(configuration):
             (trial,) = search(
@@ -99,18 +96,11 @@ def measured(configuration: Configuration, print_line: Print, lock_file: str | N
 
 
 def table(found: Iterable[Check]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of what is shown."""
-    header = ["", "num_workers", "per batch then", "now", "now / then", ""]
-    return header, [_row(check) for check in found]
-
-
-def _row(check: Check) -> list[str]:
-    then, now, ratio = check.then, check.now, check.ratio
-    return [
-        check.label,
-        str(then.num_workers) if then else units.NOTHING,
-        units.interval(time_of(then, Quantity.BATCH) if then else None),
-        units.interval(time_of(now, Quantity.BATCH) if now else None),
-        str(ratio or units.NOTHING),
-        check.change.value if check.change else f"failed: {check.reason}",
-    ]
+    """Header and rows of the table for the terminal."""
+    rows = []
+    for check in found:
+        workers = str(check.then.num_workers) if check.then else units.NOTHING
+        batch_s = (units.interval(time_of(one, Quantity.BATCH) if one else None) for one in (check.then, check.now))
+        result = check.change.value if check.change else f"failed: {check.reason}"
+        rows.append([check.label, workers, *batch_s, str(check.ratio or units.NOTHING), result])
+    return ["", "num_workers", "per batch before", "now", "now / before", ""], rows

@@ -1,7 +1,7 @@
-"""What a folder holds already of what is about to be measured, and whether that may be gone on with; who works in it.
+"""Resuming: which results a folder holds, whether a search may continue with them, and the lock of the folder.
 
-Finished trials are not measured again. Whatever cannot be read, or was left half-way, is set aside under another name:
-nothing measured is ever lost, and nothing that is doubtful is mixed with what is measured now.
+Finished trials are not measured again. Unreadable files and unfinished batches are renamed, never deleted, and never
+mixed with new measurements.
 """
 
 from __future__ import annotations
@@ -16,64 +16,61 @@ import filelock
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.results import MACHINE, VERSIONS, Configuration, Host, SearchRecord, atomic, storage
 
-_FORCE = "resume.force=true goes on all the same and marks every row"
-# A program that was killed has let its claim go with its last helper, a moment later.
+_FORCE = "resume.force=true continues and marks every row"
+# The lock of a killed program is released when its last child process exits.
 _GRACE_S = 3.0
-# What file systems without locks answer: there no process can be told apart.
+# Errors of file systems without locks.
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
 
 
 def folder_lock(folder: Path) -> filelock.BaseFileLock | None:
-    """Makes the folder of a run or a grid, if need be, and takes it for this program alone.
+    """Creates a folder, locks it, and removes temporary files of a killed program, whose lock the kernel has released.
 
-    The claim is the kernel's lock, so a program that is killed holds nothing back; what it has left half-written of the
-    folder's own files is removed. None on file systems without locks.
+    None on file systems without locks; ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
-    except TypeError:  # of a version that has nothing to fall back to
+    except TypeError:  # a version of filelock without this argument
         lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False)
-    taken = True
+    has_locks = True
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
     except filelock.Timeout:
         raise ConfigurationError(
-            f"{folder}: another program measures into this folder now; wait for it, or choose another hydra.run.dir or "
+            f"{folder}: another program is measuring into this folder; wait for it, or choose another hydra.run.dir or "
             "hydra.sweep.dir"
         ) from None
-    except NotImplementedError:  # what filelock makes of ENOSYS if it may not take another kind of lock
-        taken = False
-    except OSError as error:
-        if error.errno not in _WITHOUT_LOCKS:
+    except (NotImplementedError, OSError) as error:  # filelock raises NotImplementedError for ENOSYS
+        if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
             raise
-        taken = False
+        has_locks = False
     for place in (folder, folder / storage.PLOTS):
         atomic.remove_temporary(place)
-    return lock if taken else None
+    return lock if has_locks else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeState:
-    """Where the search of a configuration goes on, or begins (without a record); a line for what was set aside."""
+    """The folder of a configuration, its record (None if the search starts), and a line per file that was set aside."""
 
     folder: Path
     record: SearchRecord | None = None
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
-    """Looks at what an earlier program has left in a folder; ConfigurationError says why it must be left alone.
+    """What ``force`` mixes in a folder: results of another host or, if nodes differ, of other versions; else empty.
 
-    Where nodes differ only versions must be the same. What is mixed by force is the answer, else empty.
+    ConfigurationError if the folder holds such results without ``force``, or those of the other kind of run.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
-    if is_grid is is_run and storage.holds_results(folder):  # its report would not show both
+    if is_grid is is_run and storage.holds_results(folder):  # a report shows one kind
         there = "a single run" if is_run else "a grid"
         raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
-    earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)  # or nothing was measured
+    earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)
     found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
     if found and not force:
         raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {option}")
@@ -81,59 +78,59 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
-    """ConfigurationError if the folder holds the run of another configuration."""
+    """Raises ConfigurationError if the folder holds the run of another configuration."""
     with contextlib.suppress(NotARunError):
         if storage.load(folder).result.configuration.fingerprint != configuration.fingerprint:
             raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
 
 
 def mark(folder: Path, forced: str) -> None:
-    """Writes into every result of a folder, and so into every row, what a resumption by force has mixed."""
+    """Writes into every result of a folder, and so into every row, what a forced resumption has mixed."""
     for run in storage.readable_runs(folder):
         if forced not in run.result.forced:
             storage.mark_forced(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
 
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """The result of a configuration, if it was searched to its end and its batches can be read; changes nothing."""
-    place, loaded = _place_of(folder, configuration, host)
+    """The result of a configuration if its search is complete and its batches can be read."""
+    place, loaded = _find(folder, configuration, host)
     if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_error:
         return None
     return storage.StoredRun(folder=place, result=loaded.result)
 
 
-def begun(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
-    """Finds what there is of a configuration, in its folder or, if that has another, in a numbered one beside it.
+def resume_state(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
+    """The state of a configuration in its folder or, if that holds another configuration, in a numbered one beside it.
 
-    What another machine has left half-way restarts on this host, but by force.
+    An unfinished search of another host starts again on this one, unless ``force`` is true.
     """
-    place, loaded = _place_of(folder, configuration, host)
+    place, loaded = _find(folder, configuration, host)
     if loaded is None:
         return ResumeState(folder=place)
     if isinstance(loaded, NotARunError):
         aside = storage.set_aside(place, storage.UNREADABLE)
-        return ResumeState(folder=place, told=(f"{loaded}; set aside as {aside.name}, and measured again",))
-    record, told = loaded.result, []
+        return ResumeState(folder=place, messages=(f"{loaded}; set aside as {aside.name}, and measured again",))
+    record, messages = loaded.result, []
     if not record.complete and not any(trial.finished for trial in record.trials):
         storage.copy_batches(place)
         return ResumeState(folder=place)
     if not record.complete and not force and (found := record.host.difference(host)):
         aside = storage.set_aside(place, "other_host")
         return ResumeState(
-            folder=place, told=(f"{place}: begun {found}; set aside as {aside.name}, and measured again",)
+            folder=place, messages=(f"{place}: started {found}; set aside as {aside.name}, and measured again",)
         )
     if loaded.batches_error:
         aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
-        told.append(f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing")
+        messages.append(
+            f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
+        )
     elif not all(trial.finished for trial in record.trials):
         storage.copy_batches(place)
-    return ResumeState(folder=place, record=record, told=tuple(told))
+    return ResumeState(folder=place, record=record, messages=tuple(messages))
 
 
-def _place_of(
-    folder: Path, configuration: Configuration, host: Host
-) -> tuple[Path, storage.Loaded | NotARunError | None]:
-    """The folder of a configuration, and what is in it: its result, one that cannot be read, or none."""
+def _find(folder: Path, configuration: Configuration, host: Host) -> tuple[Path, storage.Loaded | NotARunError | None]:
+    """The folder of a configuration and its content: the result, the error of reading it, or None."""
     for place in storage.numbered_folders(folder):
         if not (place / storage.RESULT).exists():
             return place, None
@@ -141,21 +138,24 @@ def _place_of(
             loaded = storage.load(place)
         except NotARunError as error:
             return place, error
-        if _asks_the_same(loaded.result, configuration, host):
+        if _is_same_search(loaded.result, configuration, host):
             return place, loaded
-    raise AssertionError("numbers do not end")
+    raise AssertionError("unreachable: the numbers are endless")
 
 
-def _asks_the_same(record: SearchRecord, configuration: Configuration, host: Host) -> bool:
-    """Whether a result is that of a configuration, whose candidates depend on the CPUs of its host by default."""
+def _is_same_search(record: SearchRecord, configuration: Configuration, host: Host) -> bool:
+    """Whether a record is of this configuration; on another host the candidates may differ with its CPUs."""
     if record.configuration.fingerprint == configuration.fingerprint:
         return True
     elsewhere = record.host.difference(host, MACHINE) != ""
-    return elsewhere and _anywhere(record.configuration).fingerprint == _anywhere(configuration).fingerprint
+    return (
+        elsewhere
+        and _without_cpu_defaults(record.configuration).fingerprint == _without_cpu_defaults(configuration).fingerprint
+    )
 
 
-def _anywhere(configuration: Configuration) -> Configuration:
-    """Without what the CPUs decide unless it is chosen: up to how many workers, and which one is the usual rule."""
+def _without_cpu_defaults(configuration: Configuration) -> Configuration:
+    """Without the values whose defaults depend on the CPUs: the largest candidate and the reference."""
     rules = configuration.search
     candidates = () if rules.candidates == tuple(range(len(rules.candidates))) else rules.candidates
     return replace(configuration, search=replace(rules, candidates=candidates, reference=None))

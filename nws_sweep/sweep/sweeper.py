@@ -1,8 +1,8 @@
-"""Runs the points of a grid: one by one out of its axes, those that are finished left out, a job that is lost a row.
+"""Runs the points of a grid: skips finished points and records lost jobs as failures.
 
-A launcher of Hydra answers for all points of a batch at once, and raises as soon as it learns that one has died: then
-nothing is heard of the others, which submitit and Ray let run on. So these two are made to answer for each by itself.
-Of other launchers an exception says no more than that something died; who has no result yet gets another chance, alone.
+A launcher of Hydra returns the results of all points of a batch at once, and raises as soon as one job dies; submitit
+and Ray then continue the others unobserved. Patches of these two return a result for each job. After an exception of
+another launcher, each point without a result is launched once more, alone.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.errors import ConfigurationError, LostJob, one_line
 from nws_sweep.results import atomic, storage
-from nws_sweep.sweep import app, grid, resuming
-from nws_sweep.sweep.invocation import Invocation
-from nws_sweep.sweep.job import record_loss, skip_finished
+from nws_sweep.sweep import app, grid, job, resuming
+from nws_sweep.sweep.session import Session
 from nws_sweep.system import host
 
 logger = logging.getLogger(__name__)
 
 Point = Sequence[str]  # its overrides
 
-# The queue is asked at first every two seconds, then ever more seldom down to this; answers are looked for each second.
-_ASK_EVERY_S = 60
-# States of a job that will not go on; whatever else Slurm calls a job is one that may.
+# Slurm's queue is polled every two seconds at first, then less and less often down to this interval.
+_POLL_EVERY_S = 60
+# Slurm's states of finished jobs; a job in any other state may still run.
 _ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY REVOKED TIMEOUT".split()  # noqa: SIM905
 )
@@ -45,102 +44,88 @@ _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
 class GridState:
-    """What is known of a grid's points by their files, where these are as conf/config.yaml has it; else nothing.
+    """The results of a grid's points in their folders; ConfigurationError if the callback has not checked the grid."""
 
-    Raises:
-        ConfigurationError: If the callback was taken out of the configuration: nothing was checked then.
-    """
-
-    def __init__(self, current: Invocation) -> None:
-        if current.composer is None or current.folder is None:
-            raise ConfigurationError(
-                "hydra.callbacks: without nws_sweep's own a grid cannot be run; allowed is to add others"
-            )
-        self._current, self._composer, self._folder = current, current.composer, current.folder
+    def __init__(self, session: Session | None) -> None:
+        if session is None or session.composer is None or session.folder is None:
+            raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
+        self._session, self._composer, self._folder = session, session.composer, session.folder
         self._host = host.describe()
 
     def finished(self, point: Point) -> storage.StoredRun | None:
-        """The finished result of a point, if there is one."""
+        """The finished result of a point; None if there is none."""
         folder = self._folder / storage.folder_name(point)
-        # A look at the file first: to make a configuration takes a hundred times as long.
-        if not (folder / storage.RESULT).exists():
+        if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
 
-    def skips(self, point: Point) -> bool:
-        """Whether a point needs no job; then the user is told, and later searches learn from it."""
+    def skip_if_finished(self, point: Point) -> bool:
+        """Shows and remembers the result of a finished point; False if the point needs a job."""
         run = self.finished(point)
         if run is not None:
-            skip_finished(run, self._current)
+            job.skip_finished(run, self._session)
         return run is not None
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
-        """Keeps as a failure that a job came to no end of its own.
-
-        Raises:
-            BaseException: The error, if nothing has come to anything yet and it may be no matter of this job alone.
-        """
-        if not isinstance(error, LostJob) and not self._current.has_started:
+        """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
+        if not isinstance(error, LostJob) and not self._session.search_started.is_set():
             raise error
         logger.debug("a job was lost", exc_info=error)
         folder = self._folder / storage.folder_name(point)
-        record_loss(folder, self._composer.configuration(point), error, self._current)
+        job.record_lost_job(folder, self._composer.configuration(point), error, self._session)
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid, so many at once; None for one if they run in this process, else for all."""
-    grid_state = GridState(app.invocation.get())
+    """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
+    grid_state = GridState(app.current_session())
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
-    one_by_one = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
+    is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
     points = grid.points(grid.axes_of(config, loader), config.order)
-    run(points, grid_state, launcher, batch_size or (1 if one_by_one else None))
+    run(points, grid_state, launcher, batch_size or (1 if is_local else None))
 
 
 def run(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
-    """Launches the points that are not finished, taken one by one, so many at once; None for all."""
-    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skips(numbered[1]))
+    """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
+    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_finished(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
         chosen = [point for _, point in batch]
-        ends = launch_surviving(launcher, chosen, batch[0][0], grid_state.finished)
-        for point, error in zip(chosen, ends, strict=True):
+        errors = launch(launcher, chosen, batch[0][0], grid_state.finished)
+        for point, error in zip(chosen, errors, strict=True):
             if error is not None:
                 grid_state.record_lost_job(point, error)
 
 
-def launch_surviving(
+def launch(
     launcher: Launcher, points: Sequence[Point], first_index: int, is_finished: Callable[[Point], object]
 ) -> list[BaseException | None]:
-    """Runs a batch of points, whatever becomes of some; for each what ended its job, None if that ended by itself.
+    """Runs a batch of points; returns for each the error that ended its job, None if the job returned.
 
-    Raises:
-        ConfigurationError: If the launcher can launch nothing at all.
+    ConfigurationError if the launcher can launch no job.
     """
-    answering = _ANSWERING.get(".".join(type(launcher).__module__.split(".")[:2]))
+    patch = _PATCHES.get(".".join(type(launcher).__module__.split(".")[:2]))
     try:
-        with answering() if answering else contextlib.nullcontext():
-            answers = launcher.launch([list(point) for point in points], initial_job_idx=first_index)
-        return [_error_of(answer) for answer in answers]
+        with patch() if patch else contextlib.nullcontext():
+            returns = launcher.launch([list(point) for point in points], initial_job_idx=first_index)
+        return [_error_of(each) for each in returns]
     except Exception as error:  # the libraries' errors have no common base
-        if answering:
-            raise ConfigurationError(one_line(f"hydra/launcher: nothing could be launched: {error}")) from error
+        if patch:
+            raise ConfigurationError(one_line(f"hydra/launcher: no job could be launched: {error}")) from error
         if len(points) == 1:
             return [error]
-        logger.warning(
-            "a launcher gave up: what has no result is launched once more, each by itself: %s", one_line(error)
-        )
+        logger.warning("the launcher failed; each job without a result is launched again: %s", one_line(error))
     return [
-        None if is_finished(point) else launch_surviving(launcher, [point], first_index + index, is_finished)[0]
+        None if is_finished(point) else launch(launcher, [point], first_index + index, is_finished)[0]
         for index, point in enumerate(points)
     ]
 
 
-def _error_of(answer: JobReturn) -> BaseException | None:
-    if answer.status is JobStatus.COMPLETED:
+def _error_of(job_return: JobReturn) -> BaseException | None:
+    if job_return.status is JobStatus.COMPLETED:
         return None
-    error = answer._return_value  # return_value would print and raise it
-    return error if isinstance(error, BaseException) else LostJob(f"the job came to no end: {error}")
+    error = job_return._return_value  # the property return_value would print and raise it
+    return error if isinstance(error, BaseException) else LostJob(f"the job returned no result: {error}")
 
 
 def _lost(reason: str) -> JobReturn:
@@ -148,8 +133,8 @@ def _lost(reason: str) -> JobReturn:
 
 
 @contextlib.contextmanager
-def _ray_answers() -> Iterator[None]:
-    """Within the block a task of Ray that dies becomes a failed answer, where the launcher would raise."""
+def _patched_ray() -> Iterator[None]:
+    """Makes Ray's launcher return a failed job for a task that dies, where it would raise."""
     core: Any = importlib.import_module("hydra_plugins.hydra_ray_launcher._core")
     ray = core.ray
 
@@ -159,7 +144,7 @@ def _ray_answers() -> Iterator[None]:
         except ray.exceptions.RayError as error:
             return _lost(f"the task was lost: {type(error).__name__}: {error}")
 
-    core.ray = SimpleNamespace(get=get)  # all that the launcher uses of it
+    core.ray = SimpleNamespace(get=get)  # the launcher uses nothing else of it
     try:
         yield
     finally:
@@ -167,11 +152,11 @@ def _ray_answers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _submitit_answers() -> Iterator[None]:
-    """Within the block a job of submitit that dies becomes a failed answer; an interruption ends those that go on.
+def _patched_submitit() -> Iterator[None]:
+    """Makes submitit's launchers return a failed job for a job that dies, and cancel unfinished jobs when interrupted.
 
-    submitit asks Slurm's accounting (sacct), which may be missing: then it waits for a killed job for ever. Here the
-    queue is asked, which every Slurm has.
+    submitit asks Slurm's accounting (sacct) for the states of jobs. Where accounting is missing, submitit would wait
+    for a killed job without end; the patch asks the queue (squeue) instead.
     """
     from submitit.core.core import Executor
     from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
@@ -183,22 +168,22 @@ def _submitit_answers() -> Iterator[None]:
 
         def read_info(self, string: bytes) -> dict[str, dict[str, str]]:
             unfinished = self._registered - self._finished
-            return {job: {"State": state} for job, state in states(string.decode(), unfinished).items()}
+            return {job: {"State": state} for job, state in job_states(string.decode(), unfinished).items()}
 
     jobs: list[Any] = []
     map_array, watcher = Executor.map_array, SlurmJob.watcher
 
     def submitted(*arguments: Any) -> list[Any]:
         jobs.extend(map_array(*arguments))
-        return [SimpleNamespace(results=lambda job=job: [_answer_of(job)]) for job in jobs]
+        return [SimpleNamespace(results=lambda job=job: [_result_of(job)]) for job in jobs]
 
-    Executor.map_array, SlurmJob.watcher = submitted, Queue(delay_s=_ASK_EVERY_S)
+    Executor.map_array, SlurmJob.watcher = submitted, Queue(delay_s=_POLL_EVERY_S)
     try:
         yield
     except BaseException:
-        resumed = [job for job in jobs if not job.paths.result_pickle.exists()]
-        # The jobs of an array share a number; a local one is ended as by Ctrl-C.
-        for number, job in {job.job_id.partition("_")[0]: job for job in resumed}.items():
+        unfinished = [job for job in jobs if not job.paths.result_pickle.exists()]
+        # The jobs of an array share a number; a local job is ended as by Ctrl-C.
+        for number, job in {job.job_id.partition("_")[0]: job for job in unfinished}.items():
             if isinstance(job, SlurmJob):
                 subprocess.run(["scancel", number], check=False)
             else:
@@ -208,38 +193,38 @@ def _submitit_answers() -> Iterator[None]:
         Executor.map_array, SlurmJob.watcher = map_array, watcher
 
 
-def _answer_of(job: Any) -> Any:
+def _result_of(job: Any) -> Any:
     try:
         return job.results()[0]
-    except Exception:  # whatever reading an answer may raise
+    except Exception:  # reading a pickle may raise anything
         log = job.paths.stderr.read_text("utf-8", "replace") if job.paths.stderr.is_file() else ""
-        return _lost(death(job.job_id, job.state, log))
+        return _lost(loss_reason(job.job_id, job.state, log))
 
 
-def death(job_id: str, state: str, log: str) -> str:
-    """One line: how a job ended as the queue has it, and what its log, standard error, has to say about that."""
+def loss_reason(job_id: str, state: str, log: str) -> str:
+    """One line with the state of a lost job in the queue and the most informative line of its standard error."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     raised = [line for line in lines if _RAISED.match(line)][-1:]
-    refused = [line for line in lines if "error:" in line][:1]  # Slurm's own; the first one is the cause
-    return one_line(": ".join([f"job {job_id} was lost ({state})", *(raised or refused or lines[-1:])]))
+    from_slurm = [line for line in lines if "error:" in line][:1]  # the first one is the cause
+    return one_line(": ".join([f"job {job_id} was lost ({state})", *(raised or from_slurm or lines[-1:])]))
 
 
-def states(queue: str, jobs: Iterable[str]) -> dict[str, str]:
-    """What has become of jobs: RUNNING, which submitit knows, or what says to it that they have ended.
+def job_states(queue: str, jobs: Iterable[str]) -> dict[str, str]:
+    """The state of each job: RUNNING, or another text, from which submitit concludes that the job has ended.
 
     Args:
-        queue: What squeue prints: number, state and node of each job, also of those that have ended lately.
-        jobs: Their numbers; squeue has been told of all of them.
+        queue: The output of squeue: number, state and node of each job, including those that ended recently.
+        jobs: Numbers of submitted jobs.
     """
-    told = {}
+    found = {}
     for number, state, *node in map(str.split, queue.strip().splitlines()):
-        told[number] = " on ".join([state, *node]) if state in _ENDED else "RUNNING"
-    return {job: told.get(job, "not in the queue") for job in jobs}
+        found[number] = " on ".join([state, *node]) if state in _ENDED else "RUNNING"
+    return {job: found.get(job, "not in the queue") for job in jobs}
 
 
-# By the package of the launcher: within the context its launch answers for each point, and raises only if it could not
-# launch any.
-_ANSWERING: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
-    "hydra_plugins.hydra_submitit_launcher": _submitit_answers,
-    "hydra_plugins.hydra_ray_launcher": _ray_answers,
+# By the package of the launcher. Within the context, launch returns a result for each point, and raises only if no job
+# could be launched.
+_PATCHES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "hydra_plugins.hydra_submitit_launcher": _patched_submitit,
+    "hydra_plugins.hydra_ray_launcher": _patched_ray,
 }

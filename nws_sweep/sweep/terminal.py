@@ -1,4 +1,4 @@
-"""What the user sees while it runs and at the end: live progress on a terminal, plain lines anywhere else."""
+"""Output of the command line during and after a sweep: live progress on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nws_sweep.results import Configuration, SearchRecord, Trial
 from nws_sweep.sweep.grid import Plan
 from nws_sweep.system import streams
 
-# Wide enough for the table of best settings where no terminal sets a limit.
+# Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
 
 
 class View:
-    """The terminal during one invocation."""
+    """The output of one session."""
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
@@ -48,13 +48,16 @@ class View:
         self._began = time.monotonic()
 
     def announce(self, plan: Plan) -> None:
-        """Says what is about to be done."""
+        """Prints the plan."""
         count, tried = plan.configurations, plan.tried
         among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
+        numbers, first, last = ", ".join(map(str, plan.candidates)), plan.candidates[0], plan.candidates[-1]
+        if len(plan.candidates) > 3 and plan.candidates == tuple(range(first, last + 1)):
+            numbers = f"{first} to {last}"
         self._print(
             f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
-            f"(num_workers {_enumerated(plan.candidates)}), {lengths}"
+            f"(num_workers {numbers}), {lengths}"
         )
         for note in plan.notes:
             self.note(note)
@@ -62,7 +65,7 @@ class View:
         self._progress.update(self._task, total=count * tried)
 
     def status(self, text: str) -> None:
-        """Says what is being waited for."""
+        """Shows what the program is waiting for."""
         if self._console.is_terminal:
             self._progress.start()
             self._progress.update(self._task, description=text)
@@ -70,11 +73,11 @@ class View:
             self._print(text)
 
     def note(self, text: str) -> None:
-        """Says what the user should know before it goes on."""
+        """Prints a note for the user."""
         self._print(f"note: {text}")
 
     def configuration_started(self, label: str) -> None:
-        """A configuration's search begins."""
+        """Prints the configuration whose search starts, and the remaining time."""
         self._began = time.monotonic()
         left_s = (self._planned - self._done) * self._measured_s / self._measured if self._measured else None
         left = f"about {units.seconds(left_s)} left" if left_s else ""
@@ -87,7 +90,7 @@ class View:
         return f"[{self._done}/{self._planned}] {label}" if self._planned > 1 else label
 
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
-        """A configuration that an earlier call has measured into the same folder."""
+        """Prints a configuration that an earlier program has measured into the same folder."""
         self._print(f"{self._numbered(label)}: measured before, {snippets.found_line(result)}")
         self._progress.update(self._task, completed=self._done * self._per_configuration)
 
@@ -97,62 +100,56 @@ class View:
         self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
 
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
-        """A line for the candidate just measured."""
+        """Prints a line for a candidate."""
         self._progress.advance(self._task)
         self._print(f"  {snippets.trial_line(trial, configuration)}")
 
     def search_finished(self, result: SearchRecord) -> None:
-        """A line for the configuration just searched, or known by another name."""
+        """Prints the result of a configuration, which may be reused from an earlier search."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
         self._print(f"  {snippets.found_line(result)}; stopped: {result.stop_reason}")
-        if result.cost_s:  # nothing, if it was searched under another name
+        if result.cost_s:  # not reused
             self._measured += 1
             self._measured_s += time.monotonic() - self._began
             self._print(f"  {snippets.cost_line(result)}")
 
     def failed(self, reason: str) -> None:
-        """A configuration could not be searched at all."""
+        """Prints that a search failed."""
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
-        """The table of best settings, why they are the best, failures, warnings and the paths of what was written."""
+        """Prints the table of best settings, explanations, failures, warnings and the paths of written files."""
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        told = {
+        groups = {
             "fastest on": snippets.fastest_lines(summary),
             "why": summary.explanations,
             "failed": summary.failures,
             "warning": summary.all_warnings,
         }
-        for title, lines in told.items():
+        for title, lines in groups.items():
             for line in lines:
                 self._print(f"{title}: {line}")
         for path in written:
             self._print(f"wrote {path}")
 
     def stop(self) -> None:
-        """Ends the live display, so that others may print."""
+        """Ends the live display."""
         self._progress.stop()
 
     def _print(self, line: str) -> None:
-        # Text, because names from outside may look like rich's markup; no wrapping, because paths are copied.
+        # Text, because names may look like rich's markup; no wrapping, because users copy paths.
         self._progress.console.print(Text(line), soft_wrap=True)
 
 
 class _Console(Console):
-    """Goes on in silence when no process reads any more: what is measured is on the disk."""
+    """Prints nothing after a broken pipe, where rich itself would exit: the results are written to files."""
 
     def on_broken_pipe(self) -> None:
-        """Rich itself would end the program."""
+        """Silences the output."""
         self.quiet = True
         streams.silence_output()
-
-
-def _enumerated(candidates: Sequence[int]) -> str:
-    if len(candidates) > 3 and list(candidates) == list(range(candidates[0], candidates[-1] + 1)):
-        return f"{candidates[0]} to {candidates[-1]}"
-    return ", ".join(map(str, candidates))
 
 
 def _best_table(summary: Summary) -> Table:

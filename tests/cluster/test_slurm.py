@@ -87,5 +87,5 @@ def test_a_rejected_submission_is_one_line(program: Program) -> None:
     status, printed = program.run(*ON_SLURM, "batch_size=4,8", "hydra.launcher.partition=none")
     assert status == 2
     (line,) = [line for line in printed.splitlines() if line.startswith("nws_sweep: ")]
-    assert line.startswith("nws_sweep: hydra/launcher: nothing could be launched: ")
+    assert line.startswith("nws_sweep: hydra/launcher: no job could be launched: ")
     assert "invalid partition specified: none" in line

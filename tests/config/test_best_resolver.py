@@ -37,7 +37,7 @@ def config(**data: Any) -> DictConfig:
 
 def result(**changed: Any) -> SearchRecord:
     found = search_result(trial(0, 4.0), trial(4, 2.0, settings=BEST))
-    best_resolver.stand_in()
+    best_resolver.register_defaults()
     keys = {"batch_size": "data.batch_size", "num_workers": "data.num_workers"}
     project = ProjectFacts(key="data", keys=keys, fingerprint=fingerprint_of(config(), "data"), target="mine.Data")
     embedding.register_resolvers()
@@ -59,50 +59,50 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultSto
 
 
 @pytest.mark.parametrize(
-    ("asking", "name", "answer"),
+    ("data", "name", "answer"),
     [
         ({}, "num_workers", 4),
         ({}, "workers_again", 4),
         ({"prefetch_factor": "${nws_best:prefetch_factor}"}, "prefetch_factor", 3),
-        ({"batch_size": "${nws_best:batch_size}"}, "batch_size", 64),  # itself
-        ({"batch_size": "${size}"}, "num_workers", 4),  # by way of another key
+        ({"batch_size": "${nws_best:batch_size}"}, "batch_size", 64),
+        ({"batch_size": "${size}"}, "num_workers", 4),  # through another key
     ],
 )
-def test_the_newest_result_answers(store: ResultStore, asking: dict[str, Any], name: str, answer: int) -> None:
+def test_the_newest_result_is_used(store: ResultStore, data: dict[str, Any], name: str, answer: int) -> None:
     store.add(result())
     other = replace(FACTS, project=ProjectFacts(key="nowhere", keys={}, fingerprint="x"))
-    store.add(result(facts=other, configuration=configuration(seed=5)))  # hides none for this project
-    found = config(**asking)
+    store.add(result(facts=other, configuration=configuration(seed=5)))  # of another project
+    found = config(**data)
     found.size = "${nws_best:batch_size,8}"
     assert found.data[name] == answer
 
 
-def refused(asking: DictConfig) -> str:
-    with pytest.raises(InterpolationResolutionError) as told:
-        _ = asking.data.num_workers
-    return str(told.value).splitlines()[0]
+def refused(data: DictConfig) -> str:
+    with pytest.raises(InterpolationResolutionError) as caught:
+        _ = data.data.num_workers
+    return str(caught.value).splitlines()[0]
 
 
-def test_without_a_result_it_is_an_error_that_tells_how_to_make_one(store: ResultStore) -> None:
+def test_without_a_result_the_error_has_the_command_that_measures(store: ResultStore) -> None:
     assert refused(config()).endswith(
-        "nws_best:num_workers: no result for this config (there is none on this machine); make one with python -m "
-        "nws_sweep dataset=project dataset.config=FILE, or give a default, as by ${nws_best:num_workers,0}"
+        "nws_best:num_workers: no result for this config (there is none on this machine); measure with python -m "
+        "nws_sweep dataset=project dataset.config=FILE, or set a default: ${nws_best:num_workers,0}"
     )
 
 
-def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: ResultStore, tmp_path: Path) -> None:
+def test_the_command_in_the_error_names_the_config_of_the_program(store: ResultStore, tmp_path: Path) -> None:
     (tmp_path / "my config.yaml").write_text("data: {num_workers: '${nws_best:num_workers}', root: /}\n")
     with initialize_config_dir(str(tmp_path), version_base="1.3", job_name="train"):
-        asking = compose("my config.yaml", ["data.root=/a b"], return_hydra_config=True)
-    HydraConfig.instance().set_config(asking)
+        data = compose("my config.yaml", ["data.root=/a b"], return_hydra_config=True)
+    HydraConfig.instance().set_config(data)
     OmegaConf.register_new_resolver("own", str)
     try:
-        told = refused(asking)
+        line = refused(data)
     finally:
         OmegaConf.clear_resolver("own")
     config_file = f"dataset.config={tmp_path}/my config.yaml"
     given = shlex.join([config_file, "dataset.imports=[train]", "dataset.overrides=[data.root=/a b]"])
-    assert f"make one with python -m nws_sweep dataset=project {given}" in told
+    assert f"measure with python -m nws_sweep dataset=project {given}" in line
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_command_that_makes_one_is_that_of_the_program_that_asks(store: Resu
             "the newest is provisional: num_workers=4 was the only candidate"),
     ],
 )  # fmt: skip
-def test_a_stale_result_is_none(
+def test_a_stale_result_is_not_used(
     store: ResultStore, changed: dict[str, Any], asked: dict[str, Any], reason: str
 ) -> None:
     store.add(result(**changed))
@@ -128,13 +128,13 @@ def test_a_stale_result_is_none(
     assert config(**asked, num_workers="${nws_best:num_workers,7}").data.num_workers == 7
 
 
-def test_a_default_and_a_provisional_result_answer_who_asks_for_them(store: ResultStore) -> None:
+def test_a_default_and_a_provisional_result_are_used_on_request(store: ResultStore) -> None:
     assert config(num_workers="${nws_best:num_workers,null}").data.num_workers is None
     store.add(result(**PROVISIONAL))
     assert config(num_workers="${nws_best:num_workers,7,provisional}").data.num_workers == 4
     for asked, line in (("num_workers,7,yes", "after the default provisional is allowed, not yes"),
                         ("workers", "nws_best:workers: allowed are batch_size, num_workers")):  # fmt: skip
         assert line in refused(config(num_workers=f"${{nws_best:{asked}}}"))
-    best_resolver.stand_in()  # while it is measured
+    best_resolver.register_defaults()  # as in a measurement
     assert config().data.num_workers == 0
     assert config(num_workers="${nws_best:num_workers,3}").data.num_workers == 3

@@ -35,7 +35,7 @@ def source() -> NwsSweepConfigSource:
 
 
 def in_host(folder: Path, *overrides: str) -> Any:
-    """What a host program with a batch_size and a dataset of its own composes, as plain values."""
+    """The plain values that a program with its own batch_size and dataset composes."""
     with initialize_config_dir(version_base="1.3", config_dir=str(write_host(folder) / "conf")):
         return OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
 
@@ -51,7 +51,7 @@ def in_host(folder: Path, *overrides: str) -> Any:
         *((f"nws_sweep/{name}", False, False) for name in ("axis/batch_size", "experiment/full_search")),
     ],
 )
-def test_only_what_can_be_embedded_is_served(
+def test_a_host_sees_only_files_that_it_may_compose(
     source: NwsSweepConfigSource, path: str, is_group: bool, is_config: bool
 ) -> None:
     assert (source.is_group(path), source.is_config(path)) == (is_group, is_config)
@@ -71,7 +71,7 @@ def test_only_what_can_be_embedded_is_served(
         ("search", [], []),
     ],
 )
-def test_a_group_shows_what_can_be_embedded(
+def test_a_group_lists_what_a_host_may_compose(
     source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]
 ) -> None:
     assert source.list(group, ObjectType.GROUP) == groups
@@ -91,14 +91,14 @@ def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, t
     assert read.header == {"package": "a.b"}
 
 
-def test_a_host_has_the_whole_configuration_below_one_node_and_chooses_groups_and_values(tmp_path: Path) -> None:
+def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_path: Path) -> None:
     found = in_host(tmp_path, "+nws_sweep=base", "dataset=b")
     assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
     assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
     assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
-    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of its own
+    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
     found = in_host(
         tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
         "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
@@ -121,7 +121,7 @@ def test_every_option_composes_and_resolves_in_a_host(tmp_path: Path, group: str
         assert "???" not in str(found["nws_sweep"]), path
 
 
-def test_others_see_it_behind_everything_of_their_own_and_our_own_program_does_not(tmp_path: Path) -> None:
+def test_the_group_is_the_last_entry_of_the_search_path_of_other_programs_only(tmp_path: Path) -> None:
     def providers() -> list[str]:
         return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
 
@@ -131,10 +131,10 @@ def test_others_see_it_behind_everything_of_their_own_and_our_own_program_does_n
         assert "nws_sweep" not in providers()
     with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf")):
         found = [provider for provider in providers() if provider in {"hydra", "main", "nws_sweep", "schema"}]
-    assert found == ["hydra", "main", "nws_sweep", "schema"]  # beside those of other plugins
+    assert found == ["hydra", "main", "nws_sweep", "schema"]
 
 
-def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "PACKAGE", "nws_sweep.nowhere")
     assert (embedding.config_path(), embedding.conf_folder()) == (str(CONF), CONF)  # of a checkout
     monkeypatch.setattr(embedding, "__file__", str(tmp_path / "nowhere" / "nws_sweep" / "config" / "embedding.py"))
@@ -143,7 +143,7 @@ def test_a_broken_installation_stops_nobody_but_ourselves(tmp_path: Path, monkey
         embedding.config_path()
 
 
-def test_a_string_in_place_of_the_node_is_refused_with_the_remedy() -> None:
-    embedding.refuse_unserved(OmegaConf.create({"batch_size": 64}))
+def test_a_string_in_place_of_the_node_is_rejected_with_the_remedy() -> None:
+    embedding.require_composed(OmegaConf.create({"batch_size": 64}))
     with pytest.raises(ConfigurationError, match=r"^nws_sweep=base: a plain value, .*pip install -e \."):
-        embedding.refuse_unserved("base")
+        embedding.require_composed("base")

@@ -38,7 +38,7 @@ def configured(*overrides: str) -> Configuration:
 
 
 def refused(*overrides: str) -> str:
-    """The line that the user reads."""
+    """The error message."""
     try:
         configured(*overrides)
     except Exception as error:
@@ -46,17 +46,17 @@ def refused(*overrides: str) -> str:
     raise AssertionError(f"{overrides} was not refused")
 
 
-def test_ranks_share_the_cpus_that_defaults_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
     found = configured("ranks=4")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
-    assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 of all
+    assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks
     assert found.search.reference == 12
-    assert configured("ranks=96").search.candidates == tuple(range(8 + 1))  # loading that waits gains far above that
+    assert configured("ranks=96").search.candidates == tuple(range(8 + 1))  # at least 8 per rank
     assert configured("ranks=4", "search.max_workers=5").search.candidates == tuple(range(5 + 1))
 
 
-def test_values_reach_what_they_are_for() -> None:
+def test_values_reach_the_configuration() -> None:
     assert configured("batch_size=null").loader.batch_size is None, "the dataset makes the batches"
     assert configured("patience=7").search.maximum_patience == 7
     assert configured("search.candidates=[8,0,2]").search.candidates == (0, 2, 8)
@@ -102,15 +102,15 @@ _OUT_OF_RANGE = {
         ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
         (
             "dataset.size=3",
-            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it on all the same",
+            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
         ),
-        ("dataset=image_folder", "dataset.root is missing: give it as dataset.root=VALUE"),
+        ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
         ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
-        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m before them"),
+        ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )
-def test_bad_input_is_one_line_with_the_value_and_what_is_allowed(override: str, line: str) -> None:
+def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line: str) -> None:
     assert refused(override) == line
 
 
@@ -123,12 +123,12 @@ def test_the_schema_is_pickled_by_name() -> None:
 
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
-    """Hydra refuses batch_size=64 as soon as conf/batch_size/ exists: such a key would be a config group."""
+    """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
     assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.ranges())
 
 
-def test_what_is_embedded_has_relative_interpolations_only_and_no_hydra_node() -> None:
-    """base.yaml and its groups must work below any node of a host's configuration."""
+def test_files_for_hosts_have_relative_interpolations_and_no_hydra_node() -> None:
+    """They must work below any node of a host's configuration."""
     for path in sorted(CONF.rglob("*.yaml")):
         group = path.relative_to(CONF).parts[0]
         if group in ("hydra", "axis", "experiment", "config.yaml", "auto.yaml"):
@@ -157,17 +157,17 @@ def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
     assert composed.batch_size == 7
 
 
-def test_a_null_setting_is_that_of_the_dataloader_that_the_dataset_comes_in() -> None:
+def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
     own = LoaderSettings(
         batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,
         timeout=7.0, in_order=False,
     )  # fmt: skip
     composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "loader.drop_last=false"])
-    assert schema.leaves_open(composed)
+    assert schema.has_open_settings(composed)
     found = schema.configuration(composed, "project", (), own)
     assert found.loader == replace(own, num_workers=0, drop_last=False)
     assert (found.columns["batch_size"], found.columns["pin_memory"]) == (24, True)
-    assert not schema.leaves_open(compose("config"))
+    assert not schema.has_open_settings(compose("config"))
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
@@ -194,5 +194,5 @@ def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]
 
 
 @pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
-def test_other_arguments_stay_as_they_are(typed: str) -> None:
+def test_other_arguments_are_not_quoted(typed: str) -> None:
     assert schema.with_quoted_overrides(typed) == typed

@@ -24,7 +24,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import TrialState, storage
 from nws_sweep.sweep import auto, resuming
-from nws_sweep.sweep.auto import ProgramSweep, checked, default_candidates, key_of, project_of
+from nws_sweep.sweep.auto import ProgramSweep, default_candidates, num_workers_key, project_facts, validated
 from nws_sweep.system import cores, host_lock
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
@@ -33,12 +33,12 @@ from tests.hosts import write_training_host
 KEY = "loader.num_workers"
 
 
-def test_the_candidates_double_up_to_twice_the_cpus_and_those_that_make_no_sense_are_refused() -> None:
+def test_default_candidates_double_up_to_twice_the_cpus_and_invalid_candidates_are_rejected() -> None:
     assert (default_candidates(1), default_candidates(6)) == ((0, 1, 2), (0, 1, 2, 4, 6, 8, 12))
     bad: list[list[Any]] = [[], [0, 0], [-1], [1.5], ["2"], [True]]
     for candidates in bad:
         with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is"):
-            checked(candidates)
+            validated(candidates)
 
 
 MAPPING = {"data.num_workers": {"train": 4, "val": 2}, "data.num_workers.train": 4, "data.num_workers.val": 2}
@@ -60,28 +60,28 @@ NAME = "hydra.callbacks.nws_sweep"
         (MAPPING, ["data.num_workers.train", "data.num_workers.val"], None, "data.num_workers.train"),
     ],
 )
-def test_the_key_is_the_only_one_of_that_name_or_the_one_that_is_meant(
+def test_the_key_of_num_workers_is_found_by_its_name_or_named_by_the_user(
     config: dict[str, Any], swept: list[str], wanted: str | None, key: str
 ) -> None:
-    assert key_of(config, swept, wanted) == key
+    assert num_workers_key(config, swept, wanted) == key
 
 
 @pytest.mark.parametrize(
     ("config", "swept", "wanted", "line"),
     [
-        ({"lr": 0.5}, [], None, f"the configuration has no key called .*: {NAME}.key=NAME"),
-        (TWO, [], None, f"several keys that may be meant: a.num_workers, b.num_workers; .*: {NAME}.key=a.num_workers"),
-        ({"a.num_workers": 4}, [], "x.y", f"^{NAME}.key=x.y: .* no such key; of that name it has a.num_workers"),
+        ({"lr": 0.5}, [], None, f"the configuration has no key named .*: {NAME}.key=NAME"),
+        (TWO, [], None, f"several keys of num_workers: a.num_workers, b.num_workers; .*: {NAME}.key=a.num_workers"),
+        ({"a.num_workers": 4}, [], "x.y", f"^{NAME}.key=x.y: .* no such key; keys of num_workers: a.num_workers"),
         ({"num_workers": {"fit": 4, "val": 2}}, [], None, "^num_workers: holds a mapping of .*key=num_workers.fit"),
         (MAPPING, ["data.num_workers"], None, f"^data.num_workers: holds .*: {NAME}.key=data.num_workers.train"),
         ({"num_workers": [4, 2]}, [], None, f"^num_workers: holds a list, .*: {NAME}.key=num_workers.NAME"),
     ],
 )
-def test_a_key_that_is_not_clear_is_told_in_one_line(
+def test_an_ambiguous_key_is_rejected_in_one_line(
     config: dict[str, Any], swept: list[str], wanted: str | None, line: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"{line}$"):
-        key_of(config, swept, wanted)
+        num_workers_key(config, swept, wanted)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_key_that_is_not_clear_is_told_in_one_line(
 def test_settings_are_found_beside_the_key_or_on_an_axis(
     key: str, config: dict[str, Any], swept: list[str], keys: dict[str, str]
 ) -> None:
-    assert project_of(key, config, swept).keys == {**keys, "num_workers": key}
+    assert project_facts(key, config, swept).keys == {**keys, "num_workers": key}
 
 
 Composed = Callable[..., DictConfig]
@@ -106,7 +106,7 @@ Composed = Callable[..., DictConfig]
 
 @pytest.fixture
 def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Composed]:
-    """Composes what Hydra hands to ``on_multirun_start``."""
+    """Composes the argument of ``on_multirun_start``."""
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
@@ -114,7 +114,7 @@ def multirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compos
         given = [f"hydra.sweep.dir={tmp_path}/sweep", "+nws_sweep=auto"]
         yield lambda *overrides: compose("config", overrides=[*given, *overrides], return_hydra_config=True)
     GlobalHydra.instance().clear()
-    atexit.unregister(auto._report_after_all)
+    atexit.unregister(auto._report_at_exit)
 
 
 def changeable(config: DictConfig) -> DictConfig:
@@ -149,10 +149,10 @@ def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
         (f"++{KEY}=range(0,3)", (0, 1, 2)),
         (f"{KEY}=4", (4,)),
         (f"{KEY}=interval(0,8)", ()),
-        (None, (0, 8)),  # an axis of the program's own files
+        (None, (0, 8)),  # an axis in the program's files
     ],
 )
-def test_an_axis_that_is_there_is_left_alone(
+def test_an_axis_of_the_command_line_is_kept(
     multirun: Composed, override: str | None, candidates: tuple[int, ...]
 ) -> None:
     config = changeable(multirun())
@@ -165,7 +165,7 @@ def test_an_axis_that_is_there_is_left_alone(
     assert task(config) == before
 
 
-def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_rank_writes_results(multirun: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     config = multirun()
     callback = started(config)
@@ -176,17 +176,17 @@ def test_of_several_ranks_the_first_speaks(multirun: Composed, monkeypatch: pyte
     callback.on_multirun_end(config)
 
 
-def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_with_one_line(
+def test_a_used_sweep_folder_and_a_wrong_command_line_end_the_program_with_one_line(
     multirun: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
     first = started(multirun())
     where = "^nws_sweep: .*sweep/nws_sweep_results: "
-    with pytest.raises(SystemExit, match=f"{where}another program measures into this folder"):
+    with pytest.raises(SystemExit, match=f"{where}another program is measuring into this folder"):
         started(multirun())
     del first
     store_run(Path(multirun().hydra.sweep.dir) / storage.PROGRAM_GRID, search_result(trial(0, 8.0)))
-    with pytest.raises(SystemExit, match=f"{where}holds the results of an earlier sweep"):
+    with pytest.raises(SystemExit, match=f"{where}holds results of an earlier sweep"):
         started(multirun())
     with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.key=x: the configuration has no such key"):
         started(multirun(f"{NAME}.key=x"))
@@ -197,7 +197,7 @@ def test_a_sweep_folder_used_before_and_a_wrong_command_line_end_the_program_wit
 def job(
     multirun: Composed, callback: ProgramSweep, number: int, loader: DataLoader[Any] | None = None, **returned: Any
 ) -> None:
-    """What Hydra does with a job that iterates a loader once; launchers send the callback to other processes."""
+    """Runs a job that iterates a loader once, with a pickled callback as in a launcher's process."""
     override = f"{KEY}={number}"
     config = changeable(multirun("loader.batch_size=2", override))
     config.hydra.job.num = number
@@ -214,7 +214,7 @@ def sixteen() -> DataLoader[Any]:
     return DataLoader(list(range(16)), batch_size=2)  # type: ignore[arg-type]
 
 
-def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
+def test_each_job_writes_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
     callback = started(multirun("loader.batch_size=2", f"{NAME}.candidates=[0,1,2,3]"))
     job(multirun, callback, 0, sixteen())
     folder = tmp_path / "sweep" / storage.PROGRAM_GRID / "loader.batch_size=2"
@@ -228,7 +228,7 @@ def test_each_job_leaves_its_trial_and_the_result_so_far(multirun: Composed, tmp
     assert [(trial.num_workers, trial.reason) for trial in result.trials] == [
         (0, ""),
         (1, "the program took no batch of any DataLoader"),
-        (2, "asked for loader.num_workers=2, ran with num_workers=0: the value does not reach the DataLoader"),
+        (2, "set loader.num_workers=2, ran with num_workers=0: the value does not reach the DataLoader"),
         (3, "RuntimeError: out of luck"),
     ]
     assert result.complete
@@ -253,7 +253,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
     assert line.startswith(f"nws_sweep: waiting for process {os.getpid()}")
     with pytest.raises(filelock.Timeout):
         filelock.FileLock(lock, timeout=0).acquire()
-    assert os.environ["NWS_SWEEP_LOCK_FILE"] == ""  # a search of the program's own waits for nothing
+    assert os.environ["NWS_SWEEP_LOCK_FILE"] == ""  # a search inside the program does not wait
     with host_lock.held("", "a search of the program's own"):
         pass
     callback.on_job_end(config, job_return=JobReturn(overrides=[f"{KEY}=0"], status=JobStatus.COMPLETED))
@@ -263,7 +263,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
     assert run.noise is not None
 
 
-def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun: Composed) -> None:
+def test_after_two_equal_failures_the_other_runs_are_skipped_unless_keep_going_is_true(multirun: Composed) -> None:
     callback = started(multirun(f"{NAME}.candidates=[0,1,2]"))
     for number in (0, 1):
         job(multirun, callback, number, status=JobStatus.FAILED, _return_value=RuntimeError("no luck"))
@@ -271,16 +271,14 @@ def test_after_two_equal_failures_the_rest_is_left_out_unless_asked_for(multirun
         job(multirun, callback, 2)
     assert str(stopped.value) == (
         "nws_sweep: num_workers=0 and num_workers=1 failed for the same reason (RuntimeError: no luck); the other runs "
-        f"are left out; {NAME}.keep_going=true includes them"
+        f"are skipped; {NAME}.keep_going=true includes them"
     )
     callback._keep_going = True
     job(multirun, callback, 2)
 
 
 @pytest.mark.slow
-def test_a_program_is_swept_over_its_own_key_and_reported_though_it_fails_with_one_value(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_program_that_fails_with_one_value_is_swept_and_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     write_training_host(tmp_path)
     auto = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", f"{NAME}.candidates=[0,1,2]")
     done = subprocess.run(

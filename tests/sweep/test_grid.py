@@ -30,11 +30,11 @@ def loader() -> Iterator[ConfigLoader]:
 
 @pytest.fixture
 def composer(loader: ConfigLoader) -> Callable[..., Composer]:
-    """Of what Hydra hands to the callback at the start of a multirun."""
+    """Composers of multiruns."""
     return lambda *overrides: Composer(loader.load_configuration("config", list(overrides), RunMode.MULTIRUN), loader)
 
 
-def test_axes_are_expanded_as_hydra_expands_them_and_the_command_line_replaces_a_preset(
+def test_axes_are_expanded_as_by_hydra_and_the_command_line_replaces_a_preset(
     composer: Callable[..., Composer],
 ) -> None:
     overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
@@ -62,13 +62,13 @@ def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., C
     ("overrides", "tried", "at_most_s"),
     [
         (["search.max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
-        (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),  # adaptive: a few
+        (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),
         (["search.max_workers=64", "search=exhaustive", "measure=quick"], 65, 65 * (5.0 + 2.0)),
         (["search.max_workers=5", "search.time_budget_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
-        (["search.max_workers=5", "measure=epoch"], 6, None),  # whose length is not known
+        (["search.max_workers=5", "measure=epoch"], 6, None),  # of unknown length
     ],
 )
-def test_the_plan_has_a_limit(
+def test_the_plan_has_an_upper_limit_of_the_time(
     composer: Callable[..., Composer], overrides: list[str], tried: int, at_most_s: float | None
 ) -> None:
     plan, _ = grid.check(composer(*overrides))
@@ -79,10 +79,10 @@ def test_the_plan_has_a_limit(
     ("overrides", "line"),
     [
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
-        (["dataset=sleep,image_folder"], "dataset.root is missing: give it as dataset.root=VALUE"),
+        (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
     ],
 )
-def test_one_bad_value_refuses_the_whole_grid(
+def test_one_bad_value_rejects_the_whole_grid(
     composer: Callable[..., Composer], overrides: list[str], line: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -90,12 +90,12 @@ def test_one_bad_value_refuses_the_whole_grid(
     assert str(caught.value) == line
 
 
-def test_a_preset_without_a_grid_is_pointed_out() -> None:
+def test_a_preset_without_a_grid_is_noted() -> None:
     schema.register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         single = compose("config", overrides=["axis/batch_size=wide"], return_hydra_config=True)
     OmegaConf.update(single, "hydra.runtime.choices.dataset", "photos", force_add=True)
-    plan, _ = grid.check_single(single)
+    plan, _ = grid.check_single(grid.without_hydra(single), single.hydra)
     assert plan.configurations == 1
     assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
 
@@ -107,10 +107,10 @@ AXES = {
 }
 
 
-def test_interleaved_repeats_come_one_after_the_other_each_in_an_order_of_its_own() -> None:
+def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
     found = list(grid.points(AXES, "interleaved"))
-    assert found == list(grid.points(AXES, "interleaved")), "a grid that is gone on with keeps its order"
-    in_order = list(grid.points(AXES, "grid"))  # as Hydra has it
+    assert found == list(grid.points(AXES, "interleaved")), "a resumed grid keeps its order"
+    in_order = list(grid.points(AXES, "grid"))
     assert in_order[1:3] == [
         ["batch_size=1", "seed=0", "pin_memory=False"],
         ["batch_size=1", "seed=1", "pin_memory=True"],
@@ -145,7 +145,7 @@ def test_interleaved_repeats_come_one_after_the_other_each_in_an_order_of_its_ow
         ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
     ],
 )
-def test_a_point_is_what_hydra_makes_of_it(composer: Callable[..., Composer], overrides: list[str]) -> None:
+def test_a_point_is_composed_as_by_hydra(composer: Callable[..., Composer], overrides: list[str]) -> None:
     quick = composer()
     try:
         composed = quick.loader.load_sweep_config(quick.whole, overrides)
@@ -155,11 +155,11 @@ def test_a_point_is_what_hydra_makes_of_it(composer: Callable[..., Composer], ov
         with pytest.raises(ConfigurationError):
             quick.configuration(overrides)
         return
-    for _ in range(2):  # the second time from what is kept
+    for _ in range(2):  # the second time from the cache
         assert quick.configuration(overrides) == expected
 
 
-def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand(composer: Callable[..., Composer]) -> None:
+def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(composer: Callable[..., Composer]) -> None:
     one = composer()
     assert one.configuration(["dataset=sleep", "batch_size=7"]).columns["dataset"] == "sleep"
     assert one.configuration(["dataset=sleep"]).loader.batch_size == 64, "one point leaks into the next"
@@ -174,7 +174,7 @@ def test_a_dataset_is_called_by_its_option_or_by_a_target_given_by_hand(composer
 def test_ten_thousand_points_are_planned_within_a_minute(
     composer: Callable[..., Composer], overrides: list[str]
 ) -> None:
-    """Both shapes, one long axis and several; each value of each is checked. On a busy machine too."""
+    """With one long axis and with several; every value is checked."""
     began = time.monotonic()
     plan, shown = grid.check(composer(*overrides, "dataset=sleep"))
     assert time.monotonic() - began < 60

@@ -1,4 +1,4 @@
-"""A job of a launcher in a process of its own."""
+"""Jobs in the process of the command and in processes of launchers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.sweep import app
-from nws_sweep.sweep.invocation import Invocation
+from nws_sweep.sweep.session import Session
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
-    """As submitit has one: it lets the job go on, though its trial processes have died of the signal."""
+    """Like that of submitit: the job continues, although the signal has ended its trial processes."""
 
 
 handler_of_submitit.__module__ = "submitit.core.job_environment"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_what_a_batch_system_sends_ends_a_job_of_submitit(
+def test_signals_of_a_batch_system_end_a_job_of_submitit(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And becomes a lost job; other handlers stay as they are."""
+    """Other handlers are kept."""
     found: list[object] = []
-    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(signal.getsignal(number)))
+    monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(signal.getsignal(number)))
     before = signal.getsignal(number)
     try:
         for handler in (handler_of_submitit, signal.SIG_IGN):
@@ -36,11 +36,11 @@ def test_what_a_batch_system_sends_ends_a_job_of_submitit(
     assert found == [signal.SIG_DFL, signal.SIG_IGN]
 
 
-def test_the_job_of_this_process_belongs_to_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Invocation] = []
-    monkeypatch.setattr(app, "_measure", lambda composed, current: found.append(current))
-    token = app.invocation.set(current := Invocation())
+def test_a_job_in_the_process_of_the_command_uses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Session] = []
+    monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(session))
+    app.enter(session := Session())
     app.task(OmegaConf.create())
-    app.invocation.reset(token)
+    app.enter(None)
     app.task(OmegaConf.create())
-    assert [one is current for one in found] == [True, False]
+    assert [one is session for one in found] == [True, False]

@@ -1,4 +1,4 @@
-"""Whether a result still holds."""
+"""The command ``check``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.factories import (
 
 
 def timed(value: float, half_width: float | None) -> Trial:
-    """A trial whose batches took so long, with an interval of so much to either side, as a share."""
+    """A trial with this time per batch and this relative half-width of its interval."""
     low, high = (None, None) if half_width is None else (value * (1 - half_width), value * (1 + half_width))
     return trial(2, 2.0, measurement=measurement(2.0, batch_s=Estimate(value=value, low=low, high=high, n=5)))
 
@@ -39,7 +39,7 @@ def timed(value: float, half_width: float | None) -> Trial:
         (1.2, None, Change.SLOWER),
     ],
 )
-def test_a_change_counts_where_the_whole_interval_lies_beyond(
+def test_a_change_counts_if_the_whole_interval_exceeds_the_limit(
     now: float, half_width: float | None, change: Change
 ) -> None:
     found = recheck.compare("it", timed(1.0, half_width and 0.01), timed(now, half_width), 0.1)
@@ -49,29 +49,29 @@ def test_a_change_counts_where_the_whole_interval_lies_beyond(
     assert found.ratio.value == pytest.approx(now)
 
 
-def test_epochs_are_compared_without_steady_batches_and_what_has_no_common_time_does_not_hold() -> None:
+def test_epochs_are_compared_without_steady_batches_and_trials_without_a_common_time_fail() -> None:
     fast, slow = (trial(2, epoch_s, measurement=measurement(epoch_s, batch_s=None)) for epoch_s in (1.0, 1.5))
     assert recheck.compare("it", fast, slow, 0.1).change is Change.SLOWER
     for then, now, reason in (
         (fast, failed_trial(2), "it broke"),
-        (endless_trial(2, 2.0), fast, "there is no time that both have"),
+        (endless_trial(2, 2.0), fast, "the two trials have no time in common"),
     ):
         found = recheck.compare("it", then, now, 0.1)
         assert (found.change, found.holds) == (None, False)
         assert recheck.table([found])[1][0][-1] == f"failed: {reason}"
 
 
-def test_only_the_best_is_measured_and_precisely_enough() -> None:
+def test_only_the_best_setting_is_measured_with_higher_precision() -> None:
     before = configuration(measure=MeasureRules(precision=0.05, max_seconds=10))
     best = trial(4, 2.0)
-    again = recheck.once_more(before, best, 0.03)
+    again = recheck.recheck_configuration(before, best, 0.03)
     assert again.search.candidates == (4,)
     assert again.loader == best.settings
     assert again.measure.precision == pytest.approx(0.01)
     assert again.measure.max_seconds == 20
 
 
-def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
+def test_configurations_that_cannot_be_measured_again_are_reported_and_the_others_are_measured() -> None:
     handed = {"_target_": "nws_sweep.dataloading.pickling.load", "type": "Mine", "fingerprint": "1"}
     summary = summary_of_grid(
         search_result(trial(2, 2.0), configuration=configuration(dataset=handed)),
@@ -80,7 +80,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
     )
     first, second, third = recheck.checks(summary, 0.1, lambda chosen: trial(2, 2.0))
     assert "object of a program" in first.reason
-    assert "nothing could be measured" in second.reason
+    assert "no candidate could be measured" in second.reason
     assert [one.holds for one in (first, second, third)] == [False, False, True]
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_measured_again_is_told_and_the_others_are() -> None:
 @pytest.mark.parametrize(
     ("then_s", "within", "status", "said"), [(0.034, "900", 0, "same"), (0.001, "50", 1, "slower")]
 )
-def test_the_command_tells_by_its_exit_status(
+def test_the_exit_status_reports_a_change(
     shared_nws: Command, tmp_path: Path, then_s: float, within: str, status: int, said: str
 ) -> None:
     chosen = configuration(

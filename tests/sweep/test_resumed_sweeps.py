@@ -1,4 +1,4 @@
-"""A search that is interrupted at any moment and goes on finds what one finds that is not interrupted."""
+"""A search that is interrupted at any moment and resumed has the result of an uninterrupted search."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.fakes import FakeMachine
 from tests.searching import Recorder, machine_of
 
 
-class Torn(KeyboardInterrupt):
-    """The moment of the interruption."""
+class Interrupted(KeyboardInterrupt):
+    """The interruption."""
 
 
-# Workers that never pay off, and workers that do up to four of them.
+# Seconds per batch: no gain from workers, and a gain up to four workers.
 USELESS, USEFUL = 1.0, 0.1
 
 
@@ -25,20 +25,22 @@ def machine(per_worker_s: float) -> FakeMachine:
     return machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
 
 
-def torn(configuration: Configuration, per_worker_s: float, slices: int) -> tuple[SearchRecord | None, SearchRecord]:
-    """What was there at the interruption, and what came of it; None if it ended before that."""
-    torn, recorder, left = machine(per_worker_s), Recorder(), iter(range(slices))
+def interrupt(
+    configuration: Configuration, per_worker_s: float, slices: int
+) -> tuple[SearchRecord | None, SearchRecord]:
+    """The records at the interruption (None if the search ended before) and at the end."""
+    interrupted, recorder, left = machine(per_worker_s), Recorder(), iter(range(slices))
 
     def check() -> None:
         if next(left, None) is None:
-            raise Torn
+            raise Interrupted
 
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     try:
-        return None, search(start, replace(torn.environment(), check_interrupts=check), recorder)
-    except Torn:
+        return None, search(start, replace(interrupted.environment(), check_interrupts=check), recorder)
+    except Interrupted:
         there = recorder.results[-1]
-    assert not torn.alive
+    assert not interrupted.alive
     whole = machine(per_worker_s)
     result = search(there, whole.environment(), Recorder())
     assert result.cost_s == pytest.approx(there.cost_s + whole.clock.now)
@@ -60,14 +62,14 @@ def best(result: SearchRecord) -> tuple[int, float]:
 
 @pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
 @pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
-def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_s: float) -> None:
+def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worker_s: float) -> None:
     rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
     configuration = factories.configuration(search=rules)
-    _, whole = torn(configuration, per_worker_s, 10**6)
-    wanted, least_s = best(whole)
+    _, whole = interrupt(configuration, per_worker_s, 10**6)
+    expected, least_s = best(whole)
     assert (least_s < 50) == (per_worker_s == USEFUL)
     for slices in range(0, 1000, 1 if strategy == "adaptive" else 11):
-        there, result = torn(configuration, per_worker_s, slices)
+        there, result = interrupt(configuration, per_worker_s, slices)
         if there is None:
             break
         kept, found = finished(there), finished(result)
@@ -75,10 +77,12 @@ def test_whenever_it_is_interrupted_it_finds_the_same(strategy: str, per_worker_
         assert result.complete
         assert result.cost is not None
         assert result.cost.total_s == pytest.approx(result.cost_s)
-        assert result.cost.other_s == pytest.approx(0, abs=1e-6), "the time of the first part is told by its parts too"
+        assert result.cost.other_s == pytest.approx(0, abs=1e-6), (
+            "the parts of the cost include the first part of the search"
+        )
         workers, epoch_s = best(result)
         assert epoch_s <= least_s * 1.03, slices
-        if strategy != "adaptive":  # whose race depends on how precise the first looks were
-            assert (workers, result.stop_reason) == (wanted, whole.stop_reason)
+        if strategy != "adaptive":  # which depends on the precision of the first windows
+            assert (workers, result.stop_reason) == (expected, whole.stop_reason)
             assert set(found) == set(finished(whole))
     assert slices > 3

@@ -1,4 +1,4 @@
-"""What a folder holds already, and what is done with it."""
+"""Results in a folder, and resuming with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UPDATED = replace(HOST, torch="99.0")
 
 
 def half(*workers: int) -> SearchRecord:
-    """Interrupted: the last candidate was being measured."""
+    """A search that was interrupted during its last candidate."""
     done = [trial(n, 8.0 - n) for n in workers]
     return search_result(*done[:-1], replace(done[-1], finished=False), stop_reason="")
 
@@ -33,36 +33,38 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def begun(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
-    return resuming.begun(folder, chosen.configuration, host, force=force)
+def state(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
+    return resuming.resume_state(folder, chosen.configuration, host, force=force)
 
 
-def test_a_complete_search_is_known_and_left_alone(tmp_path: Path) -> None:
+def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    assert begun(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
+    assert state(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
-    assert begun(folder, complete) == ResumeState(folder=folder, record=complete)
+    assert state(folder, complete) == ResumeState(folder=folder, record=complete)
     assert names_in(folder) == {"result.json", "timings.csv", "batches.csv"}
     assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
 
-def test_a_half_finished_search_goes_on_and_the_batches_of_the_unfinished_trial_are_kept(tmp_path: Path) -> None:
+def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_are_kept(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1, 2))
     batches = (folder / "batches.csv").read_text()
-    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
+    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
-    assert begun(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))  # killed before it wrote
+    assert state(folder, half(0, 1, 2)) == ResumeState(
+        folder=folder, record=half(0, 1, 2)
+    )  # resumed and killed before writing
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
 
-def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """The same overrides under another conf/local, say."""
+def test_a_search_of_another_configuration_is_unchanged(tmp_path: Path) -> None:
+    """Such as the same overrides with another conf/local."""
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
     changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
-    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2")
+    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
-    assert begun(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
+    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
     assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
         folder=tmp_path / "run-2", result=changed
     )
@@ -70,66 +72,66 @@ def test_a_search_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
-def test_a_result_that_cannot_be_read_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_result_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
     folder = store_run(tmp_path, half(0, 1))
     (folder / "result.json").write_bytes(content)
-    found = begun(folder, half(0, 1))
+    found = state(folder, half(0, 1))
     assert (found.folder, found.record) == (folder, None)
-    (line,) = found.told
+    (line,) = found.messages
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
     assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     assert names_in(folder) == {f"{name}.unreadable-1" for name in ("result.json", "timings.csv", "batches.csv")}
     assert (folder / "result.json.unreadable-1").read_bytes() == content
 
 
-def test_garbled_batches_are_set_aside_and_the_figures_stay(tmp_path: Path) -> None:
+def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
     folder = store_run(tmp_path, complete)
     (folder / "batches.csv").write_text("garbled")
     assert resuming.finished(folder, complete.configuration, HOST) is None
-    found = begun(folder, complete)
+    found = state(folder, complete)
     assert found.record is not None
     assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
-    (line,) = found.told
+    (line,) = found.messages
     assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
     assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
-    assert begun(folder, complete).told == ()
+    assert state(folder, complete).messages == ()
 
 
-def test_what_another_machine_has_left_half_way_begins_anew(tmp_path: Path) -> None:
+def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
-    assert begun(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
-    found = begun(folder, half(0, 1), ELSEWHERE)
+    assert state(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
+    found = state(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
-    assert "measured with hostname" in found.told[0]
+    assert "measured with hostname" in found.messages[0]
     assert "result.json.other_host-1" in names_in(folder)
-    complete = search_result(trial(0, 8.0))  # of a cluster's other node
-    assert begun(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
+    complete = search_result(trial(0, 8.0))  # of another node of a cluster
+    assert state(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
 
 
-def test_candidates_that_follow_the_cpus_of_the_host_make_no_other_configuration(tmp_path: Path) -> None:
-    """A cluster's nodes, and the machine that the jobs are launched from."""
+def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_path: Path) -> None:
+    """As on the nodes of a cluster and the machine that launches the jobs."""
     here = configuration(search=search_rules(candidates=(0, 1, 2), reference=1))
     large = configuration(search=search_rules(candidates=tuple(range(193)), reference=96))
     host = replace(HOST, usable_cpus=96, hostname="node")
     folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large, host=host))
     assert resuming.finished(folder, here, HOST) is not None
-    assert resuming.begun(folder, here, HOST).record is not None
-    for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8))):  # of one's own choice
+    assert resuming.resume_state(folder, here, HOST).record is not None
+    for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8))):  # set by the user
         assert resuming.finished(folder, configuration(search=other), HOST) is None
     measured_here = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large), "here")
     assert resuming.finished(measured_here, here, HOST) is None
 
 
-def test_where_nothing_was_finished_it_begins_on_this_machine(tmp_path: Path) -> None:
-    """A lost job's record has the host that it was launched from."""
+def test_a_search_without_finished_trials_restarts_on_this_machine(tmp_path: Path) -> None:
+    """The record of a lost job has the host that launched it."""
     lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
     folder = store_run(tmp_path / "grid", lost)
-    assert begun(folder, lost) == ResumeState(folder=folder)
+    assert state(folder, lost) == ResumeState(folder=folder)
     assert check(tmp_path / "grid") == ""
     unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
     folder = store_run(tmp_path, unfinished, "other")
-    assert begun(folder, unfinished) == ResumeState(folder=folder)
+    assert state(folder, unfinished) == ResumeState(folder=folder)
     assert "batches.csv.interrupted-1" in names_in(folder)
 
 
@@ -138,7 +140,7 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
-def test_another_host_or_other_versions_are_refused_with_the_reason(
+def test_another_host_or_other_versions_are_rejected_with_the_reason(
     tmp_path: Path, host: Host, difference: str
 ) -> None:
     folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
@@ -150,7 +152,7 @@ def test_another_host_or_other_versions_are_refused_with_the_reason(
     forced = resuming.check(folder, host, is_grid=True, nodes_differ=False, force=True)
     assert forced.endswith(f"this is {now}")
     if host is ELSEWHERE:
-        assert check(folder, host, nodes_differ=True) == "", "of a cluster only the versions must be the same"
+        assert check(folder, host, nodes_differ=True) == "", "on nodes of a cluster only the versions must be equal"
     else:
         with pytest.raises(ConfigurationError, match="torch"):
             check(folder, host, nodes_differ=True)
@@ -169,13 +171,13 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
         resuming.refuse_another(run, configuration(seed=7))
 
 
-def test_what_is_mixed_by_force_stands_in_every_row(tmp_path: Path) -> None:
+def test_every_row_names_what_is_mixed_by_force(tmp_path: Path) -> None:
     other = search_result(trial(0, 8.0), columns={"batch_size": 8})
     folder = store_grid(tmp_path, search_result(trial(0, 8.0), trial(1, 4.0)), other)
     first, _ = storage.find(folder).runs
     (first.folder / "batches.csv").write_text("garbled")
     before = json.loads((first.folder / "result.json").read_text())
-    for _ in range(2):  # once more says nothing new
+    for _ in range(2):  # the second call changes nothing
         resuming.mark(folder, "resumed by force: beside others")
     assert json.loads((first.folder / "result.json").read_text()) == before | {
         "forced": "resumed by force: beside others"
@@ -193,18 +195,18 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
 
 
-def test_a_folder_is_claimed_by_one_program_alone(tmp_path: Path) -> None:
-    """Two that start in the same second would write over each other."""
+def test_only_one_program_locks_a_folder(tmp_path: Path) -> None:
+    """Two programs started in the same second would overwrite each other's files."""
     folder = tmp_path / "runs" / "now"
     folder_lock = resuming.folder_lock(folder)
     assert folder_lock is not None
-    with pytest.raises(ConfigurationError, match=r"another program measures into this folder now.*hydra\.run\.dir"):
+    with pytest.raises(ConfigurationError, match=r"another program is measuring into this folder.*hydra\.run\.dir"):
         resuming.folder_lock(folder)
     folder_lock.release(force=True)
     assert resuming.folder_lock(folder) is not None
 
 
-def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
+def test_a_killed_program_releases_its_lock(tmp_path: Path) -> None:
     script = """
         import sys; from nws_sweep.sweep import resuming; from pathlib import Path
         taken = resuming.folder_lock(Path(sys.argv[1]))
@@ -218,7 +220,7 @@ def test_a_program_that_is_killed_holds_nothing_back(tmp_path: Path) -> None:
     resuming.folder_lock(tmp_path)
 
 
-def test_where_there_are_no_locks_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_on_file_systems_without_locks_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks")
 

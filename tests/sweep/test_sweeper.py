@@ -1,4 +1,4 @@
-"""Which jobs a launcher gets, and what becomes of those that come to no end."""
+"""Which jobs are launched, and how lost jobs are recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GridState(sweeper.GridState):
 
     def finished(self, point: Sequence[str]) -> None: ...
 
-    def skips(self, point: Sequence[str]) -> bool:
+    def skip_if_finished(self, point: Sequence[str]) -> bool:
         return point in self.there
 
     def record_lost_job(self, point: Sequence[str], error: BaseException) -> None:
@@ -36,7 +36,7 @@ Answer = Callable[[str], "JobReturn | Exception"]
 
 
 class FakeLauncher(Launcher):
-    """Answers as told, as the last time ever after, and raises the first exception among its answers, as Hydra's do."""
+    """Returns the given answers, then the last one again; raises the first exception, as Hydra's launchers do."""
 
     def __init__(self, *attempts: Answer) -> None:
         self._attempts = list(attempts)
@@ -71,12 +71,12 @@ def failed(name: str) -> JobReturn:
     ("finished", "batch_size", "got"),
     [
         ((), 1, [(number, point) for number, point in enumerate(POINTS)]),
-        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),  # what is finished is left out, and the numbers stay
+        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),  # finished points are skipped and keep their numbers
         ((1,), None, [(1, [text for point in POINTS[1:] for text in point])]),
         ((), 2, [(0, [*POINTS[0], *POINTS[1]]), (2, [*POINTS[2], *POINTS[3]]), (4, POINTS[4])]),
     ],
 )
-def test_points_that_are_not_finished_are_launched(
+def test_unfinished_points_are_launched(
     finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
 ) -> None:
     launcher = FakeLauncher(fine)
@@ -84,7 +84,7 @@ def test_points_that_are_not_finished_are_launched(
     assert launcher.got == got
 
 
-def test_a_job_that_fails_and_one_that_never_ends_do_not_end_the_grid() -> None:
+def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
     answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
     launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
     sweeper.run(POINTS, grid_state, launcher, 1)
@@ -92,8 +92,7 @@ def test_a_job_that_fails_and_one_that_never_ends_do_not_end_the_grid() -> None:
     assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
 
 
-def test_points_are_taken_one_by_one() -> None:
-    """Ten thousand of them are never there at once."""
+def test_points_are_read_one_at_a_time() -> None:
     taken: list[int] = []
 
     def endless() -> Any:
@@ -113,11 +112,11 @@ def test_points_are_taken_one_by_one() -> None:
 
 def launch(launcher: Launcher, *finished: str) -> list[str]:
     points = [["a"], ["b"], ["c"]]
-    errors = sweeper.launch_surviving(launcher, points, 10, lambda point: point[0] in finished)
+    errors = sweeper.launch(launcher, points, 10, lambda point: point[0] in finished)
     return ["" if error is None else str(error) for error in errors]
 
 
-def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_itself() -> None:
+def test_after_an_error_of_the_launcher_unfinished_points_are_launched_alone() -> None:
     launcher = FakeLauncher(failing("b"), failing("b"), fine)
     assert launch(launcher, "a") == ["", "b died", ""]
     assert launcher.got == [(10, ["a", "b", "c"]), (11, ["b"]), (12, ["c"])]
@@ -126,25 +125,25 @@ def test_when_a_launcher_gives_up_what_is_not_finished_gets_another_chance_by_it
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (failing("a"), "a died"),  # a single point has had its chance
+        (failing("a"), "a died"),  # a single point is not repeated
         (failed, "it failed"),
-        (lambda name: JobReturn(), "the job came to no end: None"),
+        (lambda name: JobReturn(), "the job returned no result: None"),
     ],
 )
-def test_what_ended_a_job_is_told(answer: Answer, error: str) -> None:
+def test_the_error_that_ended_a_job_is_returned(answer: Answer, error: str) -> None:
     launcher = FakeLauncher(answer)
-    (found,) = sweeper.launch_surviving(launcher, [["a"]], 0, lambda point: False)
+    (found,) = sweeper.launch(launcher, [["a"]], 0, lambda point: False)
     assert str(found) == error
     assert len(launcher.got) == 1
 
 
-def test_a_launcher_that_answers_for_each_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sweeper._ANSWERING, "tests.sweep", contextlib.nullcontext)
-    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: nothing could be launched: a died$"):
+def test_a_patched_launcher_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sweeper._PATCHES, "tests.sweep", contextlib.nullcontext)
+    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: no job could be launched: a died$"):
         launch(FakeLauncher(failing("a")))
 
 
-def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_task_of_ray_is_a_failed_job(monkeypatch: pytest.MonkeyPatch) -> None:
     class RayError(Exception): ...
 
     def get(task: str) -> str:
@@ -155,7 +154,7 @@ def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
     ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
     core = SimpleNamespace(ray=ray)
     monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
-    with sweeper._ray_answers():
+    with sweeper._patched_ray():
         assert core.ray.get("alive") == "alive"
         lost = core.ray.get("dead")
     assert core.ray is ray
@@ -163,16 +162,16 @@ def test_a_task_of_ray_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -
     assert str(lost._return_value) == "the task was lost: RayError: worker crashed"
 
 
-def test_the_queue_says_what_has_become_of_a_job() -> None:
+def test_the_states_of_jobs_are_read_from_the_queue() -> None:
     queue = "\n7_0 COMPLETED big\n7_1 RUNNING big\n7_2 PENDING\n8 NODE_FAIL small\n9 SUSPENDED small\n"
-    assert sweeper.states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
+    assert sweeper.job_states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
         "7_0": "COMPLETED on big", "7_1": "RUNNING", "7_2": "RUNNING", "8": "NODE_FAIL on small", "9": "RUNNING",
         "5": "not in the queue",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "reason"),
     [
         ("", ""),
         ("something\nsrun: error: big: task 0: Killed\nlast", ": srun: error: big: task 0: Killed"),
@@ -180,5 +179,5 @@ def test_the_queue_says_what_has_become_of_a_job() -> None:
         ("one\ntwo\n", ": two"),
     ],
 )
-def test_the_line_of_a_log_that_says_most_is_told(log: str, told: str) -> None:
-    assert sweeper.death("7", "FAILED", log) == f"job 7 was lost (FAILED){told}"
+def test_the_reason_of_a_lost_job_has_the_most_informative_line_of_its_log(log: str, reason: str) -> None:
+    assert sweeper.loss_reason("7", "FAILED", log) == f"job 7 was lost (FAILED){reason}"

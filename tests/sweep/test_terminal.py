@@ -1,4 +1,4 @@
-"""What a grid says while it runs, where no process has a terminal."""
+"""The output of a grid without a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nws_sweep.sweep.terminal import View
 from tests.factories import configuration, search_result, trial
 
 
-def test_a_grid_says_how_long_the_rest_takes_without_what_is_known_already(
+def test_the_remaining_time_does_not_count_reused_results(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
