@@ -66,7 +66,8 @@ def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         return
     number = evidence.best.num_workers
     if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
-        yield f"the best value is the largest one allowed (num_workers={number}); {search.more_workers_hint} may find a better one"
+        largest = f"the best value is the largest one allowed (num_workers={number})"
+        yield f"{largest}; {search.more_workers_hint} may find a better one"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:

@@ -46,7 +46,7 @@ BATCHES_PLOT = "batch_times"
 SCALING_PLOT = "scaling"
 COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
-# Beginnings of overrides that do not identify a configuration: how the grid is run, and presets.
+# Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (
     "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
