@@ -27,13 +27,13 @@ class Admission:
         """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self._budget_bytes is None:
             return None
-        held = sum(candidate.process.usage.memory_bytes or 0 for candidate in self._search.candidates)
+        held = sum(candidate.usage.memory_bytes or 0 for candidate in self._search.candidates)
         return max(0, self._budget_bytes - held)
 
     def memory_limit(self, candidate: Candidate) -> int | None:
         """Bytes that a candidate may hold: what it holds and what is left; None for no limit."""
         left = self.memory_left
-        return None if left is None else left + (candidate.process.usage.memory_bytes or 0)
+        return None if left is None else left + (candidate.usage.memory_bytes or 0)
 
     def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:
         """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
@@ -56,7 +56,7 @@ class Admission:
                 candidate.fail(TrialSkipped(reason))
                 return True
             # The slowest candidate is the least likely to be measured again.
-            max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).process.close()
+            max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).close()
 
     def _reason_not_fitting(self, candidate: Candidate) -> str:
         """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""

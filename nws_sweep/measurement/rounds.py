@@ -99,8 +99,8 @@ class Rounds(ExitStack):
             self._observer.trial_finished(self.search.record, candidate.progress.trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        configuration = self.search.start.configuration
-        return Candidate(settings, configuration, self._environment, self._is_late, self._resume_others)
+        configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle
+        return Candidate(settings, configuration, self._environment, self._is_late, self._resume_others, waits)
 
     def _is_late(self) -> bool:
         return self.deadline is not None and self._environment.clock() >= self.deadline
@@ -109,15 +109,13 @@ class Rounds(ExitStack):
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
         self._waits_until_idle = True
         self._resumed = [other for other in self.search.candidates if other.alive and other is not stalled]
-        for candidate in self.search.candidates:
-            candidate.process.waits_until_idle = True
         for candidate in self._resumed:
-            candidate.process.resume()
+            candidate.resume()
 
     def _pause_others(self) -> None:
         resumed, self._resumed = self._resumed, []
         for other in resumed:
-            other.process.pause()
+            other.pause()
 
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
@@ -137,9 +135,8 @@ class Rounds(ExitStack):
         self._observer.round_finished(lambda: self.search.record)
 
     def _start(self, candidate: Candidate, window_s: float | None = None) -> None:
-        candidate.process.waits_until_idle = self._waits_until_idle
         self.search.candidates.append(candidate)
-        self.callback(candidate.process.close)
+        self.callback(candidate.close)
         if candidate.done:  # it was skipped
             self._report_end(candidate, was_done=False)
         else:
@@ -150,7 +147,7 @@ class Rounds(ExitStack):
         if self._is_late():
             raise TimeBudgetSpent
         was_done = candidate.done
-        self._observer.slice_started(candidate.num_workers)
+        self._observer.slice_started(candidate.settings.num_workers)
         self._cache.prepare(candidate, self._admission.memory_left)
         candidate.time_slice(self._admission.memory_limit(candidate), self._number, window_s)
         self._pause_others()

@@ -68,7 +68,7 @@ class SampleChecker:
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
-        logged, facts, settings = candidate.logged, candidate.process.facts, candidate.settings
+        logged, facts, settings = candidate.logged, candidate.facts, candidate.settings
         if facts is not None and facts.handles and not self._handles_reported:
             self._handles_reported = True
             self._observer.note(shared_handles_warning(facts))
@@ -85,15 +85,15 @@ class SampleChecker:
         except WrongSamples as error:
             self._search.stream_error = str(error) if facts.iterable else ""
             for one in self._search.candidates if facts.iterable else [candidate]:
-                if one.num_workers:
+                if one.settings.num_workers:
                     one.fail(error)
         finally:
             self._search.samples_s += self._environment.clock() - began
 
     def _ask_without_workers(self, question: Question) -> Any:
         for candidate in self._search.candidates:
-            if candidate.num_workers == 0 and candidate.alive:
-                return candidate.process.ask(question)
+            if candidate.settings.num_workers == 0 and candidate.alive:
+                return candidate.ask(question)
         return self._ask_new_process(question)
 
     def _ask_new_process(self, question: Question) -> Any:

@@ -31,7 +31,7 @@ class SearchProgress:
     @property
     def facts(self) -> DatasetFacts | None:
         """What the dataset reported about itself; None before the first trial process."""
-        reported = (candidate.process.facts for candidate in self.candidates)
+        reported = (candidate.facts for candidate in self.candidates)
         return next((facts for facts in reported if facts is not None), self.start.facts)
 
     @property
@@ -46,7 +46,7 @@ class SearchProgress:
 
     @property
     def _cost(self) -> SearchCost:
-        starts_s = sum(candidate.process.startup_s for candidate in self.candidates)
+        starts_s = sum(candidate.startup_s for candidate in self.candidates)
         parts = (candidate.progress.costs for candidate in self.candidates)
         return reduce(SearchCost.plus, parts, SearchCost(samples_s=self.samples_s, startup_s=starts_s))
 
