@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from nws_sweep.errors import TimeBudgetSpent
-from nws_sweep.measurement.admission import Admission
 from nws_sweep.measurement.cache_control import CacheControl
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
@@ -30,14 +29,13 @@ class Rounds(ExitStack):
 
     def __init__(self, start: SearchRecord, environment: Environment, observer: Observer) -> None:
         super().__init__()
-        self.search = SearchProgress(start, environment.clock)
+        self.search = SearchProgress(start, environment)
         self.deadline: float | None = None
         self._environment = environment
         self._observer = observer
-        self._admission = Admission(self.search, environment)
         self._cache = CacheControl(start.configuration, environment)
         self.callback(self._cache.close)
-        self._samples = SampleChecker(self.search, environment, self._admission, observer)
+        self._samples = SampleChecker(self.search, observer)
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
@@ -57,7 +55,7 @@ class Rounds(ExitStack):
             taking = [candidate for candidate in started if not candidate.done]
             if self._number - first < self.search.start.configuration.measure.windows:
                 taking += [candidate for candidate in self.search.candidates if candidate.settings in beside]
-            while waiting and not self.search.stream_error and self._admission.admits(waiting[0], beside, started):
+            while waiting and not self.search.stream_error and self.search.admits(waiting[0], beside, started):
                 started.append(waiting.pop(0))
                 self._start(started[-1])
             self._take_round(taking)
@@ -127,7 +125,7 @@ class Rounds(ExitStack):
             if self.search.stream_error:
                 break
             if candidate not in self.search.candidates:
-                self._admission.admits(candidate, beside, ())
+                self.search.admits(candidate, beside, ())
                 self._start(candidate, window_s)
             elif candidate.alive:  # it may have been closed in this round to free resources
                 self._take_slice(candidate, window_s)
@@ -148,8 +146,8 @@ class Rounds(ExitStack):
             raise TimeBudgetSpent
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)
-        self._cache.prepare(candidate, self._admission.memory_left)
-        candidate.time_slice(self._admission.memory_limit(candidate), self._number, window_s)
+        self._cache.prepare(candidate, self.search.memory_left)
+        candidate.time_slice(self.search.memory_limit(candidate), self._number, window_s)
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()

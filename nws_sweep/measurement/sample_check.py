@@ -14,9 +14,8 @@ from itertools import zip_longest
 from typing import Any
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.measurement.admission import Admission
 from nws_sweep.measurement.candidate import Candidate
-from nws_sweep.measurement.environment import Environment, Observer, TrialProcess
+from nws_sweep.measurement.environment import Observer, TrialProcess
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged
 
@@ -55,12 +54,8 @@ _NOT_COMPARABLE = (
 class SampleChecker:
     """Checks the samples of each candidate of a search once."""
 
-    def __init__(
-        self, search: SearchProgress, environment: Environment, admission: Admission, observer: Observer
-    ) -> None:
+    def __init__(self, search: SearchProgress, observer: Observer) -> None:
         self._search = search
-        self._environment = environment
-        self._admission = admission
         self._observer = observer
         self._comparison = SampleComparison()
         self._checked: set[LoaderSettings] = set()
@@ -76,7 +71,7 @@ class SampleChecker:
         if logged is None or facts is None or settings in self._checked or not is_enabled:
             return
         self._checked.add(settings)
-        began = self._environment.clock()
+        began = self._search.environment.clock()
         ask = self._ask_new_process if facts.iterable else self._ask_without_workers
         progress = candidate.progress
         try:
@@ -88,7 +83,7 @@ class SampleChecker:
                 if one.settings.num_workers:
                     one.fail(error)
         finally:
-            self._search.samples_s += self._environment.clock() - began
+            self._search.samples_s += self._search.environment.clock() - began
 
     def _ask_without_workers(self, question: Question) -> Any:
         for candidate in self._search.candidates:
@@ -100,7 +95,7 @@ class SampleChecker:
         """Asks a process of its own, because a question about a stream would advance the iterator of a candidate."""
         configuration = self._search.start.configuration
         try:
-            with self._environment.start_process(configuration, self._admission.memory_left) as process:
+            with self._search.environment.start_process(configuration, self._search.memory_left) as process:
                 return question(process)
         except TrialError:
             return None
