@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -72,7 +73,7 @@ class SampleChecker:
             return
         self._checked.add(settings)
         began = self._search.environment.clock()
-        ask = self._ask_new_process if facts.iterable else self._ask_without_workers
+        ask = partial(self._ask, is_stream=facts.iterable)
         progress = candidate.progress
         try:
             if warning := self._comparison.check(logged, settings, facts, progress.cost_s, ask):
@@ -85,14 +86,11 @@ class SampleChecker:
         finally:
             self._search.samples_s += self._search.environment.clock() - began
 
-    def _ask_without_workers(self, question: Question) -> Any:
+    def _ask(self, question: Question, is_stream: bool) -> Any:
+        """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
         for candidate in self._search.candidates:
-            if candidate.settings.num_workers == 0 and candidate.alive:
+            if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
                 return candidate.ask(question)
-        return self._ask_new_process(question)
-
-    def _ask_new_process(self, question: Question) -> Any:
-        """Asks a process of its own, because a question about a stream would advance the iterator of a candidate."""
         configuration = self._search.start.configuration
         try:
             with self._search.environment.start_process(configuration, self._search.memory_left) as process:
