@@ -71,11 +71,6 @@ class Candidate:
         """Whether further time slices are possible within the limits of a trial."""
         return self.alive and not self.progress.limit
 
-    def resume(self) -> None:
-        """Resumes its processes outside its time slice."""
-        if self.process is not None:
-            self.process.resume()
-
     def pause(self) -> None:
         """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
         if self.process is not None:
@@ -101,16 +96,17 @@ class Candidate:
         finally:
             self.process.pause()
 
-    def time_slice(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
+    def time_slice(self, memory_left: int | None, number: int, window_s: float | None) -> None:
         """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
         An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
 
         Args:
-            memory_bytes: Memory limit of its processes; None for no limit.
+            memory_left: Memory that its processes may hold beside what they hold, B; None for no limit.
             number: The round.
             window_s: Least length of the window, s; None for ``measure.window_s``.
         """
+        memory_bytes = None if memory_left is None else memory_left + (self.usage.memory_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False
         with self._errors_recorded():
             if self.progress.must_restart:
@@ -218,19 +214,16 @@ class Candidate:
                 self.logged = process.logged()
         finally:
             self.pause()
-            elapsed_s = self.environment.clock() - began
-            machine = self.environment.machine_time().since(machine_before)
-            before, self.usage = self.usage, process.usage()
-            self.progress.slices.append(
-                TimeSlice(
-                    windows=tuple(windows),
-                    before=before,
-                    after=self.usage,
-                    elapsed_s=elapsed_s,
-                    machine=machine,
-                    round=number,
-                )
+            time_slice = TimeSlice(
+                windows=tuple(windows),
+                elapsed_s=self.environment.clock() - began,
+                machine=self.environment.machine_time().since(machine_before),
+                before=self.usage,
+                after=process.usage(),
+                round=number,
             )
+            self.usage = time_slice.after
+            self.progress.slices.append(time_slice)
 
     def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
         taken, conditions = [*self.progress.windows, *windows], self.progress.conditions

@@ -106,14 +106,15 @@ class Rounds(ExitStack):
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
         self._waits_until_idle = True
-        self._resumed = [other for other in self.search.candidates if other.alive and other is not stalled]
-        for candidate in self._resumed:
-            candidate.resume()
+        self._resumed = []
+        for other in self.search.candidates:
+            if other.process is not None and other is not stalled:
+                other.process.resume()
+                self._resumed.append(other)
 
     def _pause_others(self) -> None:
-        resumed, self._resumed = self._resumed, []
-        for other in resumed:
-            other.pause()
+        while self._resumed:
+            self._resumed.pop().pause()
 
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
@@ -147,7 +148,7 @@ class Rounds(ExitStack):
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)
         self._cache.prepare(candidate, self.search.memory_left)
-        candidate.time_slice(self.search.memory_limit(candidate), self._number, window_s)
+        candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()

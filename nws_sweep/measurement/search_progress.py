@@ -68,11 +68,6 @@ class SearchProgress:
         held = sum(candidate.usage.memory_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
-    def memory_limit(self, candidate: Candidate) -> int | None:
-        """Bytes that a candidate may hold: what it holds and what is left; None for no limit."""
-        left = self.memory_left
-        return None if left is None else left + (candidate.usage.memory_bytes or 0)
-
     def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:
         """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
 
