@@ -22,6 +22,7 @@ from nws_sweep.measurement.schedule import (
     counted,
     epoch_starts,
     epoch_windows,
+    part_of,
     steady_windows,
     whole_epochs,
 )
@@ -61,7 +62,7 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
     ]
     usable = steady.usable if steady else epochs
     found = Measurement(
-        startup_s=_startup_s(starts),
+        startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
         loading_s=_loading_s(windows, conditions),
         cpu_s=cpu_s / made if made and cpu_s > 0 else None,
@@ -76,7 +77,7 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
     if not usable:
         return found
     consume_s = _consume_s(usable)
-    # Of epochs without a steady pace; start-up included.
+    # Without a steady pace it is that of epochs, start-up included.
     wait_s = max(0.0, steady.estimate.value - consume_s) if steady else _wait_s(usable)
     stall_fraction = wait_s / (wait_s + consume_s) if wait_s + consume_s > 0 else None
     found = replace(found, wait_s=wait_s, consume_s=consume_s, stall_fraction=stall_fraction)
@@ -96,7 +97,7 @@ def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s
     means_s = [(sum(window.wait_s) + sum(window.consume_s)) / window.batches for window in own]
     return RankMeasurement(
         rank=rank,
-        startup_s=_startup_s(starts),
+        startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         own_s=estimate_mean(means_s, wait_s + consume_s, _SEQUENTIAL),
         wait_s=wait_s,
         consume_s=consume_s,
@@ -131,15 +132,16 @@ def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions
 
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None:
-    epochs = epoch_windows(windows)
-    after_start = [_after_first_multiple(window, conditions.worker_multiple) for window in epochs]
+    epochs, multiple = epoch_windows(windows), conditions.worker_multiple
+    # Whole multiples of the workers without the first one, which includes the start-up.
+    after_start = [part_of(epoch, multiple, epoch.batches // multiple * multiple) for epoch in epochs]
     usable = [window for window in after_start or steady_windows(windows) if window.batches]
     if not usable:  # an epoch of one batch of each worker has no steady state
         return None
     taken, made = _taken(usable), _made(usable, conditions)
     by_workers = bool(made) and _workers_decide(usable, conditions)
     # Without counts the queue may have changed from full to empty.
-    bias_bound = conditions.queue / taken if made is None else abs(made - taken) / taken
+    bias_bound = conditions.settings.queued_batches / taken if made is None else abs(made - taken) / taken
     paced_s = [_paced_s([window], conditions, by_workers) for window in usable]
     return _Steady(
         usable=usable,
@@ -173,10 +175,6 @@ def _loading_s(windows: Sequence[Window], conditions: Conditions) -> float | Non
     return _paced_s(usable[-1:], conditions, True) if usable and not usable[-1].ended_epoch else None
 
 
-def _startup_s(starts: Sequence[Window]) -> float:
-    return sum(window.startup_s or 0.0 for window in starts) / len(starts)
-
-
 def _taken(windows: Sequence[Window]) -> int:
     return sum(window.batches for window in windows)
 
@@ -194,23 +192,6 @@ def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
     if not conditions.settings.num_workers or not counted(windows):
         return None
     return sum(window.produced or 0 for window in windows) / conditions.batch_length
-
-
-def _after_first_multiple(window: Window, worker_multiple: int) -> Window:
-    """An epoch's whole multiples of the workers without the first one, which includes the start-up."""
-    kept = slice(worker_multiple, window.batches // worker_multiple * worker_multiple)
-    waits = window.wait_s[kept]
-    return replace(
-        window,
-        startup_s=None,
-        wait_s=waits,
-        consume_s=window.consume_s[kept],
-        samples=window.samples * len(waits) // window.batches if window.batches else 0,
-        end_s=None,
-        produced=None,
-        barrier_s=window.barrier_s[kept],
-        ranks=tuple(_after_first_multiple(rank, worker_multiple) for rank in window.ranks),
-    )
 
 
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
