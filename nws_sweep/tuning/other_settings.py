@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
+from nws_sweep.results import LoaderSettings, Verdict, shown
 from nws_sweep.tuning.paired_comparison import (
     Decision,
     LogRatio,
@@ -29,7 +29,7 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherSettingsSearch:
+class OtherSettingsSearch(Strategy):
     """Searches num_workers, and then the settings in ``rules.also``.
 
     A value is kept only if it is faster than the best so far and the interval of the ratio excludes 1, so a setting
@@ -37,9 +37,6 @@ class OtherSettingsSearch:
     """
 
     workers: Strategy  # searches num_workers
-    rules: SearchRules
-    base: LoaderSettings  # the first settings
-    measure: MeasureRules
     cores: float  # CPUs that a candidate may use
 
     def decide(self, observations: Sequence[Observation]) -> Decision:

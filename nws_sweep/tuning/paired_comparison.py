@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
@@ -68,16 +68,6 @@ class Stop:
 
 
 Decision = Measure | MeasureRound | Stop
-
-
-class Strategy(Protocol):
-    """Decides from all observations so far, in any order; it has no state."""
-
-    def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The candidates to measure next, or the reason to stop."""
-
-    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """The verdict on the observations; None if no candidate has a cost."""
 
 
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
@@ -223,12 +213,16 @@ def cost_of(observation: Observation) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSearch:
-    """Base of the searches of num_workers."""
+class Strategy(ABC):
+    """Decides from all observations so far, in any order; it has no state."""
 
     rules: SearchRules
     base: LoaderSettings  # all settings but num_workers
     measure: MeasureRules
+
+    @abstractmethod
+    def decide(self, observations: Sequence[Observation]) -> Decision:
+        """The candidates to measure next, or the reason to stop."""
 
     def comparison(self, observations: Sequence[Observation]) -> PairedComparison | None:
         """The comparison of the candidates that have a cost; None if there are none."""

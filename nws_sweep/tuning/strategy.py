@@ -13,21 +13,13 @@ from nws_sweep import units
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.other_settings import OtherSettingsSearch
-from nws_sweep.tuning.paired_comparison import (
-    Decision,
-    Measure,
-    Observation,
-    Stop,
-    Strategy,
-    WorkerSearch,
-    with_workers,
-)
+from nws_sweep.tuning.paired_comparison import Decision, Measure, Observation, Stop, Strategy, with_workers
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience(WorkerSearch):
+class Patience(Strategy):
     """Measures candidates in ascending order until more than ``maximum_patience`` in a row have not improved the best.
 
     An improvement of any size resets the count; a failed candidate is no improvement. All candidates that are certain
