@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nws_sweep import units
-from nws_sweep.analysis import advice, caveats, node_kinds, per_rank, time_ratios
+from nws_sweep.analysis import advice, caveats, node_kinds, per_rank
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
+from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.results import (
     Configuration,
     Host,
@@ -24,20 +24,6 @@ from nws_sweep.results.storage import Stored, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Speed-up of the best over another candidate: time of the other / time of the best.
-
-    ``uncertainty`` is the relative half-width of its interval; None if one of the two times has no interval.
-    """
-
-    value: float
-    uncertainty: float | None
-
-    def __str__(self) -> str:
-        return units.ratio(self.value, self.uncertainty)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
     """The results of one configuration; what could not be measured is None.
 
@@ -46,7 +32,7 @@ class ConfigurationSummary:
         label: Its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``.
         best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
         fastest: The trial with the least time.
-        gain_over_zero: Speed-up over num_workers=0.
+        gain_over_zero: Speed-up over num_workers=0: its time / the time of the best.
         gain_over_reference: Speed-up over num_workers = usable CPUs (search.reference).
         diagnosis: The bottlenecks at the best setting.
         lower_memory: A candidate nearly as fast as the best with far less memory; None if there is none.
@@ -58,8 +44,8 @@ class ConfigurationSummary:
     label: str
     best: Trial | None
     fastest: Trial | None
-    gain_over_zero: Gain | None
-    gain_over_reference: Gain | None
+    gain_over_zero: Ratio | None
+    gain_over_reference: Ratio | None
     diagnosis: Diagnosis | None
     lower_memory: Trial | None
     warnings: tuple[str, ...]
@@ -236,12 +222,12 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
     )
 
 
-def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
+def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
     other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
-    times = time_ratios.times_of(best, other)
-    return Gain(value=other.objective_s / best.objective_s, uncertainty=times.ratio.half_width if times else None)
+    times = times_of(best, other)
+    return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:

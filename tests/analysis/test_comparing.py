@@ -50,7 +50,7 @@ def ratio_of(base: Estimate, other: Estimate) -> Ratio:
 
 
 def ratio(log: float, half_width: float | None = None) -> Ratio:
-    return Ratio(log=log, half_width=half_width)
+    return Ratio(value=math.exp(log), half_width=half_width)
 
 
 def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:
