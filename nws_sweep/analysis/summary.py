@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep.analysis import advice, caveats, node_kinds, per_rank
@@ -162,7 +162,7 @@ class Summary:
 
 def summarise(stored: Stored) -> Summary:
     """Summarises the stored results of a run or a grid."""
-    stored = distinguished(stored)
+    stored = node_kinds.named(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
     return Summary(
@@ -173,13 +173,6 @@ def summarise(stored: Stored) -> Summary:
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
-
-
-def distinguished(stored: Stored) -> Stored:
-    """The same results, with the kind of node among the columns of each configuration if there are several kinds."""
-    results = node_kinds.named([run.result for run in stored.runs])
-    runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
-    return replace(stored, runs=tuple(runs))
 
 
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
