@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
@@ -45,8 +45,3 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 def _loads_the_same(one: Configuration, other: Configuration) -> bool:
     names = ("dataset", "consumer", "collate_fn", "services")
     return all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-def without_windows(results: Sequence[SearchRecord]) -> list[SearchRecord]:
-    """The results without windows, to save memory."""
-    return [replace(r, trials=tuple(replace(trial, windows=()) for trial in r.trials)) for r in results]
