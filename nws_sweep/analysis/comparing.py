@@ -1,6 +1,6 @@
-"""Compares two runs or grids, A and B: one frozen value from which every output is rendered. Pure.
+"""Compares two runs or grids, A and B, and the settings of a grid: frozen values, ready to be rendered. Pure.
 
-A ratio is the time of B / the time of A.
+A ratio of A and B is the time of B / the time of A.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
+from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Trial, shown
 
 _LONGEST_VALUE = 80
+_MOST_VALUES = 20  # of one axis, in the table of effects
 _NONE = "none"  # for facts that a host lacks, such as torchvision
 
 # The values of --fail-if, and the changes that each one matches.
@@ -60,11 +61,6 @@ class Pair:
     change: Change | None
     notes: tuple[str, ...]
 
-    @property
-    def broke(self) -> bool:
-        """Whether it was measured in A and failed in B."""
-        return self.a.best is not None and self.b.best is None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
@@ -86,8 +82,8 @@ class RunComparison:
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
         """The pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
-        meant = ALARMS[alarm]
-        return tuple(pair for pair in self.pairs if pair.change in meant or (pair.broke and Change.SLOWER in meant))
+        meant, measured = ALARMS[alarm], [pair for pair in self.pairs if pair.a.best]
+        return tuple(pair for pair in measured if pair.change in meant or (not pair.b.best and Change.SLOWER in meant))
 
 
 def compare(a: Summary, b: Summary, within: float) -> RunComparison:
@@ -219,3 +215,64 @@ def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
     named = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
     accelerator = {"accelerator": facts.accelerator or _NONE} if facts else {}
     return {**named, "memory": units.memory(host.memory_bytes), **accelerator}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The effect of changing a setting from the baseline to a value, over pairs of configurations.
+
+    ``ratio`` is the time per sample with the value / with the baseline, each at its best num_workers.
+    """
+
+    axis: str
+    baseline: str
+    value: str
+    ratio: Ratio
+    pairs: int
+
+    @property
+    def text(self) -> str:
+        """The change of time in words, with its interval."""
+        if self.ratio.ends is None:
+            return f"{_change(self.ratio.value)} (no interval: too few windows or pairs)"
+        if not self.ratio.is_certain:
+            return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
+        ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))
+        return f"{_change(self.ratio.value)} ({_change(ends[0])} to {_change(ends[1])})"
+
+
+def _change(ratio: float) -> str:
+    return f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
+
+
+def effects(summary: Summary) -> tuple[Effect, ...]:
+    """The effects of all varying settings except the dataset, each value against the first one."""
+    axes = [name for name in summary.varying if name != "dataset"]
+    return tuple(effect for axis in axes for effect in _of_axis(axis, summary.configurations))
+
+
+def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
+    values: dict[str, Any] = {}
+    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # equal but for the axis; by value
+    for one in configurations:
+        rest = {name: shown(value) for name, value in one.configuration.columns.items() if name != axis}
+        value = one.configuration.columns.get(axis)
+        values[shown(value)] = value
+        groups.setdefault(frozenset(rest.items()), {}).setdefault(shown(value), one)
+    baseline, *others = sorted(values, key=lambda name: _order(values[name]))[:_MOST_VALUES]
+    for value in others:
+        pairs = [
+            (group[baseline].best, group[value].best) for group in groups.values() if {baseline, value} <= {*group}
+        ]
+        times = [times_of(base, other) for base, other in pairs if base and other]
+        if ratios := [one.ratio for one in times if one]:
+            yield Effect(axis=axis, baseline=baseline, value=value, ratio=combined(ratios), pairs=len(ratios))
+
+
+def _order(value: object) -> tuple[int, float]:
+    """None first, then false and true, then numbers by size, then others in the order of the grid."""
+    if value is None:
+        return 0, 0.0
+    if isinstance(value, bool):
+        return 1, float(value)
+    return (2, float(value)) if isinstance(value, int | float) else (3, 0.0)

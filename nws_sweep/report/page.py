@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, per_rank, time_ratios
-from nws_sweep.analysis.effects import effects
+from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import Trial

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.comparing import RunComparison, compare
-from nws_sweep.analysis.effects import Effect, effects
+from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
-from nws_sweep.analysis.effects import effects
 from nws_sweep.report import snippets, writer
 from nws_sweep.results import SearchRecord, storage
 from nws_sweep.results.selection import select
@@ -58,7 +57,7 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert found.varying == ("dataset", "batch_size", "node")
     assert found.warnings == ()
-    assert {effect.axis: effect.pairs for effect in effects(found)} == {"batch_size": 2, "node": 2}
+    assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
     assert {node: c.configuration.columns["batch_size"] for node, c in found.fastest_per_node.items()} == {
         "Example_4-CPUs_64-GiB": 64, "Example_8-CPUs_64-GiB": 64,
     }  # fmt: skip
