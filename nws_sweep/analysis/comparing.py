@@ -48,36 +48,27 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One configuration in A and in B.
-
-    ``times`` are those of the best setting in A (``base``) and in B (``other``), None without a common quantity;
-    ``change`` is None if one of them has no best setting.
-    """
+    """One configuration in A and in B."""
 
     label: str
     a: ConfigurationSummary
     b: ConfigurationSummary
-    times: Times | None
-    change: Change | None
+    times: Times | None  # of the best setting in A (``base``) and in B (``other``); None without a common quantity
+    change: Change | None  # None if one of them has no best setting
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs or grids side by side.
-
-    ``pairs`` are the configurations in both, at least one, in the order of A; ``only_a`` and ``only_b`` are the labels
-    of the others. ``settings`` and ``hosts`` are the other differences over all pairs. Times that differ by no more
-    than the share ``within`` count as the same.
-    """
+    """Two runs or grids side by side."""
 
     a: Summary
     b: Summary
-    within: float
-    pairs: tuple[Pair, ...]
-    only_a: tuple[str, ...]
+    within: float  # times that differ by no more than this share count as the same
+    pairs: tuple[Pair, ...]  # the configurations in both, at least one, in the order of A
+    only_a: tuple[str, ...]  # labels of the others
     only_b: tuple[str, ...]
-    settings: tuple[Difference, ...]
+    settings: tuple[Difference, ...]  # other differences over all pairs
     hosts: tuple[Difference, ...]
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
@@ -133,14 +124,13 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
 
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str], within: float) -> Pair:
-    measured = a.best is not None and b.best is not None
     times = times_of(a.best, b.best) if a.best and b.best else None
     return Pair(
         label=" / ".join(dict.fromkeys(labels)),
         a=a,
         b=b,
         times=times,
-        change=change_of(times.ratio, within) if times else Change.UNCLEAR if measured else None,
+        change=change_of(times.ratio, within) if times else Change.UNCLEAR if a.best and b.best else None,
         notes=tuple(_notes(a, b, times)),
     )
 

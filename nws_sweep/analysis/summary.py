@@ -25,31 +25,18 @@ from nws_sweep.results.storage import Stored, StoredRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
-    """The results of one configuration; what could not be measured is None.
-
-    Attributes:
-        run: The stored result and its folder.
-        label: Its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``.
-        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
-        fastest: The trial with the least time.
-        gain_over_zero: Speed-up over num_workers=0: its time / the time of the best.
-        gain_over_reference: Speed-up over num_workers = usable CPUs (search.reference).
-        diagnosis: The bottlenecks at the best setting.
-        lower_memory: A candidate nearly as fast as the best with far less memory; None if there is none.
-        warnings: Lines that question the answer or suggest how to improve it.
-        searched: Names of the DataLoader settings that were searched, or that vary in the grid.
-    """
+    """The results of one configuration; what could not be measured is None."""
 
     run: StoredRun
-    label: str
-    best: Trial | None
-    fastest: Trial | None
-    gain_over_zero: Ratio | None
-    gain_over_reference: Ratio | None
-    diagnosis: Diagnosis | None
-    lower_memory: Trial | None
-    warnings: tuple[str, ...]
-    searched: tuple[str, ...] = ()
+    label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
+    best: Trial | None  # recommended: the fewest workers not slower than the fastest by more than the tolerance
+    fastest: Trial | None  # the trial with the least time
+    gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
+    gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (search.reference)
+    diagnosis: Diagnosis | None  # the bottlenecks at the best setting
+    lower_memory: Trial | None  # a candidate nearly as fast as the best with far less memory; None if there is none
+    warnings: tuple[str, ...]  # lines that question the answer or suggest how to improve it
+    searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
 
     @property
     def configuration(self) -> Configuration:
@@ -96,21 +83,14 @@ class ConfigurationSummary:
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
 class Summary:
-    """The results of all configurations of a run or a grid, in the order of measuring.
-
-    Attributes:
-        varying: The identifying columns whose values differ between configurations, and ``dataset``.
-        searched_others: Whether other settings were searched after num_workers.
-        warnings: Lines that concern all configurations.
-        failures: A line with the reason for each trial or configuration that could not be measured.
-    """
+    """The results of all configurations of a run or a grid, in the order of measuring."""
 
     stored: Stored
     configurations: tuple[ConfigurationSummary, ...]
-    varying: tuple[str, ...]
-    searched_others: bool
-    warnings: tuple[str, ...]
-    failures: tuple[str, ...]
+    varying: tuple[str, ...]  # identifying columns whose values differ between configurations, and ``dataset``
+    searched_others: bool  # True if other settings were searched after num_workers
+    warnings: tuple[str, ...]  # lines that concern all configurations
+    failures: tuple[str, ...]  # a line with the reason for each trial or configuration that could not be measured
 
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:

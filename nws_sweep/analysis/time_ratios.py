@@ -132,18 +132,13 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
 
 
 def combined(ratios: Sequence[Ratio]) -> Ratio:
-    """The geometric mean of ratios from independent trials that show the same effect.
+    """The geometric mean of ratios, at least one, from independent trials that show the same effect.
 
     Its half-width is the larger of two: that of their own intervals, sqrt(sum of squares) / n, which suffices if the
     effect is the same in each pair, and that of their spread, t x standard deviation / sqrt(n), which covers effects
     that differ (DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). The spread of two ratios is too
     uncertain for Student's t: it widens their own interval by the normal quantile, and gives no interval by itself.
-
-    Args:
-        ratios: At least one.
-
-    Returns:
-        The mean; without an interval if neither half-width is known.
+    The mean has no interval if neither half-width is known.
     """
     logs, count = [ratio.log for ratio in ratios], len(ratios)
     own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]

@@ -128,12 +128,10 @@ class PairedComparison:
     @cached_property
     def _noise(self) -> tuple[float, int]:
         """Standard deviation of a log ratio, and its degrees of freedom."""
-        squares, degrees = 0.0, 0
-        for observation in self.observations:
-            ratios = _log_ratios(observation, self.fastest)
-            if observation.settings != self.fastest.settings and len(ratios) > 1:
-                squares += sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
-                degrees += len(ratios) - 1
+        others = (o for o in self.observations if o.settings != self.fastest.settings)
+        groups = [ratios for other in others if (ratios := _log_ratios(other, self.fastest))]
+        degrees = sum(len(ratios) - 1 for ratios in groups)
+        squares = sum((ratio - statistics.fmean(ratios)) ** 2 for ratios in groups for ratio in ratios)
         if degrees > 1 and squares / degrees > _PRIOR_SPREAD**2:  # the prior never reduces measured noise
             return math.sqrt(squares / degrees), degrees
         squares += _PRIOR_WEIGHT * _PRIOR_SPREAD**2
@@ -216,9 +214,9 @@ def cost_of(observation: Observation) -> float:
 class Strategy(ABC):
     """Decides from all observations so far, in any order; it has no state."""
 
-    rules: SearchRules
+    rules: SearchRules  # the strategy, its candidates and limits
     base: LoaderSettings  # all settings but num_workers
-    measure: MeasureRules
+    measure: MeasureRules  # precision and duration of the measurements
 
     @abstractmethod
     def decide(self, observations: Sequence[Observation]) -> Decision:

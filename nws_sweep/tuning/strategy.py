@@ -182,15 +182,9 @@ def make(
     guess: int | None = None,
     start_method: str = "fork",
 ) -> Strategy:
-    """The strategy that the rules name.
+    """The strategy that the rules name; ``cores`` and ``guess`` are those of ``Adaptive``.
 
-    Args:
-        rules: The strategy, its candidates and limits.
-        base: The DataLoader's settings beside num_workers.
-        measure: Precision and duration of the measurements.
-        cores: CPUs that a candidate may use.
-        guess: The best num_workers of a similar configuration; None for none.
-        start_method: How workers are started if ``base`` has no start method.
+    Workers are started by the start method of ``base``, or by ``start_method`` if it has none.
     """
     workers: Strategy
     if rules.strategy == "adaptive":
