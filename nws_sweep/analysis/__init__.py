@@ -6,7 +6,7 @@ May import: ``config``, ``tuning`` and below.
 - ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with figures and remedies
 - ``caveats``: warnings about an answer, and the candidate with lower memory
 - ``time_ratios``: the ratio of two times with its interval
-- ``comparing``, ``effects``: two runs side by side; the settings of one grid against each other
+- ``comparing``: two runs side by side; the settings of one grid against each other
 - ``per_rank``, ``node_kinds``: differences between ranks; results from several kinds of nodes
 - ``program_runs``: results from the runs of another program
 """

@@ -25,8 +25,7 @@ from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, Searc
 from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import NAMELESS, folder_name
 from nws_sweep.system import extras
-from nws_sweep.tuning.other_settings import ALSO
-from nws_sweep.tuning.strategy import STRATEGIES
+from nws_sweep.tuning.strategy import ALSO, STRATEGIES
 
 SCHEMA_NAME = "nws_sweep_schema"
 # The columns of every configuration, in the order of results.csv.

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, per_rank, time_ratios
-from nws_sweep.analysis.effects import effects
+from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import Trial
@@ -108,10 +108,11 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if best is None:
         return
     if configuration.gain_over_zero is not None and best.num_workers:
-        yield f"{configuration.gain_over_zero} as fast as without workers"
+        yield f"{configuration.gain_over_zero.speed_up} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
         rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
-        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
+        gain = configuration.gain_over_reference.speed_up
+        yield f"{gain} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
 def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:

@@ -230,7 +230,8 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     also = [configuration.changed_settings] if summary.searched_others else []
     figures = formatted.of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
-    found = [*also, figures.rate, figures.batch, figures.epoch, *gains]
+    speed_ups = (gain and gain.speed_up for gain in gains)
+    found = [*also, figures.rate, figures.batch, figures.epoch, *speed_ups]
     return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
 
 

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord
 from nws_sweep.sweep.grid import Composer, Plan
 from nws_sweep.system.termination import Interrupts
-from nws_sweep.tuning import learning
 
 if TYPE_CHECKING:
     from nws_sweep.sweep.terminal import View
@@ -70,8 +69,8 @@ class Session:
         return self._facts[key]
 
     def remember(self, result: SearchRecord) -> None:
-        """Makes a result available to later searches."""
-        self.results.extend(learning.without_windows([result]))
+        """Makes a result available to later searches, without windows to save memory."""
+        self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
 
     def close(self) -> None:
         """Ends the processes, releases the folder and restores the terminal."""

@@ -21,7 +21,7 @@ from nws_sweep.tuning.paired_comparison import (
     Observation,
     PairedComparison,
     Stop,
-    WorkerSearch,
+    Strategy,
     cost_of,
     with_workers,
 )  # fmt: skip
@@ -41,7 +41,7 @@ _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive(WorkerSearch):
+class Adaptive(Strategy):
     """Compares the candidates that may be the best."""
 
     cores: float  # CPUs that a candidate may use

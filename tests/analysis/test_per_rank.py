@@ -57,6 +57,7 @@ def result() -> SearchRecord:
         (RANKS[0], rank(1, 0.06, width=0.6)),
         (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # less than 2 % slower
         (RANKS[0], replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))),
+        (replace(RANKS[0], own_s=Estimate(value=0.01, low=None, high=None, n=2)), RANKS[1]),
     ],
 )
 def test_the_slowest_has_an_interval_above_all_others(ranks: tuple[RankMeasurement, ...]) -> None:

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import Gain, Summary
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.style import COLOURS, WIDTH
 from nws_sweep.report.plots.svg import BAND, INK, MUTED, PAPER
@@ -33,7 +34,7 @@ class Bar:
     samples_per_s: float
     ends: tuple[float, float]  # of its interval, samples/s; the value itself if there is none
     num_workers: int
-    gain: Gain | None  # over num_workers=0; None if unknown or if that is the best
+    gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
 
     @property
     def rate(self) -> str:
@@ -120,7 +121,7 @@ def draw_bars(chart: Bars, title: str) -> Figure:
     low, high = zip(*((b.samples_per_s - b.ends[0], b.ends[1] - b.samples_per_s) for b in shown), strict=True)
     rates = [bar.samples_per_s for bar in shown]
     drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=(low, high), color=COLOURS[0], ecolor=INK)
-    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "") for bar in shown]
+    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown]
     axes.bar_label(drawn, texts, padding=4)
     if others:
         fastest, *_, slowest = others
