@@ -93,6 +93,19 @@ class Window:
         return self.end_s is not None
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """One row of batches.csv: the times of one batch, s."""
+
+    num_workers: int
+    window: int
+    index: int  # in the trial, from 0
+    warm_up: bool
+    wait_s: float
+    consume_s: float
+    settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Resources used by a process and its descendants since their start; None where the platform reports none."""
