@@ -10,9 +10,9 @@ import operator
 import pickle
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,20 +28,13 @@ STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
 
-class Delivered(NamedTuple):
-    """The worker of a batch, and a digest of each of its samples; None for a sample that cannot be compared."""
-
-    worker: int
-    digests: list[bytes | None]
-
-
-def identify(samples: Any) -> Delivered:
-    """A ``collate_fn`` that returns ``Delivered`` instead of a batch."""
+def identify(samples: Any) -> tuple[int, list[bytes | None]]:
+    """A ``collate_fn``: the worker of a batch, and a digest of each sample; None for one that cannot be compared."""
     worker = get_worker_info()
-    return Delivered(worker.id if worker else 0, [digest_of(sample) for sample in samples])
+    return (worker.id if worker else 0), [digest_of(sample) for sample in samples]
 
 
-def identify_one(sample: Any) -> Delivered:
+def identify_one(sample: Any) -> tuple[int, list[bytes | None]]:
     """``identify`` for ``batch_size=None``, where DataLoader calls the ``collate_fn`` with one sample."""
     return identify([sample])
 
@@ -92,10 +85,7 @@ def _content(value: Any) -> bytes | None:
 
 
 def _digest(*chunks: bytes | memoryview) -> bytes:
-    digest = hashlib.blake2b(digest_size=8)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.digest()
+    return hashlib.blake2b(b"".join(chunks), digest_size=8).digest()
 
 
 class SampleLog:
@@ -146,26 +136,25 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
     return tuple(found)
 
 
-def load_one_by_one(
-    dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
-) -> tuple[SampleMade, ...]:
-    """Loads samples again in workers of the same numbers, one at a time; ``start`` is the ``worker_init_fn``."""
+def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> tuple[SampleMade, ...]:
+    """Loads samples again in workers of the same numbers and start as those of the loader, one at a time."""
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:
         of_worker.setdefault(sample.worker, []).append(sample.key)
     workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
     # DataLoader assigns these to the workers in rotation.
     order = [of_worker.get(worker, [])[number : number + 1] for number in range(rounds) for worker in range(workers)]
-    init = functools.partial(_digest_with_lock, start, multiprocessing.get_context(context).Lock())
+    context: Any = loader.multiprocessing_context or multiprocessing
+    init = functools.partial(_digest_with_lock, loader.worker_init_fn, context.Lock())
     with _random_state_preserved():
-        loader: DataLoader[Any] = DataLoader(
-            dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
-            multiprocessing_context=context,
+        one_by_one: DataLoader[Any] = DataLoader(
+            loader.dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
+            multiprocessing_context=loader.multiprocessing_context,
         )  # fmt: skip
-        return tuple(made for made in loader if made is not None)
+        return tuple(made for made in one_by_one if made is not None)
 
 
-def _digest_with_lock(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
+def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
     """A ``worker_init_fn``: makes the dataset return digests; the lock allows one loading worker at a time."""
     start(worker_id)
     worker = get_worker_info()

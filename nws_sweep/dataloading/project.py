@@ -14,7 +14,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +106,9 @@ def find_node(composed: DictConfig) -> str:
     Nodes with "data" or "loader" in their names come first, since the class of each examined node is imported.
     ConfigurationError if no node or several nodes fit.
     """
-    nodes = sorted(_targets(composed, ""), key=lambda node: not _LIKELY.search(node[0]))
-    for _, alike in groupby(nodes, key=lambda node: not _LIKELY.search(node[0])):
-        kinds = [(key, _kind(target)) for key, target in alike]
+    nodes = list(_targets(composed, ""))
+    for is_likely in (True, False):
+        kinds = [(key, _kind(target)) for key, target in nodes if bool(_LIKELY.search(key)) is is_likely]
         for kind in ("loader", "module", "dataset"):
             keys = [key for key, found in kinds if found == kind]
             keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
