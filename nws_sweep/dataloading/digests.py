@@ -41,26 +41,21 @@ def identify_one(sample: Any) -> tuple[int, list[bytes | None]]:
 
 def digest_of(sample: Any) -> bytes | None:
     """Eight bytes, equal for equal samples; None if a part of the sample cannot be compared."""
-    parts = parts_of(sample)
-    contents = [part.content for part in parts if part.content is not None]
-    if len(contents) < len(parts):
+    parts = list(parts_of(sample))
+    if any(part.content is None for part in parts):
         return None
-    return _digest(*(part.form + content for part, content in zip(parts, contents, strict=True)))
+    return _digest(*(part.form + (part.content or b"") for part in parts))
 
 
-def parts_of(sample: Any) -> tuple[SamplePart, ...]:
+def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
     """Digests of the tensors, arrays, images and plain values in a sample, in their order."""
-    return tuple(_parts(sample, ""))
-
-
-def _parts(value: Any, place: str) -> Iterator[SamplePart]:
     place = f"{place}/{type(value).__name__}"
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _parts(inner, f"{place}:{key!r}")
+            yield from parts_of(inner, f"{place}:{key!r}")
     elif isinstance(value, list | tuple) and value:
         for number, inner in enumerate(value):
-            yield from _parts(inner, f"{place}:{number}")
+            yield from parts_of(inner, f"{place}:{number}")
     else:
         form = f"{place} {getattr(value, 'dtype', '')} {getattr(value, 'shape', getattr(value, 'size', ''))}"
         yield SamplePart(form=_digest(form.encode()), content=_content(value))
@@ -102,7 +97,7 @@ class SampleLog:
         """Logs a sample; skips it if its key is neither an integer nor a string, or if writing fails."""
         with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
             plain = key if isinstance(key, str) else operator.index(key)
-            made = SampleMade(worker=worker, key=plain, parts=parts_of(sample))
+            made = SampleMade(worker=worker, key=plain, parts=tuple(parts_of(sample)))
             file.write(msgspec.json.encode(made) + b"\n")
 
     def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
@@ -132,7 +127,7 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
                 break
             with contextlib.suppress(Exception):  # a trial that loads the sample reports the exception
                 sample = dataset[key] if stream is None else next(stream)
-                found.append(SampleMade(worker=0, key=key, parts=parts_of(sample)))
+                found.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(sample))))
     return tuple(found)
 
 
@@ -163,7 +158,7 @@ def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
 
     def digests(self: Any, keys: list[Any]) -> SampleMade | None:
         with lock:
-            parts = [parts_of(kind.__getitem__(self, key)) for key in keys]
+            parts = [tuple(parts_of(kind.__getitem__(self, key))) for key in keys]
         return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
 
     worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})

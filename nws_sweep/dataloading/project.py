@@ -1,8 +1,6 @@
 """Makes the DataLoader or Dataset of a project from the project's own Hydra config.
 
-Runs in a trial process, in place of the project's program: only code that the config names runs. The settings of a
-DataLoader are read from the DataLoader (``loaders.settings_of``), and their keys from the config
-(``config.project_keys``).
+Runs in a trial process, in place of the project's program: only code that the config names runs.
 """
 
 from __future__ import annotations
@@ -135,10 +133,9 @@ def _targets(node: DictConfig, prefix: str) -> Iterator[tuple[str, str]]:
 
 def _kind(target: str) -> str:
     """Kind of the class; empty for other classes, and for functions, whose result is unknown before the call."""
-    try:
+    made = None
+    with contextlib.suppress(Exception):  # other nodes may need packages that are not installed
         made = get_object(target)
-    except Exception:  # other nodes may need packages that are not installed
-        return ""
     if not isinstance(made, type):
         return ""
     if issubclass(made, DataLoader):

@@ -1,4 +1,4 @@
-"""Frozen values of a search, and the files that hold them.
+"""Frozen values of a search, and the files that hold them. Names carry the units; an undefined value is None, never 0.
 
 May import: ``errors``.
 

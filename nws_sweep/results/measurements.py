@@ -1,7 +1,4 @@
-"""Measured values: windows of batches, the resources they used, and the quantities of a trial.
-
-An undefined quantity is None, never 0. Names carry the units: ``_s`` seconds, ``_bytes`` bytes.
-"""
+"""Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
 from __future__ import annotations
 
