@@ -26,7 +26,7 @@ from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
-from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, temporary
 from nws_sweep.system.cores import cpus_of_rank, most_workers
 from nws_sweep.tuning.runner import DEFAULT_LIMIT
@@ -228,7 +228,7 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
 
 def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
     configuration = _configuration(loader_input, plan)
-    store, print_line = ResultStore(default_folder()), printer_for(given["progress"])
+    store, print_line = ResultStore(), printer_for(given["progress"])
     announce = announcer(given["progress"], print_line)
     start = SearchRecord(
         configuration=configuration,

@@ -160,11 +160,11 @@ def compare(arguments: Sequence[str]) -> int:
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
     from nws_sweep.analysis import node_kinds
     from nws_sweep.analysis.summary import summarise
-    from nws_sweep.results import selection, storage
+    from nws_sweep.results import storage
 
     stored = node_kinds.named(storage.find(folder))
     try:
-        return summarise(selection.select(stored, conditions))
+        return summarise(storage.select(stored, conditions))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from None
 

@@ -184,8 +184,7 @@ class _ChildCommands:
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
-        self._data.source.loader(settings, None, start)  # sets the user's worker_init_fn in it
-        return load_one_by_one(self._data.source.dataset, samples, start, settings.multiprocessing_context)
+        return load_one_by_one(self._data.source.loader(settings, None, start), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
@@ -194,9 +193,9 @@ class _ChildCommands:
         digests: list[bytes | None] = []
         workers: set[int] = set()
         is_complete = True
-        for delivered in self._data.source.loader(settings, collate_fn, start):
-            workers.add(delivered.worker)
-            digests += delivered.digests
+        for worker, found in self._data.source.loader(settings, collate_fn, start):
+            workers.add(worker)
+            digests += found
             if len(digests) >= most or time.monotonic() - began > limit_s:
                 is_complete = False
                 break

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style
-from nws_sweep.results import storage
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, storage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

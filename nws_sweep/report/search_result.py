@@ -63,7 +63,8 @@ class SearchResult:
         They are ``num_workers``, ``pin_memory``, ``prefetch_factor`` and ``persistent_workers``, and others that differ
         from DataLoader's defaults. Settings that the search does not change (batch_size, shuffle) are left out.
         """
-        return {name: value for name, value in self.settings.tuned().items() if name != "batch_size"}
+        defaults = LoaderSettings(batch_size=self.settings.batch_size)
+        return self.settings.changes(defaults, ("pin_memory", "prefetch_factor", "persistent_workers"))
 
     @property
     def trials(self) -> tuple[Trial, ...]:

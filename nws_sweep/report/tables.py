@@ -35,11 +35,7 @@ def trials(summary: Summary) -> Rows:
     """
     several = len(summary.hosts) > 1
     rows = [
-        {
-            **c.configuration.columns,
-            **({"host": c.run.result.host.hostname} if several else {}),
-            **timing_row(trial, c.run.result),
-        }
+        {**timing_row(trial, c.run.result), **({"host": c.run.result.host.hostname} if several else {})}
         for c in summary.configurations
         for trial in c.run.result.trials
     ]

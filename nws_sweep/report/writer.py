@@ -11,8 +11,7 @@ from nws_sweep.analysis import advice, per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
-from nws_sweep.results import Host, atomic, storage, timing_table
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, Host, atomic, storage, timing_table
 
 logger = logging.getLogger(__name__)
 

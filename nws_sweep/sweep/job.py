@@ -18,7 +18,7 @@ from nws_sweep.executor.dataset_server import spec_of
 from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, SearchCost, SearchRecord, Trial, atomic, storage
-from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
 from nws_sweep.sweep.session import Session, services
 from nws_sweep.system import host, host_lock
@@ -47,7 +47,7 @@ def measure(
     if state.record is not None and state.record.complete:
         return skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
     session.view.configuration_started(_label(configuration, session))
-    store = ResultStore(default_folder(composed.paths.cache_dir))
+    store = ResultStore(composed.paths.cache_dir)
     start = state.record or _initial_record(configuration, session.results)
     if state.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
         with contextlib.suppress(NwsSweepError):  # the search reports it

@@ -93,10 +93,10 @@ def mark(folder: Path, forced: str) -> None:
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration if its search is complete and its batches can be read."""
-    place, loaded = _find(folder, configuration, host)
-    if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_error:
-        return None
-    return storage.StoredRun(folder=place, result=loaded.result)
+    _, loaded = _find(folder, configuration, host)
+    if isinstance(loaded, storage.StoredRun) and loaded.result.complete and not loaded.batches_error:
+        return loaded
+    return None
 
 
 def resume_state(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
@@ -129,7 +129,9 @@ def resume_state(folder: Path, configuration: Configuration, host: Host, *, forc
     return ResumeState(folder=place, record=record, messages=tuple(messages))
 
 
-def _find(folder: Path, configuration: Configuration, host: Host) -> tuple[Path, storage.Loaded | NotARunError | None]:
+def _find(
+    folder: Path, configuration: Configuration, host: Host
+) -> tuple[Path, storage.StoredRun | NotARunError | None]:
     """The folder of a configuration and its content: the result, the error of reading it, or None."""
     for place in storage.numbered_folders(folder):
         if not (place / storage.RESULT).exists():

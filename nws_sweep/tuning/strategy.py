@@ -191,7 +191,8 @@ def make(
         method = base.multiprocessing_context or start_method
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
-        workers = Patience(rules=rules, base=base, measure=measure)
+        kind = {"patience": Patience, "exhaustive": Patience}[rules.strategy]
+        workers = kind(rules=rules, base=base, measure=measure)
     if not rules.also:
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)

@@ -127,9 +127,9 @@ def test_ranks_share_the_samples_of_an_epoch_and_change_the_fingerprint() -> Non
     settings, facts = LoaderSettings(batch_size=10), replace(factories.FACTS, samples=82)
     alone = factories.configuration()
     four = replace(alone, ranks=4)
-    assert alone.batches_of(settings, facts) == 9
-    assert four.batches_of(settings, facts) == 3  # of 21 samples
-    assert four.batches_of(replace(settings, drop_last=True), facts) == 2  # of 20
-    assert four.batches_of(settings, replace(facts, iterable=True)) == 9
-    assert four.batches_of(settings, replace(facts, samples=None)) is None
+    assert facts.batches_of(settings, 1) == 9
+    assert facts.batches_of(settings, 4) == 3  # of 21 samples
+    assert facts.batches_of(replace(settings, drop_last=True), 4) == 2  # of 20
+    assert replace(facts, iterable=True).batches_of(settings, 4) == 9
+    assert replace(facts, samples=None).batches_of(settings, 4) is None
     assert len({alone.fingerprint, four.fingerprint, replace(alone, ranks=3).fingerprint}) == 3

@@ -17,8 +17,7 @@ from nws_sweep.report import figures
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.plots import style, svg
 from nws_sweep.report.plots.style import Picture
-from nws_sweep.results import SearchCost, SearchRecord, storage
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, SearchCost, SearchRecord, storage
 from tests import sample_pages
 from tests.factories import failed_trial, points, search_result, summary_of_grid, summary_of_run, trial
 
