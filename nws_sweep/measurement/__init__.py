@@ -1,7 +1,7 @@
-"""Turns batches into the figures of trials: takes time slices of candidates in rounds and estimates their quantities.
+"""Measures trials: takes time slices of candidates in rounds, and estimates the quantities of each trial.
 
-May import ``system``, ``units``, ``results`` and ``errors``; no torch. Everything from ``schedule`` to ``timeline`` is
-pure: functions of values.
+May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedule``, ``stats``,
+``counters``, ``quantities`` and ``timeline`` are pure.
 
 timing           takes windows of batches from any iterable and times them with any clock
 schedule         which window a trial takes next
@@ -16,5 +16,5 @@ search_progress  the candidates of a search, its record and cost, and which of t
 cache_control    the state of the page cache before each time slice
 sample_check     compares the samples of workers with those loaded without workers
 epoch_check      counts the samples of whole epochs
-rounds           all of it together: candidates in rounds of time slices
+rounds           runs the candidates in rounds of time slices, with all modules above
 """

@@ -1,6 +1,6 @@
-"""Frozen values of a search, and the files that hold them. Names carry the units; an undefined value is None, never 0.
+"""Immutable records of a search, and the files that hold them.
 
-May import: ``errors``.
+May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
 - Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
 - Files: ``storage`` (folders and files, ``--where``), ``codec`` (result.json, batches.csv), ``timing_table``
