@@ -120,16 +120,13 @@ def _memory(summary: Summary) -> Iterator[Illustration]:
 
 
 def _costs(summary: Summary) -> Iterator[Illustration]:
-    chart = bar_charts.costs(summary)
-    if chart.costs:
-        parts_s = bar_charts.summed(chart.costs)
+    if costs := bar_charts.costs(summary):
+        parts_s = bar_charts.summed(costs)
         total_s = sum(parts_s)
         shares = [units.share(part_s / total_s) for part_s in parts_s]
         parts = ", ".join(f"{part} {share}" for part, share in zip(bar_charts.PARTS, shares, strict=True))
-        alt = (
-            f"{len(chart.costs)} search{'' if len(chart.costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
-        )
-        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, chart, "Time of the search by part", alt)
+        alt = f"{len(costs)} search{'' if len(costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
+        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, costs, "Time of the search by part", alt)
 
 
 def _throughput(summary: Summary) -> Iterator[Illustration]:
@@ -145,16 +142,15 @@ def _throughput(summary: Summary) -> Iterator[Illustration]:
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    chart = bar_charts.bars(summary)
-    if chart.bars:
-        first, last = chart.bars[0], chart.bars[-1]
-        settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
+    if bars := bar_charts.bars(summary):
+        first, last = bars[0], bars[-1]
+        settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
-            f"The best settings of {units.counted(len(chart.bars), 'configuration')}, from "
+            f"The best settings of {units.counted(len(bars), 'configuration')}, from "
             f"{last.rate} to {first.rate} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield _illustration(storage.BEST_PLOT, bar_charts.draw_bars, chart, "Best setting per configuration", alt)
+        yield _illustration(storage.BEST_PLOT, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _waiting(summary: Summary) -> Iterator[Illustration]:

@@ -30,7 +30,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
         NotARunError: If the folder is neither.
     """
     from nws_sweep.report import figures, html, page
-    from nws_sweep.report.plots import svg
+    from nws_sweep.report.plots import style
 
     summary = summarise(storage.find(folder))
     plots = folder / storage.PLOTS if summary.stored.is_grid else folder
@@ -40,7 +40,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     own = [*_write_tables(summary), *_write_best(summary), *([plots] if plots != folder else [png for png, _ in files])]
     drawn = []
     for one, (_, as_svg) in zip(chosen, files, strict=True):
-        inlined = svg.inline(as_svg.read_text("utf-8"), as_svg.stem, one.title, one.alt)
+        inlined = style.inline(as_svg.read_text("utf-8"), as_svg.stem, one.title, one.alt)
         drawn.append(html.InlineFigure(title=one.title, alt=one.alt, svg=inlined))
     pictures = [(one.alt, png.relative_to(folder)) for one, (png, _) in zip(chosen, files, strict=True)]
     atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))

@@ -133,7 +133,7 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
     ],
 )
 def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
-    line = f"num_workers=4 is left out: {line}; add the key that the measured loader takes, such as ++{keys[0]}=4"
+    line = f"num_workers=4 is left out: {line}; add the key of the measured loader, such as ++{keys[0]}=4"
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
     assert snippets.render(found, "overrides") == snippets.Rendered(text="", comments=(line,))
     assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=(line,))

@@ -15,8 +15,7 @@ from matplotlib.ticker import NullFormatter
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET, Facets
-from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, WIDTH
-from nws_sweep.report.plots.svg import MUTED, PAPER
+from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, MUTED, PAPER, WIDTH
 from nws_sweep.results import Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend

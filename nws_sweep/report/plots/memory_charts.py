@@ -15,8 +15,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET
 from nws_sweep.report.plots.line_charts import Point
-from nws_sweep.report.plots.style import COLOURS
-from nws_sweep.report.plots.svg import MUTED
+from nws_sweep.report.plots.style import COLOURS, MUTED
 
 _MOST_PANELS = 6
 _MOST_NAMED = 6
