@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,8 +25,7 @@ _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A candidate: its workers, the value, and the ends of its interval (the value itself if there is none)."""
 
     num_workers: float
