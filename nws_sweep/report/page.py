@@ -37,11 +37,10 @@ class Table:
 class Answer:
     """The results of one configuration."""
 
-    label: str
+    configuration: ConfigurationSummary
     setting: str  # such as ``num_workers=4``; empty if nothing was measured
     pace: str  # its throughput and times, with intervals
     gains: tuple[str, ...]  # its speed-ups, a phrase each
-    why: tuple[str, ...]  # its bottlenecks, the most important sentence first
     certainty: str  # confidence in the answer
     snippets: tuple[tuple[str, str], ...]  # settings ready to paste: destination and text
     warnings: tuple[str, ...]
@@ -87,11 +86,10 @@ def page(summary: Summary) -> Page:
 def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.rank_suffix
     return Answer(
-        label=configuration.label,
+        configuration=configuration,
         setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
-        why=configuration.explanation,
         certainty=certainty(configuration),
         snippets=tuple(_snippets(configuration)),
         warnings=(*configuration.warnings, *snippets.left_out(configuration)),

@@ -52,7 +52,7 @@ def printer_for(progress: bool | Print | None) -> Print:
         return _discard
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
-        return _Cell(ipython.display)
+        return _in_cell(ipython.display)
     return _on_standard_error if progress or sys.stderr.isatty() else _discard
 
 
@@ -80,18 +80,14 @@ def _on_standard_error(line: str) -> None:
     sys.stderr.flush()
 
 
-class _Cell:
-    """One output of a notebook's cell, to which lines are appended."""
+def _in_cell(display: Any) -> Print:
+    """Appends lines to one output of a notebook's cell."""
+    handle, lines = display.DisplayHandle(), list[str]()
 
-    def __init__(self, display: Any) -> None:
-        self._display = display
-        self._text = ""
-        self._handle: Any = None
+    def show(line: str) -> None:
+        lines.append(html.escape(line))
+        text = "\n".join(lines)
+        update = handle.display if len(lines) == 1 else handle.update
+        update(display.HTML(f"<pre>{text}</pre>"))
 
-    def __call__(self, line: str) -> None:
-        self._text += f"{line}\n"
-        content = self._display.HTML(f"<pre>{html.escape(self._text.rstrip())}</pre>")
-        if self._handle is None:
-            self._handle = self._display.display(content, display_id=True)
-        else:
-            self._handle.update(content)
+    return show

@@ -134,7 +134,7 @@ def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
     results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
     found = page.page(summary_of_grid(*results))
     assert len(found.answers) == page.MOST_ANSWERS
-    assert found.answers[0].label.endswith("batch_size=1")
+    assert found.answers[0].configuration.label.endswith("batch_size=1")
     assert len(found.best.rows) == len(found.summary.configurations) == 60
     assert "Details of the 40 with the most samples per second" in page.report(found, ())
 
