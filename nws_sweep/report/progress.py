@@ -22,22 +22,18 @@ class ProgressReporter:
         self.print_line = print_line
         self.note = announce
 
-    def slice_started(self, num_workers: int) -> None:
-        """Prints nothing: ``trial_finished`` has the figures."""
-
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """Prints the figures of the candidate."""
         self.print_line(snippets.trial_line(trial, result.configuration))
 
-    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        """Prints nothing: figures of a round are preliminary."""
-
-    def interrupted(self, result: SearchRecord) -> None:
-        """Prints nothing: the exception is reported."""
-
     def search_finished(self, result: SearchRecord) -> None:
         """Announces the answer, and why the search stopped."""
         self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
+
+    def _print_nothing(self, *_: Any, **__: Any) -> None:
+        """Figures of slices and rounds are preliminary; an interruption is reported by its exception."""
+
+    slice_started = round_finished = interrupted = _print_nothing
 
 
 def printer_for(progress: bool | Print | None) -> Print:

@@ -1,7 +1,5 @@
 "use strict";
 (() => {
-  const number = new Intl.NumberFormat("en");
-
   /* Calls `change` before printing, and the function that it returns afterwards. */
   const aroundPrint = (change) => {
     let undo = () => {};
@@ -45,9 +43,9 @@
         });
       }
       const shown = Math.min(limit, found.length);
-      const all = number.format(data.length);
+      const all = data.length.toLocaleString("en");
       count.textContent = !found.length ? `none of ${all} rows has all these words` :
-        `${number.format(shown)} of ${number.format(found.length)} rows` +
+        `${shown.toLocaleString("en")} of ${found.length.toLocaleString("en")} rows` +
         (found.length < data.length ? `, filtered from ${all}` : "");
       more.hidden = shown === found.length;
     };
