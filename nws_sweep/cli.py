@@ -149,10 +149,10 @@ def compare(arguments: Sequence[str]) -> int:
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
     if options.html:
-        from nws_sweep.report import html
+        from nws_sweep.report import page
         from nws_sweep.results import atomic
 
-        atomic.write_text(options.html, html.comparison(comparison))
+        atomic.write_text(options.html, page.comparison(comparison))
         print(f"wrote {options.html}")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 

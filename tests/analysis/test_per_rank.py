@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import per_rank
-from nws_sweep.report import html, page, snippets, writer
+from nws_sweep.report import page, snippets, writer
 from nws_sweep.results import (
     Estimate,
     LoaderSettings,
@@ -114,7 +114,7 @@ def test_measurements_of_ranks_are_stored_with_a_row_each(tmp_path: Path) -> Non
 
 def test_the_reports_have_ranks_and_workers_per_rank() -> None:
     summary = factories.summary_of_run(result())
-    text, drawn = writer.markdown(summary, []), html.report(page.page(summary), [])
+    text, drawn = writer.markdown(summary, []), page.report(page.page(summary), [])
     expected = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
     assert [line for line in expected if line not in text] == []
     assert [line for line in ("num_workers=1 (each of 3 ranks)", "Each rank, by step") if line not in drawn] == []

@@ -4,5 +4,5 @@ May import: ``analysis`` and below.
 
 - ``line_charts``, ``bar_charts``, ``heat_map``, ``batch_times``; ``memory_charts``: time against memory, and scaling
 - ``facets``: how the configurations of a grid are divided among panels
-- ``style``, ``svg``: the style of all figures; SVG documents as parts of HTML pages
+- ``style``: the style of all figures; SVG documents as parts of HTML pages
 """

@@ -13,8 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from nws_sweep.report.plots import style
-from nws_sweep.report.plots.style import COLOURS
-from nws_sweep.report.plots.svg import BAND
+from nws_sweep.report.plots.style import BAND, COLOURS
 from nws_sweep.results import BatchTime
 
 _MOST_PANELS = 6
