@@ -11,7 +11,8 @@ quantities       the quantities of a trial, whether they are precise enough, and
 timeline         windows of a loop that a program runs by itself
 environment      the interfaces of a search: trial processes, clock, machine, observer
 trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
-candidate        one candidate: its trial process, and the windows of its time slices
+candidate_process  the life of a candidate's trial process
+candidate        the windows of one time slice of one candidate
 search_progress  the candidates of a search, its record and cost, and which of them fits beside the others
 cache_control    the state of the page cache before each time slice
 sample_check     compares the samples of workers with those loaded without workers

@@ -63,7 +63,7 @@ class CacheControl:
         if any(window.ended_epoch for window in candidate.progress.windows):
             self.close()
         if self._state == "cold" and self._files is None and candidate.alive:
-            named = candidate.ask(lambda process: process.files())
+            named = candidate.process.ask(lambda process: process.files())
             if named is None:
                 return
             self._files = page_cache.files_below(named)

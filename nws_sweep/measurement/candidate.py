@@ -1,65 +1,57 @@
-"""One candidate while it is measured: its trial process, and the windows of its time slices."""
+"""One candidate while it is measured: the windows of a time slice, from its trial process into its trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from nws_sweep import errors, units
+from nws_sweep import errors
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import quantities, schedule
+from nws_sweep.measurement.candidate_process import CandidateProcess
 from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.results import (
     Configuration,
-    DatasetFacts,
     LoaderSettings,
     SamplesLogged,
     TimeSlice,
-    Usage,
     Window,
     WindowKind,
     WindowRequest,
 )
-
-Answer = TypeVar("Answer")
 
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 
 
 @dataclass(eq=False)
 class Candidate:
-    """One setting of the DataLoader under a configuration, with its trial process and its trial.
-
-    The process is started on demand, paused between time slices, closed and started again.
-    """
+    """One setting of the DataLoader under a configuration, with its trial process and its trial."""
 
     settings: LoaderSettings  # canonical
     configuration: Configuration  # what is held fixed
     environment: Environment
     is_late: Callable[[], bool]  # True if the search must end, so that no window starts
     on_stall: Callable[[Candidate], None]  # called when one of its windows makes no progress
-    waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
+    waits_until_idle: Callable[[], bool]  # of its trial process
+    process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
-    process: TrialProcess | None = None  # None before the start and after ``close``
-    facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
-    usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
-    startup_s: float = 0.0  # of all starts together
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
-    _stack: ExitStack = field(default_factory=ExitStack)
     _stalled: bool = False
     _stall_counted: bool = False
 
     def __post_init__(self) -> None:
-        """Makes the trial without starting a process."""
+        """Makes both without starting a process."""
+        self.process = CandidateProcess(
+            self.settings, self.configuration, self.environment, self._report_stall, self.waits_until_idle
+        )
         self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
 
     @property
     def alive(self) -> bool:
         """Whether it has a trial process."""
-        return self.process is not None
+        return self.process.running is not None
 
     @property
     def done(self) -> bool:
@@ -71,31 +63,6 @@ class Candidate:
         """Whether further time slices are possible within the limits of a trial."""
         return self.alive and not self.progress.limit
 
-    def pause(self) -> None:
-        """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
-        if self.process is not None:
-            if self.waits_until_idle():
-                with suppress(TrialError):  # the next time slice raises it again
-                    self.process.wait_until_idle()
-            self.process.pause()
-
-    def close(self) -> None:
-        """Ends the trial process."""
-        self.process, self.usage = None, Usage()
-        self._stack.close()
-
-    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """The answer of the paused process; None without a process or if the process fails."""
-        if self.process is None:
-            return None
-        self.process.resume()
-        try:
-            return question(self.process)
-        except TrialError:  # the next time slice raises it again
-            return None
-        finally:
-            self.process.pause()
-
     def time_slice(self, memory_left: int | None, number: int, window_s: float | None) -> None:
         """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
@@ -106,24 +73,24 @@ class Candidate:
             number: The round.
             window_s: Least length of the window, s; None for ``measure.window_s``.
         """
-        memory_bytes = None if memory_left is None else memory_left + (self.usage.memory_bytes or 0)
+        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.memory_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False
         with self._errors_recorded():
             if self.progress.must_restart:
                 self.progress.discard_slices()
-                self.close()
+                self.process.close()
             earlier = list(self.progress.slices)
             try:
-                process = self.process or self._start(memory_bytes)
+                process = self.process.running or self._start(memory_bytes)
                 process.allow(memory_bytes)
                 process.resume()
                 self._take_windows(process, number)
-                self._check_memory(memory_bytes)
+                self.process.check_memory(memory_bytes)
             except TrialError:
                 if not self.done:
                     raise
                 self.progress.slices = earlier
-                self.close()
+                self.process.close()
                 return
             if self._stalled and not self._stall_counted:  # later stalls are the candidate's own
                 self._stall_counted, self.progress.slices = True, earlier
@@ -134,7 +101,7 @@ class Candidate:
     def fail(self, error: TrialError) -> None:
         """Ends the trial as failed, and its trial process."""
         self.progress.error, self.progress.done = error, True
-        self.close()
+        self.process.close()
 
     def conclude(self, note: str = "") -> None:
         """Finishes the trial with what was measured, and adds a note.
@@ -157,7 +124,7 @@ class Candidate:
         self.progress.violations += 1
         if self.progress.measurement is not None:
             self.conclude(note)
-        self.close()
+        self.process.close()
 
     @contextmanager
     def _errors_recorded(self) -> Iterator[None]:
@@ -177,24 +144,9 @@ class Candidate:
         self.on_stall(self)
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader."""
-        began = self.environment.clock()
-        process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
-        self.process, self.facts = process, process.facts
-        process.watch(self._report_stall)
-        process.open(self.settings)
+        process = self.process.start(memory_bytes)
         self.progress.batches_per_epoch = process.batches_per_epoch
-        self.usage = process.usage()
-        self.startup_s += self.environment.clock() - began
         return process
-
-    def _check_memory(self, memory_bytes: int | None) -> None:
-        held = self.usage.memory_bytes
-        if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise errors.TrialOutOfMemory(
-                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
-                "measure.memory_budget_bytes"
-            )
 
     def _take_windows(self, process: TrialProcess, number: int | None, *, last_look: bool = False) -> None:
         """Takes windows up to the first that counts, pauses the process, and adds the time slice."""
@@ -213,16 +165,16 @@ class Candidate:
             if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
         finally:
-            self.pause()
+            self.process.pause()
             time_slice = TimeSlice(
                 windows=tuple(windows),
                 elapsed_s=self.environment.clock() - began,
                 machine=self.environment.machine_time().since(machine_before),
-                before=self.usage,
+                before=self.process.usage,
                 after=process.usage(),
                 round=number,
             )
-            self.usage = time_slice.after
+            self.process.usage = time_slice.after
             self.progress.slices.append(time_slice)
 
     def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
@@ -242,7 +194,7 @@ class Candidate:
 
     def _take_last_look(self) -> None:
         """Takes a window without the consumer; of whole epochs the start of another, for the memory of workers."""
-        process, found, conditions = self.process, self.progress.measurement, self.progress.conditions
+        process, found, conditions = self.process.running, self.progress.measurement, self.progress.conditions
         if not self.done or process is None or found is None or not self.settings.num_workers:
             return
         share = quantities.MIN_CONSUMER_SHARE
@@ -258,4 +210,4 @@ class Candidate:
             self._take_windows(process, None, last_look=True)
         except (TrialError, errors.TimeBudgetSpent):
             self.progress.slices = earlier
-            self.close()
+            self.process.close()

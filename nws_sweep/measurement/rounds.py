@@ -108,13 +108,13 @@ class Rounds(ExitStack):
         self._waits_until_idle = True
         self._resumed = []
         for other in self.search.candidates:
-            if other.process is not None and other is not stalled:
-                other.process.resume()
+            if other.process.running is not None and other is not stalled:
+                other.process.running.resume()
                 self._resumed.append(other)
 
     def _pause_others(self) -> None:
         while self._resumed:
-            self._resumed.pop().pause()
+            self._resumed.pop().process.pause()
 
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
@@ -135,7 +135,7 @@ class Rounds(ExitStack):
 
     def _start(self, candidate: Candidate, window_s: float | None = None) -> None:
         self.search.candidates.append(candidate)
-        self.callback(candidate.close)
+        self.callback(candidate.process.close)
         if candidate.done:  # it was skipped
             self._report_end(candidate, was_done=False)
         else:

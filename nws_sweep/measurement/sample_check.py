@@ -64,7 +64,7 @@ class SampleChecker:
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
-        logged, facts, settings = candidate.logged, candidate.facts, candidate.settings
+        logged, facts, settings = candidate.logged, candidate.process.facts, candidate.settings
         if facts is not None and facts.handles and not self._handles_reported:
             self._handles_reported = True
             self._observer.note(shared_handles_warning(facts))
@@ -90,7 +90,7 @@ class SampleChecker:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
         for candidate in self._search.candidates:
             if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
-                return candidate.ask(question)
+                return candidate.process.ask(question)
         configuration = self._search.start.configuration
         try:
             with self._search.environment.start_process(configuration, self._search.memory_left) as process:

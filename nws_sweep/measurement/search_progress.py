@@ -36,7 +36,7 @@ class SearchProgress:
     @property
     def facts(self) -> DatasetFacts | None:
         """What the dataset reported about itself; None before the first trial process."""
-        reported = (candidate.facts for candidate in self.candidates)
+        reported = (candidate.process.facts for candidate in self.candidates)
         return next((facts for facts in reported if facts is not None), self.start.facts)
 
     @property
@@ -51,7 +51,7 @@ class SearchProgress:
 
     @property
     def _cost(self) -> SearchCost:
-        starts_s = sum(candidate.startup_s for candidate in self.candidates)
+        starts_s = sum(candidate.process.startup_s for candidate in self.candidates)
         parts = (candidate.progress.costs for candidate in self.candidates)
         return reduce(SearchCost.plus, parts, SearchCost(samples_s=self.samples_s, startup_s=starts_s))
 
@@ -65,7 +65,7 @@ class SearchProgress:
         """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self._budget_bytes is None:
             return None
-        held = sum(candidate.usage.memory_bytes or 0 for candidate in self.candidates)
+        held = sum(candidate.process.usage.memory_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
     def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:
@@ -90,7 +90,7 @@ class SearchProgress:
                 candidate.fail(TrialSkipped(reason))
                 return True
             # The slowest candidate is the least likely to be measured again.
-            max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).close()
+            max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).process.close()
 
     def _reason_not_fitting(self, candidate: Candidate) -> str:
         """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""

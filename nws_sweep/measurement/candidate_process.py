@@ -1,0 +1,84 @@
+"""The life of a candidate's trial process: start, resume, pause, memory, close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from nws_sweep import errors, units
+from nws_sweep.errors import TrialError
+from nws_sweep.measurement.environment import Environment, TrialProcess
+from nws_sweep.results import Configuration, DatasetFacts, LoaderSettings, Usage
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(eq=False)
+class CandidateProcess:
+    """The trial process of one candidate, started on demand, paused between time slices, closed and started again."""
+
+    settings: LoaderSettings  # canonical
+    configuration: Configuration
+    environment: Environment
+    on_stall: Callable[[], None]  # called when a window makes no progress
+    waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
+    running: TrialProcess | None = None  # None before the start and after ``close``
+    facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
+    usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
+    startup_s: float = 0.0  # of all starts together
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def start(self, memory_bytes: int | None) -> TrialProcess:
+        """Starts the trial process with a memory limit, and makes its DataLoader.
+
+        Raises:
+            TrialError: If the dataset or the DataLoader cannot be made.
+        """
+        began = self.environment.clock()
+        process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
+        self.running, self.facts = process, process.facts
+        process.watch(self.on_stall)
+        process.open(self.settings)
+        self.usage = process.usage()
+        self.startup_s += self.environment.clock() - began
+        return process
+
+    def pause(self) -> None:
+        """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
+        if self.running is not None:
+            if self.waits_until_idle():
+                with suppress(TrialError):  # the next time slice raises it again
+                    self.running.wait_until_idle()
+            self.running.pause()
+
+    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
+        """The answer of the paused process; None without a process or if the process fails."""
+        if self.running is None:
+            return None
+        self.running.resume()
+        try:
+            return question(self.running)
+        except TrialError:  # the next time slice raises it again
+            return None
+        finally:
+            self.running.pause()
+
+    def check_memory(self, memory_bytes: int | None) -> None:
+        """Compares the memory at the latest pause with a limit.
+
+        Raises:
+            TrialOutOfMemory: If its processes held more.
+        """
+        held = self.usage.memory_bytes
+        if memory_bytes is not None and held is not None and held > memory_bytes:
+            raise errors.TrialOutOfMemory(
+                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
+                "measure.memory_budget_bytes"
+            )
+
+    def close(self) -> None:
+        """Ends the trial process."""
+        self.running, self.usage = None, Usage()
+        self._stack.close()
