@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf, flag_override
 from nws_sweep.analysis import program_runs
 from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import SETTINGS
-from nws_sweep.config.schema import column_value
+from nws_sweep.config.schema import column_value, require
 from nws_sweep.dataloading.watching import LoaderWatch
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.measurement import timeline
@@ -92,8 +92,9 @@ class ProgramSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            default = default_candidates(cores.usable_cpus())
-            self._candidates = default if self._candidates is None else validated(self._candidates)
+            require(f"{_CALLBACK}.candidates", self._candidates, "search.candidates")
+            tried = default_candidates(cores.usable_cpus()) if self._candidates is None else self._candidates
+            self._candidates = tuple(sorted(tried))
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
                 overrides.append(f"{key}={','.join(map(str, self._candidates))}")
@@ -296,16 +297,6 @@ def _swept_values(config: DictConfig) -> dict[str, tuple[int, ...]]:
         name: tuple(sorted({int(text) for text in given})) if all(map(str.isdecimal, given)) else ()
         for name, given in texts.items()
     }
-
-
-def validated(candidates: Sequence[int]) -> tuple[int, ...]:
-    """The candidates in ascending order; ConfigurationError if they are no list of different integers >= 0."""
-    values = list(candidates)
-    if not values or len(set(values)) < len(values) or not all(type(v) is int and v >= 0 for v in values):
-        raise ConfigurationError(
-            f"{_CALLBACK}.candidates={values}: allowed is a list of different integers of at least 0, such as [0,2,4]"
-        )
-    return tuple(sorted(values))
 
 
 def default_candidates(cpus: int) -> tuple[int, ...]:
