@@ -148,7 +148,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session
         resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
-        _lock(folder, session)
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
     configuration = None
@@ -156,15 +156,10 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session
         configuration = _completed(samples[0], values, composed.hydra, session)
         resuming.refuse_another(folder, configuration)
     if is_new:
-        _lock(folder, session)
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if forced:
         resuming.mark(folder, forced)
     return replace(session, configuration=configuration, plan=plan, composer=composer, folder=folder, forced=forced)
-
-
-def _lock(folder: Path, session: Session) -> None:
-    if (lock := resuming.folder_lock(folder)) is not None:
-        session.resources.callback(lock.release, force=True)
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:

@@ -41,14 +41,14 @@ def measure(
     """Searches one configuration and writes its files during the search; a failure is recorded in them."""
     session.interrupts.check()
     state = resuming.resume_state(folder, configuration, host.describe(), force=composed.resume.force)
-    for line in state.messages:
-        logger.warning(line)
-        session.view.note(line)
+    if state.message:
+        logger.warning(state.message)
+        session.view.note(state.message)
     if state.record is not None and state.record.complete:
         return skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
     session.view.configuration_started(_label(configuration, session))
     store = ResultStore(default_folder(composed.paths.cache_dir))
-    start = state.record or _initial_record(configuration, session.results)
+    start = state.record or initial_record(configuration, session.results)
     if state.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
         with contextlib.suppress(NwsSweepError):  # the search reports it
             if known.facts and session.facts(configuration, working_folder).samples == known.facts.samples:
@@ -120,7 +120,7 @@ def _draw(folder: Path, session: Session) -> None:
         writer.try_pictures(folder)
 
 
-def _initial_record(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
+def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
     """The record at the start of a search, with the trials that the same grid has measured already."""
     started_at = datetime.now().astimezone().isoformat()
     if same := learning.same_search(configuration, earlier):
@@ -141,7 +141,7 @@ def record_lost_job(folder: Path, configuration: Configuration, error: BaseExcep
             return _record_failure(stored, error, folder, session.view)
     state = resuming.resume_state(folder, configuration, host.describe(), force=True)
     if state.record is None or not state.record.complete:
-        _record_failure(state.record or _initial_record(configuration, ()), error, state.folder, session.view)
+        _record_failure(state.record or initial_record(configuration), error, state.folder, session.view)
 
 
 def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> None:
@@ -159,13 +159,11 @@ class _Recorder:
     def __init__(self, folder: Path, view: View, samples_follow: bool) -> None:
         self._folder = folder
         self._view = view
+        self.note, self.slice_started, self.interrupted = view.note, view.slice_started, self._save
         self._samples_follow = samples_follow  # the result is complete only after the check of the samples
         self.began_s = self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
-
-    def slice_started(self, num_workers: int) -> None:
-        self._view.slice_started(num_workers)
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._save(result)
@@ -174,12 +172,6 @@ class _Recorder:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, self._saving_s / _SAVE_AT_MOST):
             self._save(result_so_far())
-
-    def note(self, line: str) -> None:
-        self._view.note(line)
-
-    def interrupted(self, result: SearchRecord) -> None:
-        self._save(result)
 
     def search_finished(self, result: SearchRecord) -> None:
         self._save(replace(result, stop_reason="") if self._samples_follow else result)
