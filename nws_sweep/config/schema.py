@@ -30,7 +30,6 @@ from nws_sweep.system import extras
 from nws_sweep.tuning.other_settings import ALSO
 from nws_sweep.tuning.strategy import STRATEGIES
 
-SCHEMA_NAME = "nws_sweep_schema"
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
@@ -120,6 +119,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "order": (str, _one_of("grid", "interleaved")),
     "resume.force": (bool, Allowed("true or false")),
 }
+RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
 
 
 def _schema() -> type:
@@ -147,7 +147,7 @@ SweepSchema = _schema()
 
 def register() -> None:
     """Registers the schema and the resolvers; may be called again."""
-    ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
+    ConfigStore.instance().store(name="nws_sweep_schema", node=SweepSchema)
     register_resolvers()
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
@@ -239,14 +239,14 @@ def no_such_key(key: str) -> str:
     """The message for an unknown key."""
     if key.startswith(("dataset.", "consumer.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    close = difflib.get_close_matches(key, [*ranges(), *_GROUPS], n=1)
+    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
 def _checked(config: Any, *targets: str) -> dict[str, Any]:
     """The plain values, those of ``search`` as in ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    for key, permitted in ranges().items():
+    for key, permitted in RANGES.items():
         node, _, name = key.rpartition(".")
         values = plain.get(node, {}) if node else plain
         if name not in values:
@@ -262,16 +262,11 @@ def _checked(config: Any, *targets: str) -> dict[str, Any]:
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
     """Raises ConfigurationError if a value is out of the range of its key, which is ``name`` by default."""
-    permitted = _KEYS[key or name][1]
+    permitted = RANGES[key or name]
     with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
-
-
-def ranges() -> Mapping[str, Allowed]:
-    """Every dotted key of the schema with its range."""
-    return {key: permitted for key, (_, permitted) in _KEYS.items()}
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
@@ -320,4 +315,4 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return f"{given}: allowed is {ranges()[key].text}" if given and key in ranges() else None
+    return f"{given}: allowed is {RANGES[key].text}" if given and key in RANGES else None

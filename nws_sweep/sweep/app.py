@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,28 +37,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
-# none of them can be handed the session. This is the only module-level state; each stage replaces the frozen value.
-# None in a process that a launcher started.
-_session: Session | None = None
+# none of them can be handed the session. The only module-level state; None in a process that a launcher started.
+current: Session | None = None
 
 _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
-def current_session() -> Session | None:
-    """The session of this process; None in a process that a launcher started."""
-    return _session
-
-
-def enter(session: Session | None) -> None:
-    """Makes a session that of this process."""
-    global _session  # noqa: PLW0603 - see there
-    _session = session
-
-
 def run() -> int:
     """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
-    session = Session()
-    enter(session)
+    global current  # noqa: PLW0603 - see there
+    current = session = Session()
     schema.register()
     temporary.remove_stale()
     # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
@@ -82,7 +69,6 @@ def _run_and_conclude(session: Session) -> int:
             raise
         logger.exception("a job failed")
         status = 1
-    session = current_session() or session  # now with its folder
     if session.folder is None or not storage.holds_results(session.folder):  # --help, --cfg, or no job started
         return status
     if session.forced:
@@ -126,17 +112,19 @@ class GridCallback(Callback):
     def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
-            enter(prepare(config, current_session() or Session(), is_grid=is_grid))
+            prepare(config, current or Session(), is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
 
 
-def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session:
-    """Checks values, datasets and the output folder, and announces the plan; returns the session with all of it."""
+def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
+    """Checks values, datasets and the output folder, and announces the plan; the session then has all of it."""
     values = grid.without_hydra(composed)
-    composer = Composer(composed, GlobalHydra.instance().config_loader()) if is_grid else None
-    plan, samples = grid.check(composer) if composer else grid.check_single(values, composed.hydra)
-    folder = Path(plan.folder).absolute()
+    if is_grid:
+        plan, samples = grid.check(Composer(composed, GlobalHydra.instance().config_loader()))
+    else:
+        plan, samples = grid.check_single(values, composed.hydra)
+    folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
@@ -159,7 +147,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if forced:
         resuming.mark(folder, forced)
-    return replace(session, configuration=configuration, plan=plan, composer=composer, folder=folder, forced=forced)
+    session.configuration, session.plan, session.folder, session.forced = configuration, plan, folder, forced
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
@@ -177,8 +165,8 @@ def _check_datasets(samples: list[Configuration], session: Session) -> None:
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
-    if session := current_session():
-        return _measure(composed, session)
+    if current:
+        return _measure(composed, current)
     processes.drop_foreign_start_method()
     # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
     for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
@@ -198,8 +186,8 @@ def _measure(composed: DictConfig, session: Session) -> None:
         configuration = _completed(configuration, composed, hydra_config, session)
         if hydra_config.mode is RunMode.RUN:
             resuming.refuse_another(folder, configuration)
-    if session.folder is None and session is current_session():  # without the callback, which knows the folder
-        enter(session := replace(session, folder=folder))
+    if session.folder is None:  # without the callback
+        session.folder = folder
     job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
 
 

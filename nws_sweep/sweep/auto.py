@@ -235,14 +235,12 @@ def num_workers_key(config: Mapping[str, Any], swept: Sequence[str], requested: 
     # A reference to another key does not count; a colon is a call of a resolver.
     own = [key for key, value in config.items() if not re.fullmatch(r"\$\{[^:}]*\}", str(value))]
     found = [key for key in own if key.split(".")[-1] in _NAMES]
-    if requested is not None:
-        if requested not in config and requested not in swept:
-            raise ConfigurationError(
-                f"{_CALLBACK}.key={requested}: the configuration has no such key; keys of num_workers: "
-                f"{', '.join(found) or 'none'}"
-            )
-        return _single_key(requested, config, swept)
-    found = [axis for axis in swept if is_num_workers(axis)] or found
+    if requested is not None and requested not in config and requested not in swept:
+        raise ConfigurationError(
+            f"{_CALLBACK}.key={requested}: the configuration has no such key; keys of num_workers: "
+            f"{', '.join(found) or 'none'}"
+        )
+    found = [requested] if requested else [axis for axis in swept if is_num_workers(axis)] or found
     if not found:
         raise ConfigurationError(
             f"the configuration has no key named {' or '.join(sorted(_NAMES, reverse=True))}; name the key from which "
