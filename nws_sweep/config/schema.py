@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -124,22 +125,19 @@ RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS
 
 def _schema() -> type:
     """The schema for OmegaConf, without values: all come from conf/*.yaml."""
+    # Of this module: launchers pickle configurations, and so the schema by its name.
+    make = functools.partial(make_dataclass, namespace={"__module__": __name__})
     groups: dict[str, list[Any]] = {"": []}
     for key, (kind, _) in _KEYS.items():
         group, _, name = key.rpartition(".")
         groups.setdefault(group, []).append((name, kind, field(default="???")))
     top = groups.pop("")
     for name, keys in groups.items():
-        inner = globals()[f"{name.title()}Schema"] = _named(f"{name.title()}Schema", keys)
+        inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
     for name in ("dataset", "consumer", "services"):  # a _target_ with its arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
-    return _named("SweepSchema", top)
-
-
-def _named(name: str, keys: list[Any]) -> type:
-    # Of this module: launchers pickle configurations, and so the schema by its name.
-    return make_dataclass(name, keys, namespace={"__module__": __name__})
+    return make("SweepSchema", top)
 
 
 SweepSchema = _schema()

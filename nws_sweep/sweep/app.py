@@ -12,7 +12,7 @@ import os
 import signal
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -30,9 +30,6 @@ from nws_sweep.sweep.grid import Composer, configuration_of
 from nws_sweep.sweep.session import Session, parts_of
 from nws_sweep.system import extras, host, processes, temporary
 from nws_sweep.system.termination import Interrupted
-
-if TYPE_CHECKING:
-    from nws_sweep.sweep.terminal import View
 
 logger = logging.getLogger(__name__)
 
@@ -73,24 +70,25 @@ def _run_and_conclude(session: Session) -> int:
         return status
     if session.forced:
         resuming.mark(session.folder, session.forced)
-    return max(status, conclude(session.folder, session.view))
+    return max(status, conclude(session.folder, session))
 
 
-def conclude(folder: Path, view: View) -> int:
+def conclude(folder: Path, session: Session) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
     from nws_sweep.analysis.summary import summarise
     from nws_sweep.report import writer
 
-    view.status("writing the report")
+    session.view.status("writing the report")
     try:
         summary, written = writer.write(folder)
     except KeyboardInterrupt:
-        view.note(f"the report is not finished: nws-sweep report {folder}")
+        session.view.note(f"the report is not finished: nws-sweep report {folder}")
         raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
-        view.note(f"the report could not be written ({error}); the measurements are kept: nws-sweep report {folder}")
-    view.conclude(summary, written)
+        remedy = f"the measurements are kept: nws-sweep report {folder}"
+        session.view.note(f"the report could not be written ({error}); {remedy}")
+    session.view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1
 
 
@@ -141,7 +139,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     _check_datasets(samples, session)
     configuration = None
     if not is_grid:
-        configuration = _completed(samples[0], values, composed.hydra, session)
+        configuration = _configuration(values, composed.hydra, session)
         resuming.refuse_another(folder, configuration)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
@@ -182,8 +180,7 @@ def _measure(composed: DictConfig, session: Session) -> None:
     folder = Path(hydra_config.runtime.output_dir)
     configuration = session.configuration
     if configuration is None:  # a point of a grid, or the callback was removed from the configuration
-        configuration = configuration_of(composed, hydra_config, list(hydra_config.overrides.task))
-        configuration = _completed(configuration, composed, hydra_config, session)
+        configuration = _configuration(composed, hydra_config, session)
         if hydra_config.mode is RunMode.RUN:
             resuming.refuse_another(folder, configuration)
     if session.folder is None:  # without the callback
@@ -191,12 +188,12 @@ def _measure(composed: DictConfig, session: Session) -> None:
     job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
 
 
-def _completed(
-    configuration: Configuration, task: DictConfig, hydra_config: DictConfig, session: Session
-) -> Configuration:
-    """With settings that are null replaced by those of the DataLoader that the dataset comes in."""
+def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session) -> Configuration:
+    """Of a job, with settings that are null replaced by those of the DataLoader that the dataset comes in."""
+    overrides = list(hydra_config.overrides.task)
+    configuration = configuration_of(task, hydra_config, overrides)
     if schema.has_open_settings(task):
         with contextlib.suppress(NwsSweepError):  # the search reports it
             own = session.facts(configuration, hydra_config.runtime.cwd).loader
-            return configuration_of(task, hydra_config, list(hydra_config.overrides.task), own)
+            return configuration_of(task, hydra_config, overrides, own)
     return configuration

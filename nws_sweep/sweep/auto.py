@@ -19,10 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import filelock
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, flag_override
 
@@ -38,9 +39,6 @@ from nws_sweep.report.progress import printer_for
 from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
 from nws_sweep.system import cores, host, host_lock, usage
-
-if TYPE_CHECKING:
-    from hydra.core.utils import JobReturn
 
 logger = logging.getLogger(__name__)
 
@@ -192,13 +190,9 @@ class _Job:
 
     def __init__(self, folder: Path) -> None:
         self.lock = contextlib.ExitStack()
-        given = os.environ.get(_LOCK_FILE)
-        path = host_lock.DEFAULT if given is None else given
+        path = os.environ.get(_LOCK_FILE, host_lock.DEFAULT)
         self.lock.enter_context(host_lock.held(path, str(folder), printer_for(True)))
-        if given is None:
-            self.lock.callback(os.environ.pop, _LOCK_FILE, None)
-        else:
-            self.lock.callback(os.environ.__setitem__, _LOCK_FILE, given)
+        self.lock.callback(os.environ.__setitem__, _LOCK_FILE, path)
         os.environ[_LOCK_FILE] = ""  # a search inside the program must not wait for this lock
         self.watch = LoaderWatch()
         self.watch.start()
