@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import os
 import sys
@@ -179,13 +178,9 @@ def check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     _find_modules_here()
     from nws_sweep.report import snippets
-    from nws_sweep.report.progress import printer_for
     from nws_sweep.sweep import recheck
-    from nws_sweep.system import host_lock
 
-    print_line, lock_file = printer_for(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    measure = functools.partial(recheck.measure_again, print_line=print_line, lock_file=lock_file)
-    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, measure))
+    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, recheck.measure_again))
     print(snippets.markdown_table(*recheck.table(checks)), end="")
     return 0 if all(check.holds for check in checks) else 1
 

@@ -90,7 +90,7 @@ def _placeholder(name: str, given: Sequence[Any]) -> str:
     if list(given[1:]) not in ([], [_PROVISIONAL]):
         more = ",".join(map(str, given[1:]))
         raise ConfigurationError(f"nws_best:{name}: after the default {_PROVISIONAL} is allowed, not {more}")
-    return f"nws_best:{name}" if is_fingerprinting() else ""
+    return f"nws_best:{name}" if is_fingerprinting.get() else ""
 
 
 def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -> str:

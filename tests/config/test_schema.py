@@ -124,7 +124,7 @@ def test_the_schema_is_pickled_by_name() -> None:
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
-    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.ranges())
+    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
 
 
 def test_files_for_hosts_have_relative_interpolations_and_no_hydra_node() -> None:
