@@ -7,6 +7,7 @@ included, when its parent exits.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import multiprocessing
@@ -91,7 +92,20 @@ class _ChildCommands:
 
     @cached_property
     def _data(self) -> _LoadedDataset:
-        return _load_dataset(self._spec)
+        spec, before = self._spec, objects.open_files()
+        torch.manual_seed(spec.seed)
+        source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
+        dataset, target = source.dataset, spec.dataset.get("_target_")
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+            kind = type(dataset).__name__
+            raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
+        if source.samples == 0:
+            raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
+        found = _found_in(dataset, objects.python_objects)
+        if multiprocessing.get_start_method() != "fork":
+            return _LoadedDataset(source, found, {})
+        files = {number: path for number, path in objects.open_files().items() if number not in before}
+        return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
 
     def make_template(self) -> tuple[str, str]:
         """The obstacle to forking trial processes from this process; without one, the address that accepts requests."""
@@ -198,23 +212,6 @@ class _ChildCommands:
             self._warnings["further warnings omitted"] = None
 
 
-def _load_dataset(spec: ProcessSpec) -> _LoadedDataset:
-    torch.manual_seed(spec.seed)
-    before = objects.open_files()
-    source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
-    dataset, target = source.dataset, spec.dataset.get("_target_")
-    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        kind = type(dataset).__name__
-        raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
-    if source.samples == 0:
-        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-    found = _found_in(dataset, objects.python_objects)
-    if multiprocessing.get_start_method() != "fork":
-        return _LoadedDataset(source, found, {})
-    files = {number: path for number, path in objects.open_files().items() if number not in before}
-    return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
-
-
 _template: _ChildCommands | None = None  # set in a template process, and so in the trial processes forked from it
 
 
@@ -237,7 +234,11 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     else:
         # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
         os.setsid()
-    if _template is not None:  # when memory runs out, the kernel kills this process before the template process
+    if _template is None:
+        # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would
+        # distort a search of a few seconds.
+        gc.freeze()
+    else:  # when memory runs out, the kernel kills this process before the template process
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     processes.die_with_parent()

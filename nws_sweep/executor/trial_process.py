@@ -30,7 +30,7 @@ from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import processes, temporary, usage
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
-_PRELOADED, _FREEZE = ("nws_sweep.executor.child", "hydra.utils"), "nws_sweep.executor.preloaded"
+_PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training")
 _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
@@ -303,7 +303,7 @@ def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
         modules.add("torchvision")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOADED, *sorted(modules), _FREEZE])
+    context.set_forkserver_preload([*_PRELOADED, *sorted(modules)])
     processes.start_fork_server()
 
 

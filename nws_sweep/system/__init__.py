@@ -6,7 +6,7 @@ May import ``results``, ``units`` and ``errors``.
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
 - ``host``, ``accelerator``, ``extras``: facts about the machine, its accelerator and installed packages
-- ``processes``, ``termination``: fork server, process groups and signals; Ctrl-C and SIGTERM
+- ``processes``: fork server, process groups and signals, such as Ctrl-C and SIGTERM
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error
 """
