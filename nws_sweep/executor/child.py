@@ -385,14 +385,13 @@ def _redirect_output(log_path: str | None) -> None:
     """Redirects standard output and error of the dataset and its workers to the log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    null = log = os.open(os.devnull, os.O_RDWR)
-    if log_path:
-        with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
-            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    for source, target in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    for descriptor in {null, log}:
-        os.close(descriptor)
+    with Path(os.devnull).open("r+b", 0) as null, contextlib.ExitStack() as stack:
+        log = null
+        if log_path:
+            with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
+                log = stack.enter_context(Path(log_path).open("ab", 0))
+        for number, file in enumerate((null, log, log)):
+            os.dup2(file.fileno(), number)
 
 
 def _forward_progress(connection: Connection) -> None:

@@ -37,7 +37,7 @@ from nws_sweep.measurement.counters import noise_of
 from nws_sweep.report.progress import printer_for
 from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
-from nws_sweep.system import cores, host, host_lock, usage
+from nws_sweep.system import host, host_lock, usage
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
@@ -92,7 +92,7 @@ class ProgramSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            default = default_candidates(cores.usable_cpus())
+            default = default_candidates(host.usable_cpus())
             self._candidates = default if self._candidates is None else validated(self._candidates)
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
@@ -149,7 +149,7 @@ class ProgramSweep(Callback):
             reason="the program took no batch of any DataLoader",
             started_at=job.started_at,
             elapsed_s=job_slice.elapsed_s,
-            noise=noise_of([job_slice], cores.usable_cpus()),
+            noise=noise_of([job_slice], host.usable_cpus()),
         )
         chosen = timeline.training(timelines, number)
         if chosen is None:
