@@ -206,10 +206,8 @@ class _ChildCommands:
 
     def record_warning(self, message: Warning | str, *_: Any) -> None:
         """Replaces ``warnings.showwarning``."""
-        if len(self._warnings) < _MAX_WARNINGS:
-            self._warnings[one_line(message)] = None
-        else:  # each sample may issue its own
-            self._warnings["further warnings omitted"] = None
+        has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
+        self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
 
 
 _template: _ChildCommands | None = None  # set in a template process, and so in the trial processes forked from it

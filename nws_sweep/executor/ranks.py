@@ -214,5 +214,4 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 def free_port() -> int:
     """A free port, for programs that read ``MASTER_PORT``."""
     with socket.create_server((_ADDRESS, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+        return int(listener.getsockname()[1])

@@ -230,9 +230,9 @@ class ChildProcess(CommandSender):
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
     # Resident memory is quick to read and rarely too low; the exact figure takes longer.
-    if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
+    if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
         return
-    held = sum(map(usage.memory_bytes, pids))
+    held = sum(usage.memory_bytes(usage.family(pid)) or 0 for pid in pids)
     if held > budget_bytes:
         raise TrialOutOfMemory(
             f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "

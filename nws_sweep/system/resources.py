@@ -1,7 +1,4 @@
-"""Free memory, shared memory, open files and threads of this machine, and candidates that do not fit.
-
-A candidate that does not fit is skipped; the reason has the figures.
-"""
+"""Free memory, shared memory, open files and threads of this machine, and why a candidate does not fit."""
 
 from __future__ import annotations
 
