@@ -53,7 +53,7 @@ from nws_sweep.results import (
     Window,
     WindowRequest,
 )
-from nws_sweep.system import accelerator, page_cache, processes, temporary
+from nws_sweep.system import accelerator, page_cache, processes, streams, temporary
 
 # torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
@@ -243,7 +243,7 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     os.chdir(spec.working_folder)
     threading.Thread(target=_kill_group_with_parent, name="kill-group-with-parent", daemon=True).start()
     processes.restore_ending_signals()
-    _redirect_output(spec.log_path)
+    streams.redirect(spec.log_path)
     commands = (_template.forked if _template else _ChildCommands)(spec, temporary_folder)
     warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)
@@ -377,19 +377,6 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
             f"consumer {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
         )
     return consumer
-
-
-def _redirect_output(log_path: str | None) -> None:
-    """Redirects standard output and error of the dataset and its workers to the log."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with Path(os.devnull).open("r+b", 0) as null, contextlib.ExitStack() as stack:
-        log = null
-        if log_path:
-            with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
-                log = stack.enter_context(Path(log_path).open("ab", 0))
-        for number, file in enumerate((null, log, log)):
-            os.dup2(file.fileno(), number)
 
 
 def _forward_progress(connection: Connection) -> None:
