@@ -28,7 +28,7 @@ from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, temporary
-from nws_sweep.system.cores import cpus_of_rank, most_workers
+from nws_sweep.system.host import cpus_of_rank, most_workers
 from nws_sweep.tuning.runner import DEFAULT_LIMIT
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates

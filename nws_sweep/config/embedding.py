@@ -62,14 +62,14 @@ def register_resolvers() -> None:
     """Registers the resolvers of conf/, which import their modules at the first use; may be called again."""
 
     def usable_cpus(times: int = 1, ranks: int = 1) -> int:
-        from nws_sweep.system import cores
+        from nws_sweep.system import host
 
-        return cores.cpus_of_rank(max(1, ranks), times)
+        return host.cpus_of_rank(max(1, ranks), times)
 
     def most_workers(ranks: int = 1) -> int:
-        from nws_sweep.system import cores
+        from nws_sweep.system import host
 
-        return cores.most_workers(max(1, ranks))
+        return host.most_workers(max(1, ranks))
 
     def best_setting(name: str, *given: Any, _root_: Any) -> Any:
         from nws_sweep.config import best_resolver

@@ -29,7 +29,7 @@ from nws_sweep.sweep import grid, job, resuming
 from nws_sweep.sweep.grid import Composer, configuration_of
 from nws_sweep.sweep.session import Session, parts_of
 from nws_sweep.system import extras, host, processes, temporary
-from nws_sweep.system.termination import Interrupted
+from nws_sweep.system.processes import Interrupted
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from nws_sweep.measurement.counters import noise_of
 from nws_sweep.report.progress import printer_for
 from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
-from nws_sweep.system import cores, host, host_lock, usage
+from nws_sweep.system import host, host_lock, usage
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ProgramSweep(Callback):
             self._candidates = given[key]
         else:
             require(f"{_CALLBACK}.candidates", self._candidates, "search.candidates")
-            tried = default_candidates(cores.usable_cpus()) if self._candidates is None else self._candidates
+            tried = default_candidates(host.usable_cpus()) if self._candidates is None else self._candidates
             self._candidates = tuple(sorted(tried))
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
@@ -148,7 +148,7 @@ class ProgramSweep(Callback):
             reason="the program took no batch of any DataLoader",
             started_at=job.started_at,
             elapsed_s=job_slice.elapsed_s,
-            noise=noise_of([job_slice], cores.usable_cpus()),
+            noise=noise_of([job_slice], host.usable_cpus()),
         )
         chosen = timeline.training(timelines, number)
         if chosen is None:

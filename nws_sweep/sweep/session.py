@@ -20,7 +20,7 @@ from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord
 from nws_sweep.sweep.grid import Plan
-from nws_sweep.system.termination import Interrupts
+from nws_sweep.system.processes import Interrupts
 
 if TYPE_CHECKING:
     from nws_sweep.sweep.terminal import View

@@ -20,7 +20,7 @@ from nws_sweep.config import schema
 from nws_sweep.config.schema import explain
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings
-from nws_sweep.system import cores
+from nws_sweep.system import host
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -47,7 +47,7 @@ def refused(*overrides: str) -> str:
 
 
 def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
+    monkeypatch.setattr(host, "shared_cores", lambda *_: 48.0)
     found = configured("ranks=4")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks

@@ -25,7 +25,7 @@ from nws_sweep.report import snippets
 from nws_sweep.results import TrialState, storage
 from nws_sweep.sweep import auto, resuming
 from nws_sweep.sweep.auto import ProgramSweep, default_candidates, num_workers_key, project_facts
-from nws_sweep.system import cores, host_lock
+from nws_sweep.system import host, host_lock
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
 from tests.hosts import write_training_host
@@ -131,7 +131,7 @@ def task(config: DictConfig) -> list[str]:
 def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
     config = multirun("loader.batch_size=8")
     started(config)
-    values = ",".join(map(str, default_candidates(cores.usable_cpus())))
+    values = ",".join(map(str, default_candidates(host.usable_cpus())))
     assert task(config) == ["+nws_sweep=auto", "loader.batch_size=8", f"{KEY}={values}"]
     config = multirun(f"{NAME}.candidates=[4,0]", f"{NAME}.key={KEY}", "+val.num_workers=1")
     started(config)
