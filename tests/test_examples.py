@@ -92,6 +92,7 @@ def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str])
     assert loaders or capsys.readouterr().out.count("num_workers") >= 2
 
 
+@pytest.mark.extended
 def test_a_lightning_training() -> None:
     import lightning
 
