@@ -64,6 +64,7 @@ class CandidateProcess:
             return None
         finally:
             self.running.pause()
+            self.usage = self.running.usage()  # no part of the next time slice
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Compares the memory at the latest pause with a limit.
