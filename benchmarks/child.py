@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import warnings
 from collections.abc import Callable
@@ -41,6 +42,7 @@ def _received(connection: Connection, name: str, timeout_s: float) -> Any:
 def _run(connection: Connection, function: Callable[[Any], Any], argument: Any) -> None:
     import torch
 
+    gc.freeze()  # as in a trial process
     multiprocessing.set_start_method(None, force=True)  # workers start as in the user's program
     warnings.filterwarnings("ignore", message=r"This DataLoader will create \d+ worker processes")
     torch.seed()  # a fresh process would draw the same order each time

@@ -16,7 +16,7 @@ from benchmarks.search_page import page
 from benchmarks.support import print_line
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
-from nws_sweep.system.cores import usable_cpus
+from nws_sweep.system.host import usable_cpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

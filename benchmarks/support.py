@@ -16,7 +16,7 @@ from nws_sweep.system import host, processes
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # as in conf/paths
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.search", "nws_sweep.executor.preloaded",
+    "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit

@@ -26,9 +26,9 @@ from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
-from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, temporary
-from nws_sweep.system.cores import cpus_of_rank, most_workers
+from nws_sweep.system.host import cpus_of_rank, most_workers
 from nws_sweep.tuning.runner import DEFAULT_LIMIT
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
@@ -201,19 +201,14 @@ def _plan(given: Mapping[str, Any]) -> Embedded:
 def _rules(given: Mapping[str, Any]) -> SearchRules:
     ranks, most = given["ranks"], given["max_workers"]
     schema.require("ranks", ranks)
-    plain = {name: given[name] for name in ("strategy", "maximum_patience", "tolerance", "time_budget_s")}
-    candidates = None if given["candidates"] is None else [*given["candidates"]]
-    for name, value in {**plain, "candidates": candidates, "also": list(given["also"])}.items():
-        schema.require(name, value, f"search.{name}")
-    if most is not None:
-        schema.require("max_workers", most, "search.max_workers")
-    else:
+    if most is None:
         most = most_workers(ranks) if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
-    tried = tuple(range(most + 1)) if candidates is None else tuple(sorted(candidates))
-    reference = cpus_of_rank(ranks)
-    return SearchRules(
-        **plain, candidates=tried, also=tuple(given["also"]), reference=reference if reference in tried else None
-    )
+    values = {name: given[name] for name in ("strategy", "maximum_patience", "tolerance", "time_budget_s")}
+    values |= {"also": list(given["also"]), "max_workers": most, "reference": cpus_of_rank(ranks)}
+    values["candidates"] = None if given["candidates"] is None else list(given["candidates"])
+    for name, value in values.items():
+        schema.require(name, value, f"search.{name}")
+    return schema.search_rules(values)
 
 
 def _consumer_node(consumer: Consumer) -> dict[str, Any]:
@@ -228,7 +223,7 @@ def _consumer_node(consumer: Consumer) -> dict[str, Any]:
 
 def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
     configuration = _configuration(loader_input, plan)
-    store, print_line = ResultStore(default_folder()), printer_for(given["progress"])
+    store, print_line = ResultStore(), printer_for(given["progress"])
     announce = announcer(given["progress"], print_line)
     start = SearchRecord(
         configuration=configuration,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import os
 import sys
@@ -149,21 +148,22 @@ def compare(arguments: Sequence[str]) -> int:
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
     if options.html:
-        from nws_sweep.report import html
+        from nws_sweep.report import page
         from nws_sweep.results import atomic
 
-        atomic.write_text(options.html, html.comparison(comparison))
+        atomic.write_text(options.html, page.comparison(comparison))
         print(f"wrote {options.html}")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
-    from nws_sweep.analysis.summary import distinguished, summarise
-    from nws_sweep.results import selection, storage
+    from nws_sweep.analysis import node_kinds
+    from nws_sweep.analysis.summary import summarise
+    from nws_sweep.results import storage
 
-    stored = distinguished(storage.find(folder))
+    stored = node_kinds.named(storage.find(folder))
     try:
-        return summarise(selection.select(stored, conditions))
+        return summarise(storage.select(stored, conditions))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from None
 
@@ -178,13 +178,9 @@ def check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     _find_modules_here()
     from nws_sweep.report import snippets
-    from nws_sweep.report.progress import printer_for
     from nws_sweep.sweep import recheck
-    from nws_sweep.system import host_lock
 
-    print_line, lock_file = printer_for(True), os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    measure = functools.partial(recheck.measure_again, print_line=print_line, lock_file=lock_file)
-    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, measure))
+    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, recheck.measure_again))
     print(snippets.markdown_table(*recheck.table(checks)), end="")
     return 0 if all(check.holds for check in checks) else 1
 

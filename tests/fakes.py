@@ -219,6 +219,7 @@ class FakeProcess:
         return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        self.cpu_s += 1.0  # which no batch costs
         return tuple(made for made in self._machine.without_workers if made.key in keys)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:

@@ -72,7 +72,7 @@ def page() -> str:
 
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
-    permitted = {key: permits.text for key, permits in schema.ranges().items()} | {"services": "a mapping"}
+    permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {"services": "a mapping"}
     for section in ("", "loader", "search", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]

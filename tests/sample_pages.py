@@ -9,7 +9,7 @@ from typing import Any
 
 from nws_sweep.analysis.comparing import compare
 from nws_sweep.analysis.summary import summarise
-from nws_sweep.report import html, writer
+from nws_sweep.report import page, writer
 from nws_sweep.results import Estimate, SearchRecord, Trial, atomic, storage
 from tests.factories import (
     HOST,
@@ -85,7 +85,7 @@ def comparison(parent: Path) -> Path:
     ]
     two = store_grid(parent / "after", *after)
     found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
-    atomic.write_text(parent / "comparison.html", html.comparison(found))
+    atomic.write_text(parent / "comparison.html", page.comparison(found))
     return parent / "comparison.html"
 
 

@@ -137,7 +137,7 @@ def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
     return page_path.read_text("utf-8"), Journal(path, json.loads(path.read_text().splitlines()[0]), resume=True)
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 @pytest.mark.slow
 def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     text, journal = measured(tmp_path, "bias --only consumer --rounds 1 --workers 2")

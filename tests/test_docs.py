@@ -14,7 +14,7 @@ from PIL import Image
 
 from nws_sweep import __version__
 from nws_sweep.config import schema
-from nws_sweep.results import MeasureRules, batch_table, timing_table
+from nws_sweep.results import MeasureRules, codec, timing_table
 from tests import reference
 from tests.conftest import ROOT
 from tests.factories import configuration, search_result, store_grid, trial
@@ -107,7 +107,7 @@ def alone(command: str) -> object:
     """The command as a parameter. Commands with the same port run in one group; only the README's run by default."""
     marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
     if command not in SHOWN_FIRST:
-        marks.append(pytest.mark.apart)
+        marks.append(pytest.mark.extended)
     return pytest.param(command, marks=marks)
 
 
@@ -139,7 +139,7 @@ def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
 
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "files.md").read_text("utf-8")
-    for column in (*timing_table.TIMING_COLUMNS, *batch_table.COLUMNS, *timing_table.RANK_COLUMNS):
+    for column in (*timing_table.TIMING_COLUMNS, *codec.BATCH_COLUMNS, *timing_table.RANK_COLUMNS):
         assert f"`{column}`" in text, column
 
 
@@ -159,7 +159,7 @@ def test_every_group_option_and_value_is_explained() -> None:
 
 
 def test_every_dotted_key_that_the_documents_name_exists() -> None:
-    known = set(schema.ranges())
+    known = set(schema.RANGES)
     for path in DOCUMENTS:
         for key in re.findall(r"`((?:search|measure|loader|paths)\.\w+)", path.read_text("utf-8")):
             assert key in known, f"{path.name}: {key}"

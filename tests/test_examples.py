@@ -83,7 +83,7 @@ def test_a_program_that_passes_its_config() -> None:
     assert found["loader"].num_workers == 1
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 @pytest.mark.parametrize("block", blocks("docs/faq.md", ""), ids=["threads", "randomness", "validation"])
 def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = run(block, dataset=Slow(), held_out=Slow(), torch=torch)
@@ -92,6 +92,7 @@ def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str])
     assert loaders or capsys.readouterr().out.count("num_workers") >= 2
 
 
+@pytest.mark.extended
 def test_a_lightning_training() -> None:
     import lightning
 
@@ -118,7 +119,7 @@ def test_a_lightning_training() -> None:
     assert loader.num_workers in WORKERS
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 def test_accelerate() -> None:
     found = run(shown("docs/projects.md", "Accelerator"), dataset=Slow())
     loader = found["loader"]
@@ -130,7 +131,7 @@ def test_accelerate() -> None:
     assert (again.base_dataloader is loader.base_dataloader, sum(len(batch) for batch in again)) == (False, 256)
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 def test_the_trainer_of_transformers(tmp_path: Path) -> None:
     import transformers
 
@@ -158,7 +159,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
     assert trainer.get_train_dataloader().num_workers in WORKERS
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 def test_webdataset() -> None:
     import webdataset
 
@@ -176,7 +177,7 @@ def test_webdataset() -> None:
     assert (type(loader), sum(len(labels) for _, labels in loader)) == (webdataset.WebLoader, 128)
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 def test_hugging_face_datasets() -> None:
     Path("parquet").mkdir()
     for part in range(2):

@@ -14,6 +14,7 @@ from tests.real_files import write_mnist
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.extended
 def test_mnist_training_compares_images_tensors_and_the_device(shared_nws: Command, tmp_path: Path) -> None:
     write_mnist(tmp_path / "data", images=3000)
     small = ["search.max_workers=1", "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.5"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,11 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "psutil", "PIL"}
 
 
-def imported(*arguments: str) -> set[str]:
-    """Top-level packages that a command line imports."""
+def imported(folder: Path, *arguments: str) -> set[str]:
+    """Top-level packages that a command line imports, with an empty temporary folder."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "nws_sweep", *arguments],
         capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert lines
@@ -31,8 +33,10 @@ def imported(*arguments: str) -> set[str]:
         ("report /nowhere", {"torch", "torchvision"}),
     ],
 )  # fmt: skip
-def test_heavy_packages_are_not_imported_before_they_are_needed(arguments: str, left_out: set[str]) -> None:
-    assert not imported(*arguments.split()) & left_out
+def test_heavy_packages_are_not_imported_before_they_are_needed(
+    tmp_path: Path, arguments: str, left_out: set[str]
+) -> None:
+    assert not imported(tmp_path, *arguments.split()) & left_out
 
 
 def test_the_plugin_imports_only_light_modules() -> None:

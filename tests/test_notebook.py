@@ -51,6 +51,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[[str],
         yield run
 
 
+@pytest.mark.extended
 def test_a_notebook_shows_progress_and_results(run: Callable[[str], dict[str, list[dict[str, Any]]]]) -> None:
     shown = run(SEARCH)
     (first,) = shown["display_data"]  # one output, which is updated

@@ -16,7 +16,7 @@ from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.hosts import write, write_host
 
 # One environment, changed step by step.
-pytestmark = [pytest.mark.apart, pytest.mark.slow, pytest.mark.xdist_group("packaging")]
+pytestmark = [pytest.mark.extended, pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
 UV = Path(sys.executable).with_name("uv")
 

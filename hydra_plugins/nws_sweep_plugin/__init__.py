@@ -48,8 +48,12 @@ class NwsSweepConfigSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Sorted names of the groups or the configurations in a group; None for both."""
+        place = embedding.served(self._folder, config_path)
+        found = [entry.name for entry in place.iterdir()] if place is not None and place.is_dir() else []
+        if config_path == "" and self.available():
+            found = [embedding.GROUP]
         names: list[str] = []
-        for name in embedding.names_in(self._folder, config_path):
+        for name in found:
             path = f"{config_path}/{name}" if config_path else name
             self._list_add_result(names, file_path=path, file_name=name, results_filter=results_filter)
         return sorted(set(names))

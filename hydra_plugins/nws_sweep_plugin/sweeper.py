@@ -25,15 +25,13 @@ class GridSweeper(Sweeper):
         """Creates the launcher."""
         from hydra.core.plugins import Plugins
 
-        self.hydra_context, self.config = hydra_context, config
-        self.launcher = Plugins.instance().instantiate_launcher(
+        launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
+        self._grid = config, hydra_context.config_loader, launcher
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs the grid; the configuration has the overrides too."""
         from nws_sweep.sweep import sweeper
 
-        if self.config is None or self.hydra_context is None or self.launcher is None:
-            raise RuntimeError("sweep before setup")
-        sweeper.sweep(self.config, self.hydra_context.config_loader, self.launcher, self._batch_size)
+        sweeper.sweep(*self._grid, self._batch_size)

@@ -1,12 +1,12 @@
-"""What the results mean: the best setting, its bottleneck, warnings, comparisons. Pure functions of stored results.
+"""What the results mean: the best setting, its bottleneck, warnings, comparisons.
 
-May import: ``config``, ``tuning`` and below.
+May import: ``config``, ``tuning`` and below. Pure functions, but for ``program_runs``, which reads and writes files.
 
 - ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
-- ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with figures and remedies
+- ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with values and remedies
 - ``caveats``: warnings about an answer, and the candidate with lower memory
 - ``time_ratios``: the ratio of two times with its interval
-- ``comparing``, ``effects``: two runs side by side; the settings of one grid against each other
+- ``comparing``: two runs side by side; the settings of one grid against each other
 - ``per_rank``, ``node_kinds``: differences between ranks; results from several kinds of nodes
 - ``program_runs``: results from the runs of another program
 """

@@ -1,6 +1,6 @@
-"""Compares two runs or grids, A and B: one frozen value from which every output is rendered. Pure.
+"""Compares two runs or grids, A and B, and the settings of a grid: frozen values, ready to be rendered. Pure.
 
-A ratio is the time of B / the time of A.
+A ratio of A and B is the time of B / the time of A.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
+from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Trial, shown
 
 _LONGEST_VALUE = 80
+_MOST_VALUES = 20  # of one axis, in the table of effects
 _NONE = "none"  # for facts that a host lacks, such as torchvision
 
 # The values of --fail-if, and the changes that each one matches.
@@ -47,47 +48,33 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One configuration in A and in B.
-
-    ``times`` are those of the best setting in A (``base``) and in B (``other``), None without a common quantity;
-    ``change`` is None if one of them has no best setting.
-    """
+    """One configuration in A and in B."""
 
     label: str
     a: ConfigurationSummary
     b: ConfigurationSummary
-    times: Times | None
-    change: Change | None
+    times: Times | None  # of the best setting in A (``base``) and in B (``other``); None without a common quantity
+    change: Change | None  # None if one of them has no best setting
     notes: tuple[str, ...]
-
-    @property
-    def broke(self) -> bool:
-        """Whether it was measured in A and failed in B."""
-        return self.a.best is not None and self.b.best is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs or grids side by side.
-
-    ``pairs`` are the configurations in both, at least one, in the order of A; ``only_a`` and ``only_b`` are the labels
-    of the others. ``settings`` and ``hosts`` are the other differences over all pairs. Times that differ by no more
-    than the share ``within`` count as the same.
-    """
+    """Two runs or grids side by side."""
 
     a: Summary
     b: Summary
-    within: float
-    pairs: tuple[Pair, ...]
-    only_a: tuple[str, ...]
+    within: float  # times that differ by no more than this share count as the same
+    pairs: tuple[Pair, ...]  # the configurations in both, at least one, in the order of A
+    only_a: tuple[str, ...]  # labels of the others
     only_b: tuple[str, ...]
-    settings: tuple[Difference, ...]
+    settings: tuple[Difference, ...]  # other differences over all pairs
     hosts: tuple[Difference, ...]
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
         """The pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
-        meant = ALARMS[alarm]
-        return tuple(pair for pair in self.pairs if pair.change in meant or (pair.broke and Change.SLOWER in meant))
+        meant, measured = ALARMS[alarm], [pair for pair in self.pairs if pair.a.best]
+        return tuple(pair for pair in measured if pair.change in meant or (not pair.b.best and Change.SLOWER in meant))
 
 
 def compare(a: Summary, b: Summary, within: float) -> RunComparison:
@@ -137,14 +124,13 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
 
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str], within: float) -> Pair:
-    measured = a.best is not None and b.best is not None
     times = times_of(a.best, b.best) if a.best and b.best else None
     return Pair(
         label=" / ".join(dict.fromkeys(labels)),
         a=a,
         b=b,
         times=times,
-        change=change_of(times.ratio, within) if times else Change.UNCLEAR if measured else None,
+        change=change_of(times.ratio, within) if times else Change.UNCLEAR if a.best and b.best else None,
         notes=tuple(_notes(a, b, times)),
     )
 
@@ -219,3 +205,64 @@ def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
     named = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
     accelerator = {"accelerator": facts.accelerator or _NONE} if facts else {}
     return {**named, "memory": units.memory(host.memory_bytes), **accelerator}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """The effect of changing a setting from the baseline to a value, over pairs of configurations.
+
+    ``ratio`` is the time per sample with the value / with the baseline, each at its best num_workers.
+    """
+
+    axis: str
+    baseline: str
+    value: str
+    ratio: Ratio
+    pairs: int
+
+    @property
+    def text(self) -> str:
+        """The change of time in words, with its interval."""
+        if self.ratio.ends is None:
+            return f"{_change(self.ratio.value)} (no interval: too few windows or pairs)"
+        if not self.ratio.is_certain:
+            return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
+        ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))
+        return f"{_change(self.ratio.value)} ({_change(ends[0])} to {_change(ends[1])})"
+
+
+def _change(ratio: float) -> str:
+    return f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
+
+
+def effects(summary: Summary) -> tuple[Effect, ...]:
+    """The effects of all varying settings except the dataset, each value against the first one."""
+    axes = [name for name in summary.varying if name != "dataset"]
+    return tuple(effect for axis in axes for effect in _of_axis(axis, summary.configurations))
+
+
+def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
+    values: dict[str, Any] = {}
+    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # equal but for the axis; by value
+    for one in configurations:
+        rest = {name: shown(value) for name, value in one.configuration.columns.items() if name != axis}
+        value = one.configuration.columns.get(axis)
+        values[shown(value)] = value
+        groups.setdefault(frozenset(rest.items()), {}).setdefault(shown(value), one)
+    baseline, *others = sorted(values, key=lambda name: _order(values[name]))[:_MOST_VALUES]
+    for value in others:
+        pairs = [
+            (group[baseline].best, group[value].best) for group in groups.values() if {baseline, value} <= {*group}
+        ]
+        times = [times_of(base, other) for base, other in pairs if base and other]
+        if ratios := [one.ratio for one in times if one]:
+            yield Effect(axis=axis, baseline=baseline, value=value, ratio=combined(ratios), pairs=len(ratios))
+
+
+def _order(value: object) -> tuple[int, float]:
+    """None first, then false and true, then numbers by size, then others in the order of the grid."""
+    if value is None:
+        return 0, 0.0
+    if isinstance(value, bool):
+        return 1, float(value)
+    return (2, float(value)) if isinstance(value, int | float) else (3, 0.0)

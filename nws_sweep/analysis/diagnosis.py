@@ -204,7 +204,7 @@ def evidence_of(result: SearchRecord, best: Trial | None) -> Evidence | None:
         candidates={trial.num_workers: trial.measurement for trial in measured if trial.measurement},
         configuration=result.configuration,
         cores=result.host.usable_cpus,
-        batches=result.configuration.batches_of(best.settings, result.facts) if result.facts else None,
+        batches=result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None,
         refused=tuple(t for t in trials if t.num_workers > best.num_workers and t.state in _DID_NOT_FIT),
         other_cpus=max((trial.noise.other_cpus for trial in measured if trial.noise), default=0.0),
     )

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from nws_sweep.results import VERSIONS, Host, SearchRecord
+from nws_sweep.results import VERSIONS, SearchRecord
+from nws_sweep.results.storage import Stored, StoredRun
 
 COLUMN = "node"
 # Parts of CPU names that carry no information.
 _DECORATION = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|\d+-Core)\b|@.*|\bwith .*", re.IGNORECASE)
 
 
-def kind_of(host: Host, accelerator: str | None = None) -> str:
-    """A short name that nodes of one kind share, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``."""
+def kind(result: SearchRecord) -> str | None:
+    """A short name of the kind of node, such as ``Xeon-Platinum-8488C_8-CPUs_62-GiB_cuda``; None if not measured."""
+    if not result.trials:  # the host of a lost job is unknown
+        return None
+    host, accelerator = result.host, result.facts.accelerator if result.facts else None
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
     gib = host.memory_bytes / 2**30  # two digits: usable memory differs a little between equal nodes
     memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
@@ -26,25 +30,17 @@ def kind_of(host: Host, accelerator: str | None = None) -> str:
     return "_".join(filter(None, [model, cpus, memory, accelerator]))
 
 
-def kind(result: SearchRecord) -> str | None:
-    """The kind of node on which a search was measured; None if nothing was measured."""
-    if not result.trials:  # the host of a lost job is unknown
-        return None
-    return kind_of(result.host, result.facts.accelerator if result.facts else None)
-
-
-def named(results: Sequence[SearchRecord]) -> list[SearchRecord]:
+def named(stored: Stored) -> Stored:
     """The same results, with the kind as a column if there are several kinds and the name is free."""
-    kinds = [kind(result) for result in results]
-    taken = any(COLUMN in result.configuration.columns for result in results)
-    if taken or len({one for one in kinds if one}) < 2:
-        return list(results)
-    return [_with_column(result, one) if one else result for result, one in zip(results, kinds, strict=True)]
+    kinds = {kind(run.result) for run in stored.runs} - {None}
+    taken = any(COLUMN in run.result.configuration.columns for run in stored.runs)
+    return stored if taken or len(kinds) < 2 else replace(stored, runs=tuple(map(_with_column, stored.runs)))
 
 
-def _with_column(result: SearchRecord, node: str) -> SearchRecord:
-    columns = {**result.configuration.columns, COLUMN: node}
-    return replace(result, configuration=replace(result.configuration, columns=columns))
+def _with_column(run: StoredRun) -> StoredRun:
+    configuration, node = run.result.configuration, kind(run.result)
+    columns = {**configuration.columns, **({COLUMN: node} if node else {})}
+    return replace(run, result=replace(run.result, configuration=replace(configuration, columns=columns)))
 
 
 def versions_differ(results: Iterable[SearchRecord]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -20,11 +21,9 @@ def slowest(ranks: Sequence[RankMeasurement]) -> RankMeasurement | None:
     if len(ranks) < 2:
         return None
     *others, last = sorted(ranks, key=lambda rank: rank.own_s.value)
-    if last.own_s.low is None or any(rank.own_s.high is None for rank in others):
-        return None
-    highest_s = max(rank.own_s.high or 0.0 for rank in others)
+    highest_s = max(rank.own_s.high or math.inf for rank in others)  # without an interval no rank is slower
     apart = last.own_s.value > (1 + _WORTH_NAMING) * others[-1].own_s.value
-    return last if apart and last.own_s.low > highest_s else None
+    return last if apart and (last.own_s.low or 0.0) > highest_s else None
 
 
 def sentence(trial: Trial, alone: Trial | None = None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep import units
-from nws_sweep.analysis import advice, caveats, node_kinds, per_rank, time_ratios
+from nws_sweep.analysis import advice, caveats, node_kinds, per_rank
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
+from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.results import (
     Configuration,
     Host,
@@ -24,46 +24,19 @@ from nws_sweep.results.storage import Stored, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Speed-up of the best over another candidate: time of the other / time of the best.
-
-    ``uncertainty`` is the relative half-width of its interval; None if one of the two times has no interval.
-    """
-
-    value: float
-    uncertainty: float | None
-
-    def __str__(self) -> str:
-        return units.ratio(self.value, self.uncertainty)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationSummary:
-    """The results of one configuration; what could not be measured is None.
-
-    Attributes:
-        run: The stored result and its folder.
-        label: Its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``.
-        best: The recommended trial: the fewest workers not slower than the fastest by more than the tolerance.
-        fastest: The trial with the least time.
-        gain_over_zero: Speed-up over num_workers=0.
-        gain_over_reference: Speed-up over num_workers = usable CPUs (search.reference).
-        diagnosis: The bottlenecks at the best setting.
-        lower_memory: A candidate nearly as fast as the best with far less memory; None if there is none.
-        warnings: Lines that question the answer or suggest how to improve it.
-        searched: Names of the DataLoader settings that were searched, or that vary in the grid.
-    """
+    """The results of one configuration; what could not be measured is None."""
 
     run: StoredRun
-    label: str
-    best: Trial | None
-    fastest: Trial | None
-    gain_over_zero: Gain | None
-    gain_over_reference: Gain | None
-    diagnosis: Diagnosis | None
-    lower_memory: Trial | None
-    warnings: tuple[str, ...]
-    searched: tuple[str, ...] = ()
+    label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
+    best: Trial | None  # recommended: the fewest workers not slower than the fastest by more than the tolerance
+    fastest: Trial | None  # the trial with the least time
+    gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
+    gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (search.reference)
+    diagnosis: Diagnosis | None  # the bottlenecks at the best setting
+    lower_memory: Trial | None  # a candidate nearly as fast as the best with far less memory; None if there is none
+    warnings: tuple[str, ...]  # lines that question the answer or suggest how to improve it
+    searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
 
     @property
     def configuration(self) -> Configuration:
@@ -110,21 +83,14 @@ class ConfigurationSummary:
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
 class Summary:
-    """The results of all configurations of a run or a grid, in the order of measuring.
-
-    Attributes:
-        varying: The identifying columns whose values differ between configurations, and ``dataset``.
-        searched_others: Whether other settings were searched after num_workers.
-        warnings: Lines that concern all configurations.
-        failures: A line with the reason for each trial or configuration that could not be measured.
-    """
+    """The results of all configurations of a run or a grid, in the order of measuring."""
 
     stored: Stored
     configurations: tuple[ConfigurationSummary, ...]
-    varying: tuple[str, ...]
-    searched_others: bool
-    warnings: tuple[str, ...]
-    failures: tuple[str, ...]
+    varying: tuple[str, ...]  # identifying columns whose values differ between configurations, and ``dataset``
+    searched_others: bool  # True if other settings were searched after num_workers
+    warnings: tuple[str, ...]  # lines that concern all configurations
+    failures: tuple[str, ...]  # a line with the reason for each trial or configuration that could not be measured
 
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -176,7 +142,7 @@ class Summary:
 
 def summarise(stored: Stored) -> Summary:
     """Summarises the stored results of a run or a grid."""
-    stored = distinguished(stored)
+    stored = node_kinds.named(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
     return Summary(
@@ -187,13 +153,6 @@ def summarise(stored: Stored) -> Summary:
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
-
-
-def distinguished(stored: Stored) -> Stored:
-    """The same results, with the kind of node among the columns of each configuration if there are several kinds."""
-    results = node_kinds.named([run.result for run in stored.runs])
-    runs = (replace(run, result=result) for run, result in zip(stored.runs, results, strict=True))
-    return replace(stored, runs=tuple(runs))
 
 
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
@@ -236,12 +195,12 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
     )
 
 
-def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Gain | None:
+def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
     other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
     if best is None or other is None or not best.objective_s or other.objective_s is None:
         return None
-    times = time_ratios.times_of(best, other)
-    return Gain(value=other.objective_s / best.objective_s, uncertainty=times.ratio.half_width if times else None)
+    times = times_of(best, other)
+    return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:

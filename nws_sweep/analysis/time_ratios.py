@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from nws_sweep import units
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import Estimate, Trial, TrialState
 
@@ -34,18 +35,18 @@ class Quantity(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """The ratio of two times on the log scale, where its interval is symmetrical.
+    """The ratio of two times: time of the other / time of the base.
 
-    ``half_width`` is half the width of the 95 % interval of the natural logarithm; None if there is no interval.
+    ``half_width`` is half the width of the 95 % interval of its natural logarithm; None if there is no interval.
     """
 
-    log: float
+    value: float
     half_width: float | None
 
     @property
-    def value(self) -> float:
-        """The ratio itself: time of the other / time of the base."""
-        return math.exp(self.log)
+    def log(self) -> float:
+        """Its natural logarithm, about which the interval is symmetrical."""
+        return math.log(self.value)
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -53,6 +54,11 @@ class Ratio:
         if self.half_width is None:
             return None
         return math.exp(self.log - self.half_width), math.exp(self.log + self.half_width)
+
+    @property
+    def speed_up(self) -> str:
+        """How many times as fast the base is, such as ``1.94x``."""
+        return units.ratio(self.value, self.half_width)
 
     @property
     def is_certain(self) -> bool:
@@ -76,7 +82,7 @@ class Times:
         """Time of the other / time of the base; half-widths add in quadrature if both have intervals."""
         widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
         return Ratio(
-            log=math.log(self.other.value / self.base.value),
+            value=self.other.value / self.base.value,
             half_width=math.hypot(*widths) if len(widths) == 2 else None,
         )
 
@@ -126,18 +132,13 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
 
 
 def combined(ratios: Sequence[Ratio]) -> Ratio:
-    """The geometric mean of ratios from independent trials that show the same effect.
+    """The geometric mean of ratios, at least one, from independent trials that show the same effect.
 
     Its half-width is the larger of two: that of their own intervals, sqrt(sum of squares) / n, which suffices if the
     effect is the same in each pair, and that of their spread, t x standard deviation / sqrt(n), which covers effects
     that differ (DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). The spread of two ratios is too
     uncertain for Student's t: it widens their own interval by the normal quantile, and gives no interval by itself.
-
-    Args:
-        ratios: At least one.
-
-    Returns:
-        The mean; without an interval if neither half-width is known.
+    The mean has no interval if neither half-width is known.
     """
     logs, count = [ratio.log for ratio in ratios], len(ratios)
     own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
@@ -147,4 +148,4 @@ def combined(ratios: Sequence[Ratio]) -> Ratio:
         half_width = max(half_width or 0.0, math.hypot(*own) / count)
     elif count < _FEWEST_FOR_SPREAD:
         half_width = None
-    return Ratio(log=statistics.fmean(logs), half_width=half_width)
+    return Ratio(value=math.exp(statistics.fmean(logs)), half_width=half_width)

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nws_sweep.config.project_keys import SETTINGS, fingerprint_of, fingerprinting, is_fingerprinting
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import LoaderSettings, ProjectFacts, SearchRecord
-from nws_sweep.results.result_cache import ResultStore, default_folder, staleness
+from nws_sweep.results.result_cache import ResultStore, staleness
 from nws_sweep.system import host
 
 _DEFAULTS = LoaderSettings(batch_size=1)
@@ -46,7 +46,7 @@ def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
         return placeholder
     reasons: list[str] = []
     here = host.describe()
-    for record in ResultStore(default_folder()).newest():
+    for record in ResultStore().newest():
         project = record.facts.project if record.facts else None
         if project is None or record.verdict is None:
             continue
@@ -90,7 +90,7 @@ def _placeholder(name: str, given: Sequence[Any]) -> str:
     if list(given[1:]) not in ([], [_PROVISIONAL]):
         more = ",".join(map(str, given[1:]))
         raise ConfigurationError(f"nws_best:{name}: after the default {_PROVISIONAL} is allowed, not {more}")
-    return f"nws_best:{name}" if is_fingerprinting() else ""
+    return f"nws_best:{name}" if is_fingerprinting.get() else ""
 
 
 def _difference(record: SearchRecord, project: ProjectFacts, root: DictConfig) -> str:

@@ -7,9 +7,10 @@ imports nothing that Hydra has not imported already.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from nws_sweep.errors import ConfigurationError
 
@@ -57,40 +58,27 @@ def served(folder: Path | None, config_path: str) -> Path | None:
     return None if is_our_own else folder.joinpath(*parts[1:])
 
 
-def names_in(folder: Path | None, config_path: str) -> Iterable[str]:
-    """The names of files and folders of a group that a host may see; at the root only the group itself."""
-    if folder is not None and config_path == "":
-        return [GROUP]
-    place = served(folder, config_path)
-    return [entry.name for entry in place.iterdir()] if place is not None and place.is_dir() else []
-
-
 def register_resolvers() -> None:
     """Registers the resolvers of conf/, which import their modules at the first use; may be called again."""
-    import omegaconf
-
-    is_old = tuple(map(int, omegaconf.__version__.split(".")[:2])) < (2, 4)
-    # OmegaConf 2.4, which Hydra 1.4 needs, has deprecated the old name.
-    register: Any = getattr(omegaconf.OmegaConf, "register_new_resolver" if is_old else "register_resolver")
 
     def usable_cpus(times: int = 1, ranks: int = 1) -> int:
-        from nws_sweep.system import cores
+        from nws_sweep.system import host
 
-        return cores.cpus_of_rank(max(1, ranks), times)
+        return host.cpus_of_rank(max(1, ranks), times)
 
     def most_workers(ranks: int = 1) -> int:
-        from nws_sweep.system import cores
+        from nws_sweep.system import host
 
-        return cores.most_workers(max(1, ranks))
+        return host.most_workers(max(1, ranks))
 
     def best_setting(name: str, *given: Any, _root_: Any) -> Any:
         from nws_sweep.config import best_resolver
 
         return best_resolver.best_setting(name, *given, _root_=_root_)
 
-    register("nws_sweep.usable_cpus", usable_cpus, replace=True)
-    register("nws_sweep.most_workers", most_workers, replace=True)
-    register("nws_best", best_setting, replace=True)
+    OmegaConf.register_new_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
+    OmegaConf.register_new_resolver("nws_sweep.most_workers", most_workers, replace=True)
+    OmegaConf.register_new_resolver("nws_best", best_setting, replace=True)
 
 
 def require_composed(node: object) -> None:

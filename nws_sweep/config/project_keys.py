@@ -15,8 +15,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import ProjectFacts, shown
 
-# True while a fingerprint of a config is computed.
-_fingerprinting: ContextVar[bool] = ContextVar("nws_sweep_fingerprinting", default=False)
+# True within ``fingerprinting``.
+is_fingerprinting: ContextVar[bool] = ContextVar("nws_sweep_fingerprinting", default=False)
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 # Prefixes of the names of nodes that belong to one split of the data.
 _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
@@ -95,16 +95,11 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def fingerprinting() -> Iterator[None]:
     """Within the block ``${nws_best:...}`` resolves to a placeholder: its value depends on the fingerprint."""
-    token = _fingerprinting.set(True)
+    token = is_fingerprinting.set(True)
     try:
         yield
     finally:
-        _fingerprinting.reset(token)
-
-
-def is_fingerprinting() -> bool:
-    """True within ``fingerprinting``."""
-    return _fingerprinting.get()
+        is_fingerprinting.reset(token)
 
 
 def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from numbers import Integral
 from typing import Any, cast
 
+import msgspec
 from hydra.core.config_store import ConfigStore
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -25,10 +28,8 @@ from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, Searc
 from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import NAMELESS, folder_name
 from nws_sweep.system import extras
-from nws_sweep.tuning.other_settings import ALSO
-from nws_sweep.tuning.strategy import STRATEGIES
+from nws_sweep.tuning.strategy import ALSO, STRATEGIES
 
-SCHEMA_NAME = "nws_sweep_schema"
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
@@ -59,10 +60,14 @@ def _one_of(*options: str | None) -> Allowed:
     return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
 _YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
 _CANDIDATES = Allowed(
     "a list of different integers of at least 0, such as [0,2,4]",
-    lambda value: value and min(value) >= 0 and len(set(value)) == len(value),
+    lambda value: value and all(map(_is_count, value)) and len(set(value)) == len(value),
 )
 _ALSO = Allowed(
     f"a list of different names out of {', '.join(ALSO)}",
@@ -114,26 +119,24 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "order": (str, _one_of("grid", "interleaved")),
     "resume.force": (bool, Allowed("true or false")),
 }
+RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
 
 
 def _schema() -> type:
     """The schema for OmegaConf, without values: all come from conf/*.yaml."""
+    # Of this module: launchers pickle configurations, and so the schema by its name.
+    make = functools.partial(make_dataclass, namespace={"__module__": __name__})
     groups: dict[str, list[Any]] = {"": []}
     for key, (kind, _) in _KEYS.items():
         group, _, name = key.rpartition(".")
         groups.setdefault(group, []).append((name, kind, field(default="???")))
     top = groups.pop("")
     for name, keys in groups.items():
-        inner = globals()[f"{name.title()}Schema"] = _named(f"{name.title()}Schema", keys)
+        inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
     for name in ("dataset", "consumer", "services"):  # a _target_ with its arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
-    return _named("SweepSchema", top)
-
-
-def _named(name: str, keys: list[Any]) -> type:
-    # Of this module: launchers pickle configurations, and so the schema by its name.
-    return make_dataclass(name, keys, namespace={"__module__": __name__})
+    return make("SweepSchema", top)
 
 
 SweepSchema = _schema()
@@ -141,7 +144,7 @@ SweepSchema = _schema()
 
 def register() -> None:
     """Registers the schema and the resolvers; may be called again."""
-    ConfigStore.instance().store(name=SCHEMA_NAME, node=SweepSchema)
+    ConfigStore.instance().store(name="nws_sweep_schema", node=SweepSchema)
     register_resolvers()
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
@@ -186,7 +189,7 @@ def configuration(
     for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-    plain = _checked(config)
+    plain = _checked(config, "dataset", "consumer")
     given = {**{name: plain[name] for name in AXES[:3]}, **plain["loader"], "collate_fn": None}
     given = {name: value for name, value in given.items() if value is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
@@ -196,19 +199,8 @@ def configuration(
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    return Configuration(
-        columns=columns,
-        dataset=_target(plain, "dataset"),
-        consumer=_target(plain, "consumer"),
-        loader=loader,
-        measure=_measure(plain["measure"]),
-        search=_search(plain["search"]),
-        collate_fn=plain["loader"]["collate_fn"],
-        services=plain["services"],
-        seed=plain["seed"],
-        check_samples=plain["check_samples"],
-        ranks=plain["ranks"],
-    )
+    values = {**plain, "columns": columns, "loader": asdict(loader), "collate_fn": plain["loader"]["collate_fn"]}
+    return msgspec.convert(values, Configuration)
 
 
 def has_open_settings(config: DictConfig) -> bool:
@@ -234,71 +226,52 @@ def embedded(node: Any) -> Embedded:
     require_composed(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
-        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain))
+        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "consumer")
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
-    return Embedded(
-        search=_search(checked["search"]),
-        measure=_measure(checked["measure"]),
-        consumer=_target(checked, "consumer"),
-        check_samples=checked["check_samples"],
-        reuse=checked["reuse"],
-        ranks=checked["ranks"],
-    )
+    return msgspec.convert(checked, Embedded)
 
 
 def no_such_key(key: str) -> str:
     """The message for an unknown key."""
     if key.startswith(("dataset.", "consumer.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    close = difflib.get_close_matches(key, [*ranges(), *_GROUPS], n=1)
+    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
 
-def _checked(config: Any) -> dict[str, Any]:
+def _checked(config: Any, *targets: str) -> dict[str, Any]:
+    """The plain values, those of ``search`` as in ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    for key, permitted in ranges().items():
+    for key, permitted in RANGES.items():
         node, _, name = key.rpartition(".")
         values = plain.get(node, {}) if node else plain
         if name not in values:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
         require(key, values[name], written=shown(values[name]))
-    return plain
+    for key in targets:
+        if "_target_" not in plain[key]:
+            raise ConfigurationError(
+                f"{key}={shown(plain[key])}: needs a _target_, such as {key}._target_=package.Class"
+            )
+    return {**plain, "search": asdict(search_rules(plain["search"]))}
 
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
     """Raises ConfigurationError if a value is out of the range of its key, which is ``name`` by default."""
-    permitted = _KEYS[key or name][1]
+    permitted = RANGES[key or name]
     with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
 
 
-def ranges() -> Mapping[str, Allowed]:
-    """Every dotted key of the schema with its range."""
-    return {key: permitted for key, (_, permitted) in _KEYS.items()}
-
-
-def _measure(plain: Mapping[str, Any]) -> MeasureRules:
-    files = plain["cache_files"]
-    return MeasureRules(**{**plain, "cache_files": None if files is None else tuple(files)})
-
-
-def _search(plain: Mapping[str, Any]) -> SearchRules:
-    given = dict(plain)
-    largest, chosen = given.pop("max_workers"), given.pop("candidates")
-    candidates = tuple(range(largest + 1)) if chosen is None else tuple(sorted(chosen))
-    if given["reference"] not in candidates:
-        given["reference"] = None
-    return SearchRules(**{**given, "candidates": candidates, "also": tuple(given["also"])})
-
-
-def _target(plain: Mapping[str, Any], key: str) -> dict[str, Any]:
-    node: dict[str, Any] = plain[key]
-    if "_target_" not in node:
-        raise ConfigurationError(f"{key}={shown(node)}: needs a _target_, such as {key}._target_=package.Class")
-    return node
+def search_rules(values: Mapping[str, Any]) -> SearchRules:
+    """The rules of valid values of the keys below ``search``."""
+    candidates = values["candidates"]
+    tried = range(values["max_workers"] + 1) if candidates is None else sorted(map(int, candidates))
+    reference = values["reference"] if values["reference"] in tried else None
+    return msgspec.convert({**values, "candidates": list(tried), "reference": reference}, SearchRules)
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
@@ -339,4 +312,4 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return f"{given}: allowed is {ranges()[key].text}" if given and key in ranges() else None
+    return f"{given}: allowed is {RANGES[key].text}" if given and key in RANGES else None

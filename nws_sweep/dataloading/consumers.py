@@ -1,7 +1,4 @@
-"""Consumers without a training step: do nothing, or sleep for as long as a step would take.
-
-The training step is in ``training``; any other callable can be given by its ``_target_``.
-"""
+"""Consumers without a training step: do nothing, or sleep for as long as a step would take."""
 
 from __future__ import annotations
 

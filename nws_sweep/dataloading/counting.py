@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
@@ -44,34 +45,26 @@ class Counter:
         return None if _UNCOUNTED in counts else sum(counts)
 
 
+@dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """A ``worker_init_fn`` that ends the worker with its parent and makes its dataset count samples.
+    """A ``worker_init_fn`` that ends the worker with its parent and makes its dataset count samples."""
 
-    The user's own function is called first. ``threads`` is the number of threads of torch's operations, None for the
-    one that DataLoader sets; ``log`` receives some samples of the worker's first epoch.
-    """
-
-    def __init__(
-        self,
-        counter: Counter,
-        user_function: Callable[[int], Any] | None = None,
-        threads: int | None = None,
-        log: SampleLog | None = None,
-    ) -> None:
-        self.user_function = user_function
-        self._slots, self._threads, self._log = counter.slots, threads, log
+    counter: Counter
+    user_function: Callable[[int], Any] | None = None  # the user's own, called first
+    threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
+    log: SampleLog | None = None  # receives some samples of the worker's first epoch
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         processes.die_with_parent()
         if folder := processes.socket_folder():
             temporary.register_process(folder)
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
         if self.user_function is not None:
             self.user_function(worker_id)
         if worker := get_worker_info():
-            count_samples(worker.dataset, self._slots, worker_id, self._log)
+            count_samples(worker.dataset, self.counter.slots, worker_id, self.log)
 
 
 def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:

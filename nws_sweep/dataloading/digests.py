@@ -10,9 +10,9 @@ import operator
 import pickle
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,46 +28,34 @@ STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
 
-class Delivered(NamedTuple):
-    """The worker of a batch, and a digest of each of its samples; None for a sample that cannot be compared."""
-
-    worker: int
-    digests: list[bytes | None]
-
-
-def identify(samples: Any) -> Delivered:
-    """A ``collate_fn`` that returns ``Delivered`` instead of a batch."""
+def identify(samples: Any) -> tuple[int, list[bytes | None]]:
+    """A ``collate_fn``: the worker of a batch, and a digest of each sample; None for one that cannot be compared."""
     worker = get_worker_info()
-    return Delivered(worker.id if worker else 0, [digest_of(sample) for sample in samples])
+    return (worker.id if worker else 0), [digest_of(sample) for sample in samples]
 
 
-def identify_one(sample: Any) -> Delivered:
+def identify_one(sample: Any) -> tuple[int, list[bytes | None]]:
     """``identify`` for ``batch_size=None``, where DataLoader calls the ``collate_fn`` with one sample."""
     return identify([sample])
 
 
 def digest_of(sample: Any) -> bytes | None:
     """Eight bytes, equal for equal samples; None if a part of the sample cannot be compared."""
-    parts = parts_of(sample)
-    contents = [part.content for part in parts if part.content is not None]
-    if len(contents) < len(parts):
+    parts = list(parts_of(sample))
+    if any(part.content is None for part in parts):
         return None
-    return _digest(*(part.form + content for part, content in zip(parts, contents, strict=True)))
+    return _digest(*(part.form + (part.content or b"") for part in parts))
 
 
-def parts_of(sample: Any) -> tuple[SamplePart, ...]:
+def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
     """Digests of the tensors, arrays, images and plain values in a sample, in their order."""
-    return tuple(_parts(sample, ""))
-
-
-def _parts(value: Any, place: str) -> Iterator[SamplePart]:
     place = f"{place}/{type(value).__name__}"
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _parts(inner, f"{place}:{key!r}")
+            yield from parts_of(inner, f"{place}:{key!r}")
     elif isinstance(value, list | tuple) and value:
         for number, inner in enumerate(value):
-            yield from _parts(inner, f"{place}:{number}")
+            yield from parts_of(inner, f"{place}:{number}")
     else:
         form = f"{place} {getattr(value, 'dtype', '')} {getattr(value, 'shape', getattr(value, 'size', ''))}"
         yield SamplePart(form=_digest(form.encode()), content=_content(value))
@@ -92,10 +80,7 @@ def _content(value: Any) -> bytes | None:
 
 
 def _digest(*chunks: bytes | memoryview) -> bytes:
-    digest = hashlib.blake2b(digest_size=8)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.digest()
+    return hashlib.blake2b(b"".join(chunks), digest_size=8).digest()
 
 
 class SampleLog:
@@ -112,7 +97,7 @@ class SampleLog:
         """Logs a sample; skips it if its key is neither an integer nor a string, or if writing fails."""
         with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
             plain = key if isinstance(key, str) else operator.index(key)
-            made = SampleMade(worker=worker, key=plain, parts=parts_of(sample))
+            made = SampleMade(worker=worker, key=plain, parts=tuple(parts_of(sample)))
             file.write(msgspec.json.encode(made) + b"\n")
 
     def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
@@ -142,30 +127,29 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
                 break
             with contextlib.suppress(Exception):  # a trial that loads the sample reports the exception
                 sample = dataset[key] if stream is None else next(stream)
-                found.append(SampleMade(worker=0, key=key, parts=parts_of(sample)))
+                found.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(sample))))
     return tuple(found)
 
 
-def load_one_by_one(
-    dataset: Any, samples: Sequence[SampleMade], start: Callable[[int], Any], context: str | None
-) -> tuple[SampleMade, ...]:
-    """Loads samples again in workers of the same numbers, one at a time; ``start`` is the ``worker_init_fn``."""
+def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> tuple[SampleMade, ...]:
+    """Loads samples again in workers of the same numbers and start as those of the loader, one at a time."""
     of_worker: dict[int, list[Any]] = {}
     for sample in samples:
         of_worker.setdefault(sample.worker, []).append(sample.key)
     workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
     # DataLoader assigns these to the workers in rotation.
     order = [of_worker.get(worker, [])[number : number + 1] for number in range(rounds) for worker in range(workers)]
-    init = functools.partial(_digest_with_lock, start, multiprocessing.get_context(context).Lock())
+    context: Any = loader.multiprocessing_context or multiprocessing
+    init = functools.partial(_digest_with_lock, loader.worker_init_fn, context.Lock())
     with _random_state_preserved():
-        loader: DataLoader[Any] = DataLoader(
-            dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
-            multiprocessing_context=context,
+        one_by_one: DataLoader[Any] = DataLoader(
+            loader.dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
+            multiprocessing_context=loader.multiprocessing_context,
         )  # fmt: skip
-        return tuple(made for made in loader if made is not None)
+        return tuple(made for made in one_by_one if made is not None)
 
 
-def _digest_with_lock(start: Callable[[int], Any], lock: Any, worker_id: int) -> None:
+def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
     """A ``worker_init_fn``: makes the dataset return digests; the lock allows one loading worker at a time."""
     start(worker_id)
     worker = get_worker_info()
@@ -174,7 +158,7 @@ def _digest_with_lock(start: Callable[[int], Any], lock: Any, worker_id: int) ->
 
     def digests(self: Any, keys: list[Any]) -> SampleMade | None:
         with lock:
-            parts = [parts_of(kind.__getitem__(self, key)) for key in keys]
+            parts = [tuple(parts_of(kind.__getitem__(self, key))) for key in keys]
         return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
 
     worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})

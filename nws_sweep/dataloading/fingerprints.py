@@ -48,30 +48,27 @@ def fingerprint(*parts: Any) -> str:
             else:
                 seen[id(value)] = value
                 text = f"{type(value).__module__}.{type(value).__qualname__}"
-                waiting += [(inner, depth + 1) for inner in reversed(_parts(value))]
+                waiting += [(inner, depth + 1) for inner in reversed([*_parts(value)])]
             digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _parts(value: Any) -> list[Any]:
-    if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
-        found = _of_array(value)
-    elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
-        found = _of_container(value)
-    elif isinstance(value, functools.partial):
-        found = iter((value.func, value.args, value.keywords))
-    elif isinstance(value, type):
-        found = _of_class(value)
-    elif isinstance(value, types.FunctionType | types.MethodType):
-        found = _of_function(value)
-    else:
-        found = _of_object(value)
-    parts: list[Any] = []
+def _parts(value: Any) -> Iterator[Any]:
     try:
-        parts.extend(found)
+        if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
+            yield from _of_array(value)
+        elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
+            yield from _of_container(value)
+        elif isinstance(value, functools.partial):
+            yield from (value.func, value.args, value.keywords)
+        elif isinstance(value, type):
+            yield from _of_class(value)
+        elif isinstance(value, types.FunctionType | types.MethodType):
+            yield from _of_function(value)
+        else:
+            yield from _of_object(value)
     except Exception:  # code of the user may raise anything; the parts found so far count
-        parts.append("opaque")
-    return parts
+        yield "opaque"
 
 
 def _of_array(array: Any) -> Iterator[Any]:

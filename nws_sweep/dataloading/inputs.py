@@ -1,8 +1,4 @@
-"""What the Python API measures: a dataset with DataLoader keywords, a function that makes it, or a DataLoader.
-
-Settings come from ``loaders.settings_of`` in every case: of the DataLoader that was given, or of one that is made here
-with the keywords. ``DATALOADER_DEFAULTS`` lists the keywords.
-"""
+"""What the Python API measures: a dataset with DataLoader keywords, a function that makes it, or a DataLoader."""
 
 from __future__ import annotations
 

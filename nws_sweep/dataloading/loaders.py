@@ -9,18 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
+from nws_sweep.dataloading.counting import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import LoaderSettings, ProjectFacts, Rank
-
-if TYPE_CHECKING:
-    from nws_sweep.dataloading.counting import WorkerStart
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
@@ -207,8 +205,7 @@ class Source:
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:
-            init.user_function = loader.worker_init_fn
-            loader.worker_init_fn = init
+            loader.worker_init_fn = replace(init, user_function=loader.worker_init_fn)
         return loader if self._rank is None else _of_rank(loader, self._rank, self._seed)
 
     def _of_dataset(self, settings: LoaderSettings) -> DataLoader[Any]:

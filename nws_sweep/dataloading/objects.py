@@ -77,7 +77,6 @@ def _walk(
     seen.add(id(value))
     yield path, value
     elements = _elements(value)
-    parts: Iterable[tuple[str, Any]] = []
     if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a DataFrame
         parts = ((f"{path}[{key!r}]", inner) for key, inner in value.items())
     elif elements is not None:

@@ -23,7 +23,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, one_line
 
-_LOAD, _MAKE = f"{__name__}.load", f"{__name__}.make"
+_LOAD = f"{__name__}.load"
 
 
 def write(what: str, value: Any, path: Path, is_maker: bool = False) -> dict[str, Any]:
@@ -45,11 +45,11 @@ def write(what: str, value: Any, path: Path, is_maker: bool = False) -> dict[str
         ) from error
     # Spawned workers of a notebook do not get its classes in the user's process either.
     is_script = hasattr(sys.modules["__main__"], "__file__")
-    return {"_target_": _MAKE if is_maker else _LOAD, "path": str(path), "is_script": is_script}
+    return {"_target_": _LOAD, "path": str(path), "is_script": is_script, "is_maker": is_maker}
 
 
-def load(path: str, is_script: bool) -> Any:
-    """Loads the object.
+def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
+    """Loads the object, and calls it if it is a maker.
 
     For a script, classes of its main module are sent to spawned workers by value: the workers' main module is that of
     the trial process. ConfigurationError if the object cannot be loaded.
@@ -58,7 +58,7 @@ def load(path: str, is_script: bool) -> Any:
         setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - used for workers
     try:
         with Path(path).open("rb") as file:
-            return cloudpickle.load(file)
+            loaded = cloudpickle.load(file)
     except Exception as error:
         raise ConfigurationError(
             one_line(
@@ -66,16 +66,12 @@ def load(path: str, is_script: bool) -> Any:
                 "its classes must be importable there or be defined in the script or notebook itself"
             )
         ) from error
-
-
-def make(path: str, is_script: bool) -> Any:
-    """Loads a function and calls it; see ``load``."""
-    return load(path, is_script)()
+    return loaded() if is_maker else loaded
 
 
 def is_pickled(node: Mapping[str, Any]) -> bool:
     """Whether a node of a configuration stands for a pickled object of a program that has ended."""
-    return node.get("_target_") in (_LOAD, _MAKE)
+    return node.get("_target_") == _LOAD
 
 
 def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:

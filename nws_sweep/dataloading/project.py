@@ -1,8 +1,6 @@
 """Makes the DataLoader or Dataset of a project from the project's own Hydra config.
 
-Runs in a trial process, in place of the project's program: only code that the config names runs. The settings of a
-DataLoader are read from the DataLoader (``loaders.settings_of``), and their keys from the config
-(``config.project_keys``).
+Runs in a trial process, in place of the project's program: only code that the config names runs.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +104,9 @@ def find_node(composed: DictConfig) -> str:
     Nodes with "data" or "loader" in their names come first, since the class of each examined node is imported.
     ConfigurationError if no node or several nodes fit.
     """
-    nodes = sorted(_targets(composed, ""), key=lambda node: not _LIKELY.search(node[0]))
-    for _, alike in groupby(nodes, key=lambda node: not _LIKELY.search(node[0])):
-        kinds = [(key, _kind(target)) for key, target in alike]
+    nodes = list(_targets(composed, ""))
+    for is_likely in (True, False):
+        kinds = [(key, _kind(target)) for key, target in nodes if bool(_LIKELY.search(key)) is is_likely]
         for kind in ("loader", "module", "dataset"):
             keys = [key for key, found in kinds if found == kind]
             keys = [key for key in keys if not is_of_another_split(key, "train")] or keys
@@ -136,10 +133,9 @@ def _targets(node: DictConfig, prefix: str) -> Iterator[tuple[str, str]]:
 
 def _kind(target: str) -> str:
     """Kind of the class; empty for other classes, and for functions, whose result is unknown before the call."""
-    try:
+    made = None
+    with contextlib.suppress(Exception):  # other nodes may need packages that are not installed
         made = get_object(target)
-    except Exception:  # other nodes may need packages that are not installed
-        return ""
     if not isinstance(made, type):
         return ""
     if issubclass(made, DataLoader):

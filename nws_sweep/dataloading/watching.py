@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -30,7 +29,7 @@ _MOST_BATCHES = 100_000  # recorded of each loader
 _clock = time.perf_counter
 
 
-class LoaderWatch(MetaPathFinder):
+class LoaderWatch:
     """Records the times of all DataLoaders of this process from ``start`` to ``stop``."""
 
     def __init__(self) -> None:

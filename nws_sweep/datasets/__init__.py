@@ -1,4 +1,4 @@
-"""Datasets to measure with, which conf/dataset names by ``_target_``, and a server of objects.
+"""Datasets to measure with, which conf/dataset names by ``_target_``, and an HTTP server of objects.
 
 May import: ``system`` and below.
 

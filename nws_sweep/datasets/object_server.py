@@ -59,9 +59,8 @@ def _serve(
     processes.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - a line per request and per broken connection
-    names = [f"{index:06d}.bin" for index in range(objects)]
+    names = dict.fromkeys(f"{index:06d}.bin" for index in range(objects))
     page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
-    known = set(names)
     content = random.Random(0).randbytes(object_bytes)
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,9 +69,9 @@ def _serve(
 
         def do_GET(self) -> None:
             name = self.path.removeprefix(f"/{_FOLDER}").strip("/")
-            if name in known:
+            if name in names:
                 time.sleep(latency_s * math.exp(random.Random(name).gauss(0.0, spread)))
-            answer = content if name in known else b"" if name else page
+            answer = content if name in names else b"" if name else page
             self.send_response(200 if answer else 404)
             self.send_header("Content-Type", "text/html" if answer is page else "application/octet-stream")
             self.send_header("Content-Length", str(len(answer)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ import fsspec
 import numpy as np
 import torch
 from fsspec.asyn import AsyncFileSystem, sync
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -117,8 +119,4 @@ def first_bytes(content: bytes, count: int = 1024) -> Tensor:
 
 def image(content: bytes) -> Any:
     """A ``PIL.Image`` in mode RGB, decoded from any format that Pillow reads."""
-    import io
-
-    from PIL import Image
-
     return Image.open(io.BytesIO(content)).convert("RGB")

@@ -7,6 +7,7 @@ included, when its parent exits.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import multiprocessing
@@ -22,7 +23,7 @@ import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing import forkserver, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -52,7 +53,7 @@ from nws_sweep.results import (
     Window,
     WindowRequest,
 )
-from nws_sweep.system import accelerator, page_cache, processes, temporary
+from nws_sweep.system import accelerator, page_cache, processes, streams, temporary
 
 # torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
@@ -75,35 +76,36 @@ class _LoadedDataset:
     handles: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenLoader:
-    """An open DataLoader with its length in batches; ``positions`` are those of the dataset's files at the start."""
-
-    session: LoaderSession
-    settings: LoaderSettings
-    batches: int | None
-    counter: Counter | None
-    log: SampleLog | None
-    positions: Mapping[int, int]
-
-
 class _ChildCommands:
-    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``; reuses the dataset of a template."""
+    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``."""
 
-    _loader: _OpenLoader
-
-    def __init__(self, spec: ProcessSpec, folder: str, template: _ChildCommands | None) -> None:
+    def __init__(self, spec: ProcessSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
-        self._loaded: _LoadedDataset | None = template._loaded if template else None
-        self._warnings: dict[str, None] = dict(template._warnings) if template else {}
+        self._warnings: dict[str, None] = {}
         self._other_ranks: Lockstep | None = None
         self.listener: socket.socket | None = None  # of a template process: forks trial processes on request
 
-    @property
+    def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
+        """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
+        self._spec, self._folder, self.listener = spec, folder, None
+        return self
+
+    @cached_property
     def _data(self) -> _LoadedDataset:
-        if self._loaded is None:
-            self._loaded = _load_dataset(self._spec)
-        return self._loaded
+        spec, before = self._spec, objects.open_files()
+        torch.manual_seed(spec.seed)
+        source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
+        dataset, target = source.dataset, spec.dataset.get("_target_")
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+            kind = type(dataset).__name__
+            raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
+        if source.samples == 0:
+            raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
+        found = _found_in(dataset, objects.python_objects)
+        if multiprocessing.get_start_method() != "fork":
+            return _LoadedDataset(source, found, {})
+        files = {number: path for number, path in objects.open_files().items() if number not in before}
+        return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
 
     def make_template(self) -> tuple[str, str]:
         """The obstacle to forking trial processes from this process; without one, the address that accepts requests."""
@@ -135,11 +137,11 @@ class _ChildCommands:
         )
 
     def open(self, settings: LoaderSettings) -> int | None:
-        counter = Counter(settings.num_workers) if settings.num_workers else None
-        log = SampleLog(self._folder) if self._spec.logs_samples else None
-        start = WorkerStart(counter, threads=settings.threads_per_worker, log=log) if counter else None
+        self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
+        self._log = SampleLog(self._folder) if self._spec.logs_samples else None
+        start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
         loader = self._data.source.loader(settings, self._collate_fn, start)
-        session = LoaderSession(
+        self._session = LoaderSession(
             loader,
             self._consumer,
             default_batch_length=settings.batch_size or 1,
@@ -149,12 +151,12 @@ class _ChildCommands:
             others=self._other_ranks,
             consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )
-        positions = objects.positions(self._data.files)
-        self._loader = _OpenLoader(session, settings, loaders.length(loader), counter, log, positions)
-        return self._loader.batches
+        self._positions = objects.positions(self._data.files)
+        self._queued_batches, self._batches = settings.queued_batches, loaders.length(loader)
+        return self._batches
 
     def window(self, request: WindowRequest) -> Window:
-        window, counter = self._loader.session.window(request), self._loader.counter
+        window, counter = self._session.window(request), self._counter
         is_iterable = isinstance(self._data.source.dataset, IterableDataset)
         if window.ended_epoch and counter and is_iterable and (idle := counter.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
@@ -162,30 +164,26 @@ class _ChildCommands:
         return window
 
     def wait_until_idle(self) -> None:
-        loader, deadline = self._loader, time.monotonic() + _IDLE_WITHIN_S
-        queued = loader.settings.queued_batches
-        while not loader.session.is_idle(queued, loader.batches) and time.monotonic() < deadline:
+        deadline = time.monotonic() + _IDLE_WITHIN_S
+        while not self._session.is_idle(self._queued_batches, self._batches) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def files(self) -> tuple[str, ...]:
-        return tuple(
-            map(os.path.abspath, page_cache.paths_in(self._data.source.dataset))
-        )  # pathlib is slow for a million
+        paths = page_cache.paths_in(self._data.source.dataset)
+        return tuple(map(os.path.abspath, paths))  # pathlib is slow for a million
 
     def logged(self) -> SamplesLogged:
-        files, loader = self._data.files, self._loader
-        moved = dict(objects.positions(files).items() - loader.positions.items())
-        return SamplesLogged(
-            samples=loader.log.read() if loader.log else (), moved_files=tuple(files[number] for number in moved)
-        )
+        files = self._data.files
+        moved = dict(objects.positions(files).items() - self._positions.items())
+        samples = self._log.read() if self._log else ()
+        return SamplesLogged(samples=samples, moved_files=tuple(files[number] for number in moved))
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         return load_in_process(self._data.source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         start = WorkerStart(Counter(settings.num_workers))
-        self._data.source.loader(settings, None, start)  # sets the user's worker_init_fn in it
-        return load_one_by_one(self._data.source.dataset, samples, start, settings.multiprocessing_context)
+        return load_one_by_one(self._data.source.loader(settings, None, start), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
@@ -194,9 +192,9 @@ class _ChildCommands:
         digests: list[bytes | None] = []
         workers: set[int] = set()
         is_complete = True
-        for delivered in self._data.source.loader(settings, collate_fn, start):
-            workers.add(delivered.worker)
-            digests += delivered.digests
+        for worker, found in self._data.source.loader(settings, collate_fn, start):
+            workers.add(worker)
+            digests += found
             if len(digests) >= most or time.monotonic() - began > limit_s:
                 is_complete = False
                 break
@@ -207,27 +205,8 @@ class _ChildCommands:
 
     def record_warning(self, message: Warning | str, *_: Any) -> None:
         """Replaces ``warnings.showwarning``."""
-        if len(self._warnings) < _MAX_WARNINGS:
-            self._warnings[one_line(message)] = None
-        else:  # each sample may issue its own
-            self._warnings["further warnings omitted"] = None
-
-
-def _load_dataset(spec: ProcessSpec) -> _LoadedDataset:
-    torch.manual_seed(spec.seed)
-    before = objects.open_files()
-    source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
-    dataset, target = source.dataset, spec.dataset.get("_target_")
-    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
-        kind = type(dataset).__name__
-        raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
-    if source.samples == 0:
-        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
-    found = _found_in(dataset, objects.python_objects)
-    if multiprocessing.get_start_method() != "fork":
-        return _LoadedDataset(source, found, {})
-    files = {number: path for number, path in objects.open_files().items() if number not in before}
-    return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
+        has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
+        self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
 
 
 _template: _ChildCommands | None = None  # set in a template process, and so in the trial processes forked from it
@@ -252,15 +231,19 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     else:
         # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
         os.setsid()
-    if _template is not None:  # when memory runs out, the kernel kills this process before the template process
+    if _template is None:
+        # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would
+        # distort a search of a few seconds.
+        gc.freeze()
+    else:  # when memory runs out, the kernel kills this process before the template process
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     processes.die_with_parent()
     os.chdir(spec.working_folder)
     threading.Thread(target=_kill_group_with_parent, name="kill-group-with-parent", daemon=True).start()
     processes.restore_ending_signals()
-    _redirect_output(spec.log_path)
-    commands = _ChildCommands(spec, temporary_folder, _template)
+    streams.redirect(spec.log_path)
+    commands = (_template.forked if _template else _ChildCommands)(spec, temporary_folder)
     warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)
     # When the parent has exited, the pipe closes, and the thread above kills the workers.
@@ -393,20 +376,6 @@ def _make_consumer(config: Mapping[str, Any]) -> Any:
             f"consumer {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
         )
     return consumer
-
-
-def _redirect_output(log_path: str | None) -> None:
-    """Redirects standard output and error of the dataset and its workers to the log."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    null = log = os.open(os.devnull, os.O_RDWR)
-    if log_path:
-        with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
-            log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    for source, target in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    for descriptor in {null, log}:
-        os.close(descriptor)
 
 
 def _forward_progress(connection: Connection) -> None:

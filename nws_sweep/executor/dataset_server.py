@@ -63,15 +63,13 @@ class DatasetServer(contextlib.ExitStack):
     ) -> ProcessFactory:
         """A function that starts a search's trial processes; ``on_progress`` gets lines while a dataset is made."""
 
-        def start_process(
-            configuration: Configuration, memory_bytes: int | None
-        ) -> AbstractContextManager[TrialProcess]:
+        def start_process(chosen: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                timeout_s=configuration.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
+                timeout_s=chosen.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
-            if configuration.ranks > 1:  # each rank makes its dataset, which may depend on the rank
-                return ranks.start(spec_of(configuration), configuration.ranks, supervision)
-            return self.start(spec_of(configuration), supervision)
+            if chosen.ranks > 1:  # each rank makes its dataset, which may depend on the rank
+                return ranks.start(spec_of(chosen), chosen.ranks, supervision)
+            return self.start(spec_of(chosen), supervision)
 
         return start_process
 

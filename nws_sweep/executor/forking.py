@@ -41,10 +41,8 @@ def obstacle_since(before: Footprint) -> str:
 
     Waits for threads that Python has joined and that are still exiting.
     """
-    found: list[str] = []
     for _ in range(_ATTEMPTS):
-        now = footprint()
-        found = [kind for kind in now if now[kind] - before[kind]]
+        found = [kind for kind, held in footprint().items() if held - before[kind]]
         if not found:
             break
         time.sleep(_POLL_S)

@@ -30,7 +30,7 @@ from nws_sweep.system import processes, temporary
 _WATCH_EVERY_S = 0.5
 # After the first failure, other ranks may report the same one, or the cause of a lost connection.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
-_ADDRESS, _USUAL_PORT = "127.0.0.1", 29500  # torchrun's
+_ADDRESS = "127.0.0.1"
 _STEP_COUNTERS = "step_counters"  # of ``lockstep``, which imports torch
 _RANK0_ONLY = ("logged", "load", "load_one_by_one", "samples")
 
@@ -76,22 +76,16 @@ class RankedProcesses(CommandSender):
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
                 self._on_stall()
-        if failures := _all_failures(answers):
-            raise root_cause(failures, len(self._ranks), _missing(self._folder))
+        if _failures(answers):
+            wait(answers, _SAME_WITHIN_S)
+            if all(isinstance(error, RankLost) for error in _failures(answers).values()):
+                wait(answers, _CAUSE_WITHIN_S)
+            raise root_cause(_failures(answers), len(self._ranks), _missing(self._folder))
 
 
 def _failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
     ended = ((number, answer.exception()) for number, answer in enumerate(answers) if answer.done())
     return {number: error for number, error in ended if error is not None}
-
-
-def _all_failures(answers: Sequence[Future[Any]]) -> dict[int, BaseException]:
-    """Failures at about the same time: the first one reported may be a consequence of another."""
-    if _failures(answers):
-        wait(answers, _SAME_WITHIN_S)
-        if all(isinstance(error, RankLost) for error in _failures(answers).values()):
-            wait(answers, _CAUSE_WITHIN_S)
-    return _failures(answers)
 
 
 def root_cause(failures: Mapping[int, BaseException], ranks: int, missing: Sequence[int] = ()) -> BaseException:
@@ -219,8 +213,5 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 
 def free_port() -> int:
     """A free port, for programs that read ``MASTER_PORT``."""
-    with contextlib.suppress(OSError), socket.socket() as listener:  # without a network any port will do
-        listener.bind((_ADDRESS, 0))
-        port: int = listener.getsockname()[1]
-        return port
-    return _USUAL_PORT
+    with socket.create_server((_ADDRESS, 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -30,7 +30,7 @@ from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import processes, temporary, usage
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
-_PRELOADED, _FREEZE = ("nws_sweep.executor.child", "hydra.utils"), "nws_sweep.executor.preloaded"
+_PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training")
 _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
@@ -107,14 +107,17 @@ class ChildProcess(CommandSender):
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
         self._failure: TrialError | None = None  # of a command without an answer
-        self.template_server: _TemplateServer | None = None
+        self.fork_server: Any = None  # of a template process: starts processes as multiprocessing's own server does
 
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
         obstacle, address = self.request("make_template")
         if not obstacle:  # a template process has no limits
             self._left_s = self._memory_budget_bytes = None
-            self.template_server = _TemplateServer(address, self._connection.fileno())
+            self.fork_server = forkserver.ForkServer()
+            self.fork_server._forkserver_address = address
+            self.fork_server._forkserver_alive_fd = self._connection.fileno()
+            self.fork_server.ensure_running = lambda: None  # it runs
         return str(obstacle)
 
     @property
@@ -224,23 +227,12 @@ class ChildProcess(CommandSender):
                 processes.kill_tree(self._child)
 
 
-class _TemplateServer(forkserver.ForkServer):
-    """Starts processes from a template process, as multiprocessing does from its fork server."""
-
-    def __init__(self, address: str, connection: int) -> None:
-        super().__init__()
-        self._forkserver_address, self._forkserver_alive_fd = address, connection
-
-    def ensure_running(self) -> None:
-        """Does nothing: ``ChildProcess.make_template`` has started it."""
-
-
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
     # Resident memory is quick to read and rarely too low; the exact figure takes longer.
-    if budget_bytes is None or sum(map(usage.resident_bytes, pids)) <= budget_bytes:
+    if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
         return
-    held = sum(map(usage.memory_bytes, pids))
+    held = sum(usage.memory_bytes(usage.family(pid)) or 0 for pid in pids)
     if held > budget_bytes:
         raise TrialOutOfMemory(
             f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "
@@ -296,8 +288,8 @@ def _starting(template: ChildProcess | None) -> Iterator[None]:
     """Hides the main module, which the child would import: a script without a main guard would run again."""
     main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
     sys.modules["__main__"] = types.ModuleType("__main__")
-    if template is not None and template.template_server is not None:
-        forkserver.connect_to_new_process = template.template_server.connect_to_new_process
+    if template is not None:
+        forkserver.connect_to_new_process = template.fork_server.connect_to_new_process
     try:
         yield
     finally:
@@ -311,7 +303,7 @@ def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
         modules.add("torchvision")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOADED, *sorted(modules), _FREEZE])
+    context.set_forkserver_preload([*_PRELOADED, *sorted(modules)])
     processes.start_fork_server()
 
 

@@ -1,7 +1,7 @@
-"""Turns batches into the figures of trials: takes time slices of candidates in rounds and estimates their quantities.
+"""Measures trials: takes time slices of candidates in rounds, and estimates the quantities of each trial.
 
-May import ``system``, ``units``, ``results`` and ``errors``; no torch. Everything from ``schedule`` to ``timeline`` is
-pure: functions of values.
+May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedule``, ``stats``,
+``counters``, ``quantities`` and ``timeline`` are pure.
 
 timing           takes windows of batches from any iterable and times them with any clock
 schedule         which window a trial takes next
@@ -13,10 +13,9 @@ environment      the interfaces of a search: trial processes, clock, machine, ob
 trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
 candidate_process  the life of a candidate's trial process
 candidate        the windows of one time slice of one candidate
-search_progress  the candidates of a search, its record and its cost
-admission        which candidate fits beside those that have processes
+search_progress  the candidates of a search, its record and cost, and which of them fits beside the others
 cache_control    the state of the page cache before each time slice
 sample_check     compares the samples of workers with those loaded without workers
 epoch_check      counts the samples of whole epochs
-rounds           all of it together: candidates in rounds of time slices
+rounds           runs the candidates in rounds of time slices, with all modules above
 """

@@ -34,6 +34,7 @@ class Candidate:
     environment: Environment
     is_late: Callable[[], bool]  # True if the search must end, so that no window starts
     on_stall: Callable[[Candidate], None]  # called when one of its windows makes no progress
+    waits_until_idle: Callable[[], bool]  # of its trial process
     process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
@@ -42,13 +43,10 @@ class Candidate:
 
     def __post_init__(self) -> None:
         """Makes both without starting a process."""
-        self.process = CandidateProcess(self.settings, self.configuration, self.environment, self._report_stall)
+        self.process = CandidateProcess(
+            self.settings, self.configuration, self.environment, self._report_stall, self.waits_until_idle
+        )
         self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
-
-    @property
-    def num_workers(self) -> int:
-        """Its number of workers."""
-        return self.settings.num_workers
 
     @property
     def alive(self) -> bool:
@@ -65,16 +63,17 @@ class Candidate:
         """Whether further time slices are possible within the limits of a trial."""
         return self.alive and not self.progress.limit
 
-    def time_slice(self, memory_bytes: int | None, number: int, window_s: float | None = None) -> None:
+    def time_slice(self, memory_left: int | None, number: int, window_s: float | None) -> None:
         """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
         An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
 
         Args:
-            memory_bytes: Memory limit of its processes; None for no limit.
+            memory_left: Memory that its processes may hold beside what they hold, B; None for no limit.
             number: The round.
             window_s: Least length of the window, s; None for ``measure.window_s``.
         """
+        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.memory_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False
         with self._errors_recorded():
             if self.progress.must_restart:
@@ -82,10 +81,7 @@ class Candidate:
                 self.process.close()
             earlier = list(self.progress.slices)
             try:
-                process = self.process.running
-                if process is None:
-                    process = self.process.start(memory_bytes)
-                    self.progress.batches_per_epoch = process.batches_per_epoch
+                process = self.process.running or self._start(memory_bytes)
                 process.allow(memory_bytes)
                 process.resume()
                 self._take_windows(process, number)
@@ -147,6 +143,11 @@ class Candidate:
         self.progress.note(_STALLED)
         self.on_stall(self)
 
+    def _start(self, memory_bytes: int | None) -> TrialProcess:
+        process = self.process.start(memory_bytes)
+        self.progress.batches_per_epoch = process.batches_per_epoch
+        return process
+
     def _take_windows(self, process: TrialProcess, number: int | None, *, last_look: bool = False) -> None:
         """Takes windows up to the first that counts, pauses the process, and adds the time slice."""
         was_paused = bool(self.progress.slices)
@@ -161,24 +162,20 @@ class Candidate:
                 windows.append(process.window(replace(request, kind=WindowKind.LOADING) if last_look else request))
                 self._check_end(request, windows[-1])
             self.progress.process_warnings = process.warned()
-            if self.num_workers and self.logged is None:
+            if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
         finally:
-            self.process.pause(until_idle=self.process.waits_until_idle)
-            elapsed_s = self.environment.clock() - began
-            machine = self.environment.machine_time().since(machine_before)
-            before, self.process.usage = self.process.usage, process.usage()
-            after = self.process.usage
-            self.progress.slices.append(
-                TimeSlice(
-                    windows=tuple(windows),
-                    before=before,
-                    after=after,
-                    elapsed_s=elapsed_s,
-                    machine=machine,
-                    round=number,
-                )
+            self.process.pause()
+            time_slice = TimeSlice(
+                windows=tuple(windows),
+                elapsed_s=self.environment.clock() - began,
+                machine=self.environment.machine_time().since(machine_before),
+                before=self.process.usage,
+                after=process.usage(),
+                round=number,
             )
+            self.process.usage = time_slice.after
+            self.progress.slices.append(time_slice)
 
     def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
         taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
@@ -198,7 +195,7 @@ class Candidate:
     def _take_last_look(self) -> None:
         """Takes a window without the consumer; of whole epochs the start of another, for the memory of workers."""
         process, found, conditions = self.process.running, self.progress.measurement, self.progress.conditions
-        if not self.done or process is None or found is None or not self.num_workers:
+        if not self.done or process is None or found is None or not self.settings.num_workers:
             return
         share = quantities.MIN_CONSUMER_SHARE
         has_consumer = found.batch_s is not None and (found.consume_s or 0.0) >= share * found.batch_s.value

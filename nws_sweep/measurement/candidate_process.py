@@ -23,11 +23,11 @@ class CandidateProcess:
     configuration: Configuration
     environment: Environment
     on_stall: Callable[[], None]  # called when a window makes no progress
+    waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
     usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
     startup_s: float = 0.0  # of all starts together
-    waits_until_idle: bool = False  # workers must be idle before a pause, because a paused worker may hold a lock
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self, memory_bytes: int | None) -> TrialProcess:
@@ -45,15 +45,10 @@ class CandidateProcess:
         self.startup_s += self.environment.clock() - began
         return process
 
-    def resume(self) -> None:
-        """Resumes its processes outside its time slice."""
+    def pause(self) -> None:
+        """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
         if self.running is not None:
-            self.running.resume()
-
-    def pause(self, *, until_idle: bool = True) -> None:
-        """Pauses its processes, if ``until_idle`` not before the queue is full and the workers are idle."""
-        if self.running is not None:
-            if until_idle:
+            if self.waits_until_idle():
                 with suppress(TrialError):  # the next time slice raises it again
                     self.running.wait_until_idle()
             self.running.pause()
@@ -69,6 +64,7 @@ class CandidateProcess:
             return None
         finally:
             self.running.pause()
+            self.usage = self.running.usage()  # no part of the next time slice
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Compares the memory at the latest pause with a limit.

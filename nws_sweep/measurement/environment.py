@@ -24,7 +24,7 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system import page_cache, resources, usage
-from nws_sweep.system.cores import enforced_cores, shared_cores, usable_cores
+from nws_sweep.system.host import enforced_cores, shared_cores, usable_cores
 from nws_sweep.system.resources import FreeResources
 
 

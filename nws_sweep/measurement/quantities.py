@@ -22,6 +22,7 @@ from nws_sweep.measurement.schedule import (
     counted,
     epoch_starts,
     epoch_windows,
+    part_of,
     steady_windows,
     whole_epochs,
 )
@@ -59,9 +60,9 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         for time_slice in running
         if time_slice.after.disk_bytes is not None and time_slice.before.disk_bytes is not None
     ]
-    usable, batch_s = (steady.usable, steady.batch_s) if steady else (epochs, None)
+    usable = steady.usable if steady else epochs
     found = Measurement(
-        startup_s=sum(window.startup_s or 0.0 for window in starts) / len(starts),
+        startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
         loading_s=_loading_s(windows, conditions),
         cpu_s=cpu_s / made if made and cpu_s > 0 else None,
@@ -71,35 +72,32 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         shm_bytes=max((one.after.shm_bytes for one in slices if one.after.shm_bytes is not None), default=None),
         memory_growth_bytes=memory_growth_bytes(slices),
         disk_bytes=sum(disk) / made if made and disk else None,
-        ranks=_of_ranks(usable, starts, batch_s),
+        ranks=_of_ranks(usable, starts, steady.estimate.value if steady else None),
     )
-    if steady:
-        return _with_pace(found, steady, conditions)
-    if not epochs:
+    if not usable:
         return found
-    wait_s, consume_s = _wait_s(epochs), _consume_s(epochs)  # of epochs without a steady pace; start-up included
+    consume_s = _consume_s(usable)
+    # Without a steady pace it is that of epochs, start-up included.
+    wait_s = max(0.0, steady.estimate.value - consume_s) if steady else _wait_s(usable)
     stall_fraction = wait_s / (wait_s + consume_s) if wait_s + consume_s > 0 else None
-    return replace(found, wait_s=wait_s, consume_s=consume_s, stall_fraction=stall_fraction)
+    found = replace(found, wait_s=wait_s, consume_s=consume_s, stall_fraction=stall_fraction)
+    return _with_pace(found, steady, conditions) if steady else found
 
 
 def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float | None) -> tuple[RankMeasurement, ...]:
     """The quantities of each rank; empty for a single rank."""
-    usable = [window for window in usable if window.batches]
-    count = min((len(window.ranks) for window in (*usable, *starts)), default=0) if usable else 0
-    return tuple(
-        _of_rank(
-            rank, [one.ranks[rank] for one in usable], [one.ranks[rank].startup_s or 0.0 for one in starts], batch_s
-        )
-        for rank in range(count)
-    )
+    own = zip(*(window.ranks for window in usable if window.batches), strict=False)
+    own_starts = zip(*(window.ranks for window in starts), strict=False)
+    ranks = enumerate(zip(own, own_starts, strict=False))
+    return tuple(_of_rank(rank, taken, started, batch_s) for rank, (taken, started) in ranks)
 
 
-def _of_rank(rank: int, own: Sequence[Window], startups_s: Sequence[float], batch_s: float | None) -> RankMeasurement:
+def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s: float | None) -> RankMeasurement:
     taken, wait_s, consume_s = _taken(own), _wait_s(own), _consume_s(own)
     means_s = [(sum(window.wait_s) + sum(window.consume_s)) / window.batches for window in own]
     return RankMeasurement(
         rank=rank,
-        startup_s=sum(startups_s) / len(startups_s) if startups_s else 0.0,
+        startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         own_s=estimate_mean(means_s, wait_s + consume_s, _SEQUENTIAL),
         wait_s=wait_s,
         consume_s=consume_s,
@@ -115,52 +113,41 @@ class _Steady:
     usable: Sequence[Window]
     by_workers: bool
     paced_s: Sequence[float]  # of each window
-    batch_s: float
-    consume_s: float
+    estimate: Estimate  # of all windows together
     bias_bound: float
-    estimate: Estimate  # of batch_s
 
 
 def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
-    batch_s, wait_s = steady.batch_s, max(0.0, steady.batch_s - steady.consume_s)
-    loads_itself = conditions.settings.num_workers == 0 and steady.consume_s >= MIN_CONSUMER_SHARE * batch_s
+    batch_s, consume_s = steady.estimate.value, measurement.consume_s or 0.0
+    loads_itself = conditions.settings.num_workers == 0 and consume_s >= MIN_CONSUMER_SHARE * batch_s
     samples = sum(window.samples for window in steady.usable)
     batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
     return replace(
         measurement,
-        loading_s=wait_s if loads_itself else measurement.loading_s,
+        loading_s=measurement.wait_s if loads_itself else measurement.loading_s,
         batch_s=steady.estimate,
         bias_bound=steady.bias_bound,
         samples_per_s=batch_length / batch_s if batch_s > 0 else None,
-        wait_s=wait_s,
-        consume_s=steady.consume_s,
-        stall_fraction=wait_s / batch_s if batch_s > 0 else None,
     )
 
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None:
-    epochs = epoch_windows(windows)
-    chosen = (
-        [_after_first_multiple(window, conditions.worker_multiple) for window in epochs]
-        if epochs
-        else steady_windows(windows)
-    )
-    usable = [window for window in chosen if window.batches]
+    epochs, multiple = epoch_windows(windows), conditions.worker_multiple
+    # Whole multiples of the workers without the first one, which includes the start-up.
+    after_start = [part_of(epoch, multiple, epoch.batches // multiple * multiple) for epoch in epochs]
+    usable = [window for window in after_start or steady_windows(windows) if window.batches]
     if not usable:  # an epoch of one batch of each worker has no steady state
         return None
     taken, made = _taken(usable), _made(usable, conditions)
     by_workers = bool(made) and _workers_decide(usable, conditions)
     # Without counts the queue may have changed from full to empty.
-    bias_bound = conditions.queue / taken if made is None else abs(made - taken) / taken
+    bias_bound = conditions.settings.queued_batches / taken if made is None else abs(made - taken) / taken
     paced_s = [_paced_s([window], conditions, by_workers) for window in usable]
-    batch_s = _paced_s(usable, conditions, by_workers)
     return _Steady(
         usable=usable,
         paced_s=paced_s,
         by_workers=by_workers,
-        batch_s=batch_s,
-        estimate=estimate_mean(paced_s, batch_s, _SEQUENTIAL),
-        consume_s=_consume_s(usable),
+        estimate=estimate_mean(paced_s, _paced_s(usable, conditions, by_workers), _SEQUENTIAL),
         bias_bound=0.0 if epochs else bias_bound,
     )
 
@@ -207,23 +194,6 @@ def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
     return sum(window.produced or 0 for window in windows) / conditions.batch_length
 
 
-def _after_first_multiple(window: Window, worker_multiple: int) -> Window:
-    """An epoch's whole multiples of the workers without the first one, which includes the start-up."""
-    kept = slice(worker_multiple, window.batches // worker_multiple * worker_multiple)
-    waits = window.wait_s[kept]
-    return replace(
-        window,
-        startup_s=None,
-        wait_s=waits,
-        consume_s=window.consume_s[kept],
-        samples=window.samples * len(waits) // window.batches if window.batches else 0,
-        end_s=None,
-        produced=None,
-        barrier_s=window.barrier_s[kept],
-        ranks=tuple(_after_first_multiple(rank, worker_multiple) for rank in window.ranks),
-    )
-
-
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
     """Seconds of an epoch: measured, else its start and the steady pace; None if its length is unknown."""
     batches, starts = conditions.batches_per_epoch, epoch_starts(windows, conditions)
@@ -233,7 +203,8 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
         return _amortised(epochs, conditions)
     if not steady or not starts:
         return None
-    return _mean_epoch_s([b.elapsed_s + max(0, batches - b.batches) * steady.batch_s for b in starts], conditions)
+    pace_s = steady.estimate.value
+    return _mean_epoch_s([b.elapsed_s + max(0, batches - b.batches) * pace_s for b in starts], conditions)
 
 
 def _amortised(epochs: Sequence[Window], conditions: Conditions) -> float:
@@ -272,7 +243,7 @@ def _cost_of_slice(
     if epoch_s is None:
         return pace_s
     # The start-up was measured once; only the pace is that of this round.
-    return max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.batch_s), pace_s)
+    return max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.estimate.value), pace_s)
 
 
 def _running(slices: Sequence[TimeSlice]) -> list[TimeSlice]:
@@ -320,10 +291,9 @@ def _is_precise(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
 def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
     """The limit that a trial has reached before it is precise; empty if none."""
     rules = conditions.rules
-    if rules.mode == "epoch":  # epochs are counted, not timed
+    # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
+    if rules.mode == "epoch" or not (steady_windows(windows) or epoch_windows(windows)):
         return ""
-    if not (steady_windows(windows) or epoch_windows(windows)):
-        return ""  # at least one window or epoch is taken
     if sum(window.elapsed_s for window in windows) >= rules.max_seconds:
         return f"measure.max_seconds={rules.max_seconds:g}"
     if rules.max_batches is not None and _taken(windows) >= rules.max_batches:
@@ -344,20 +314,21 @@ def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
     if epochs:
         pace_s = sum(epoch.elapsed_s for epoch in epochs) / _taken(epochs)
     elif steady:
-        pace_s = steady.estimate.high or max(steady.batch_s, *steady.paced_s)
+        pace_s = steady.estimate.high or max(steady.estimate.value, *steady.paced_s)
     else:
         return ""
-    claim, cpu_s = f"{units.seconds(pace_s)} a batch cannot be", _leastcpu_time_s(slices, conditions)
+    claim, cpu_s = f"{units.seconds(pace_s)} a batch cannot be", _least_cpu_s(slices, conditions)
     if cpu_s is not None and pace_s * _MARGIN < cpu_s / conditions.cores:
         least = units.seconds(cpu_s / conditions.cores)
         cores = units.counted(conditions.cores, "usable CPU")
         return f"{claim}: it takes {units.seconds(cpu_s)} of CPU time, at least {least} on {cores}"
-    if steady and not epochs and pace_s * _MARGIN < steady.consume_s:
-        return f"{claim}: the consumer alone takes {units.seconds(steady.consume_s)}"
+    consume_s = _consume_s(steady.usable) if steady and not epochs else 0.0
+    if pace_s * _MARGIN < consume_s:
+        return f"{claim}: the consumer alone takes {units.seconds(consume_s)}"
     return ""
 
 
-def _leastcpu_time_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float | None:
+def _least_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float | None:
     """Lower bound of the CPU seconds of a batch, without starts, ends and the time between windows; None if unknown."""
     running = _running(slices)
     for window in all_windows(running):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from nws_sweep.errors import TimeBudgetSpent
-from nws_sweep.measurement.admission import Admission
 from nws_sweep.measurement.cache_control import CacheControl
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
@@ -30,14 +29,13 @@ class Rounds(ExitStack):
 
     def __init__(self, start: SearchRecord, environment: Environment, observer: Observer) -> None:
         super().__init__()
-        self.search = SearchProgress(start, environment.clock)
+        self.search = SearchProgress(start, environment)
         self.deadline: float | None = None
         self._environment = environment
         self._observer = observer
-        self._admission = Admission(self.search, environment)
         self._cache = CacheControl(start.configuration, environment)
         self.callback(self._cache.close)
-        self._samples = SampleChecker(self.search, environment, self._admission, observer)
+        self._samples = SampleChecker(self.search, observer)
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
@@ -57,7 +55,7 @@ class Rounds(ExitStack):
             taking = [candidate for candidate in started if not candidate.done]
             if self._number - first < self.search.start.configuration.measure.windows:
                 taking += [candidate for candidate in self.search.candidates if candidate.settings in beside]
-            while waiting and not self.search.stream_error and self._admission.admits(waiting[0], beside, started):
+            while waiting and not self.search.stream_error and self.search.admits(waiting[0], beside, started):
                 started.append(waiting.pop(0))
                 self._start(started[-1])
             self._take_round(taking)
@@ -99,8 +97,8 @@ class Rounds(ExitStack):
             self._observer.trial_finished(self.search.record, candidate.progress.trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        configuration = self.search.start.configuration
-        return Candidate(settings, configuration, self._environment, self._is_late, self._resume_others)
+        configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle
+        return Candidate(settings, configuration, self._environment, self._is_late, self._resume_others, waits)
 
     def _is_late(self) -> bool:
         return self.deadline is not None and self._environment.clock() >= self.deadline
@@ -108,16 +106,15 @@ class Rounds(ExitStack):
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
         self._waits_until_idle = True
-        self._resumed = [other for other in self.search.candidates if other.alive and other is not stalled]
-        for candidate in self.search.candidates:
-            candidate.process.waits_until_idle = True
-        for candidate in self._resumed:
-            candidate.process.resume()
+        self._resumed = []
+        for other in self.search.candidates:
+            if other.process.running is not None and other is not stalled:
+                other.process.running.resume()
+                self._resumed.append(other)
 
     def _pause_others(self) -> None:
-        resumed, self._resumed = self._resumed, []
-        for other in resumed:
-            other.process.pause()
+        while self._resumed:
+            self._resumed.pop().process.pause()
 
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
@@ -129,7 +126,7 @@ class Rounds(ExitStack):
             if self.search.stream_error:
                 break
             if candidate not in self.search.candidates:
-                self._admission.admits(candidate, beside, ())
+                self.search.admits(candidate, beside, ())
                 self._start(candidate, window_s)
             elif candidate.alive:  # it may have been closed in this round to free resources
                 self._take_slice(candidate, window_s)
@@ -137,7 +134,6 @@ class Rounds(ExitStack):
         self._observer.round_finished(lambda: self.search.record)
 
     def _start(self, candidate: Candidate, window_s: float | None = None) -> None:
-        candidate.process.waits_until_idle = self._waits_until_idle
         self.search.candidates.append(candidate)
         self.callback(candidate.process.close)
         if candidate.done:  # it was skipped
@@ -150,9 +146,9 @@ class Rounds(ExitStack):
         if self._is_late():
             raise TimeBudgetSpent
         was_done = candidate.done
-        self._observer.slice_started(candidate.num_workers)
-        self._cache.prepare(candidate, self._admission.memory_left)
-        candidate.time_slice(self._admission.memory_limit(candidate), self._number, window_s)
+        self._observer.slice_started(candidate.settings.num_workers)
+        self._cache.prepare(candidate, self.search.memory_left)
+        candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()

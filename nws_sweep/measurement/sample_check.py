@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.measurement.admission import Admission
 from nws_sweep.measurement.candidate import Candidate
-from nws_sweep.measurement.environment import Environment, Observer, TrialProcess
+from nws_sweep.measurement.environment import Observer, TrialProcess
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged
 
@@ -55,12 +55,8 @@ _NOT_COMPARABLE = (
 class SampleChecker:
     """Checks the samples of each candidate of a search once."""
 
-    def __init__(
-        self, search: SearchProgress, environment: Environment, admission: Admission, observer: Observer
-    ) -> None:
+    def __init__(self, search: SearchProgress, observer: Observer) -> None:
         self._search = search
-        self._environment = environment
-        self._admission = admission
         self._observer = observer
         self._comparison = SampleComparison()
         self._checked: set[LoaderSettings] = set()
@@ -76,8 +72,8 @@ class SampleChecker:
         if logged is None or facts is None or settings in self._checked or not is_enabled:
             return
         self._checked.add(settings)
-        began = self._environment.clock()
-        ask = self._ask_new_process if facts.iterable else self._ask_without_workers
+        began = self._search.environment.clock()
+        ask = partial(self._ask, is_stream=facts.iterable)
         progress = candidate.progress
         try:
             if warning := self._comparison.check(logged, settings, facts, progress.cost_s, ask):
@@ -85,22 +81,19 @@ class SampleChecker:
         except WrongSamples as error:
             self._search.stream_error = str(error) if facts.iterable else ""
             for one in self._search.candidates if facts.iterable else [candidate]:
-                if one.num_workers:
+                if one.settings.num_workers:
                     one.fail(error)
         finally:
-            self._search.samples_s += self._environment.clock() - began
+            self._search.samples_s += self._search.environment.clock() - began
 
-    def _ask_without_workers(self, question: Question) -> Any:
+    def _ask(self, question: Question, is_stream: bool) -> Any:
+        """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
         for candidate in self._search.candidates:
-            if candidate.num_workers == 0 and candidate.alive:
+            if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
                 return candidate.process.ask(question)
-        return self._ask_new_process(question)
-
-    def _ask_new_process(self, question: Question) -> Any:
-        """Asks a process of its own, because a question about a stream would advance the iterator of a candidate."""
         configuration = self._search.start.configuration
         try:
-            with self._environment.start_process(configuration, self._admission.memory_left) as process:
+            with self._search.environment.start_process(configuration, self._search.memory_left) as process:
                 return question(process)
         except TrialError:
             return None

@@ -43,19 +43,14 @@ class Conditions:
         return max(1, self.settings.num_workers)
 
     @property
-    def queue(self) -> int:
-        """Batches that may be ready or in progress."""
-        return self.settings.queued_batches
-
-    @property
     def warm_up(self) -> int:
         """Batches discarded at the start of an epoch: as many as the queue holds, at least 1."""
-        return max(1, self.queue)
+        return max(1, self.settings.queued_batches)
 
     @property
     def last_position(self) -> int | None:
         """Batches of an epoch after which the workers have no further work; None if unknown."""
-        return None if self.batches_per_epoch is None else self.batches_per_epoch - self.queue
+        return None if self.batches_per_epoch is None else self.batches_per_epoch - self.settings.queued_batches
 
 
 def next_request(windows: Sequence[Window], conditions: Conditions, *, was_paused: bool = False) -> WindowRequest:
@@ -71,7 +66,7 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     )
     if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
-    if (missing := conditions.warm_up - _taken_in_epoch(windows)) > 0:
+    if (missing := conditions.warm_up - taken_in_epoch(windows)) > 0:
         return replace(warm_up, min_batches=missing)
     steady = _window(windows, conditions)
     if (missing_s := _missing_warm_up_s(windows, conditions)) > 0:
@@ -79,7 +74,7 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     if _starts_again(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
     resumed = replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
-    return resumed if was_paused and conditions.queue else steady
+    return resumed if was_paused and conditions.settings.queued_batches else steady
 
 
 def _window(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
@@ -134,7 +129,7 @@ def _starts_again(windows: Sequence[Window], conditions: Conditions, was_paused:
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:
     """One batch of each worker; the whole queue if the samples are not counted."""
-    return conditions.worker_multiple if counted(windows) else conditions.queue
+    return conditions.worker_multiple if counted(windows) else conditions.settings.queued_batches
 
 
 def counted(windows: Iterable[Window]) -> bool:
@@ -146,7 +141,7 @@ def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
     """Whether whole epochs are measured: by ``mode``, or because an epoch is shorter than warm-up, window and end."""
     if conditions.rules.mode == "epoch":
         return True
-    least = max(2 * conditions.worker_multiple, conditions.queue)
+    least = max(2 * conditions.worker_multiple, conditions.settings.queued_batches)
     if conditions.last_position is not None and conditions.last_position < conditions.warm_up + least:
         return True
     return any(window.ended_epoch for window in windows) and not steady_windows(windows)
@@ -154,10 +149,11 @@ def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
 
 def _batches_left(windows: Sequence[Window], conditions: Conditions) -> int | None:
     """Batches before the workers have no further work in this epoch; None if unknown."""
-    return None if conditions.last_position is None else conditions.last_position - _taken_in_epoch(windows)
+    return None if conditions.last_position is None else conditions.last_position - taken_in_epoch(windows)
 
 
-def _taken_in_epoch(windows: Sequence[Window]) -> int:
+def taken_in_epoch(windows: Sequence[Window]) -> int:
+    """Batches of the latest epoch."""
     taken = 0
     for window in reversed(windows):
         taken += window.batches
@@ -178,15 +174,26 @@ def epoch_windows(windows: Iterable[Window]) -> list[Window]:
     return [window for window in windows if window.kind is WindowKind.EPOCH]
 
 
+def part_of(window: Window, begin: int, end: int) -> Window:
+    """Batches ``begin`` to ``end`` of a window, without the end of its epoch and the count of samples made."""
+    kept = slice(begin, end)
+    waits = window.wait_s[kept]
+    return replace(
+        window,
+        startup_s=None if begin else window.startup_s,
+        wait_s=waits,
+        consume_s=window.consume_s[kept],
+        samples=window.samples * len(waits) // max(1, window.batches),
+        end_s=None,
+        produced=None,
+        barrier_s=window.barrier_s[kept],
+        ranks=tuple(part_of(rank, begin, end) for rank in window.ranks),
+    )
+
+
 def epoch_starts(windows: Iterable[Window], conditions: Conditions) -> list[Window]:
     """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
     starts = [window for window in windows if window.startup_s is not None and window.kind is not WindowKind.LOADING]
     if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return starts
     return starts[1:] or starts
-
-
-def ended_epoch_batches(windows: Sequence[Window]) -> int | None:
-    """Batches of the latest epoch that ended; None if none did."""
-    ended = [index for index, window in enumerate(windows) if window.ended_epoch]
-    return _taken_in_epoch(windows[: ended[-1] + 1]) if ended else None

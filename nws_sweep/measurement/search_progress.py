@@ -1,13 +1,17 @@
-"""The candidates of a search, its record so far, and what it has cost."""
+"""The candidates of a search, its record and cost so far, and which of them fits beside the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 
+from nws_sweep.errors import TrialSkipped
 from nws_sweep.measurement.candidate import Candidate
-from nws_sweep.results import DatasetFacts, SearchCost, SearchRecord
+from nws_sweep.measurement.environment import Environment
+from nws_sweep.results import DatasetFacts, LoaderSettings, SearchCost, SearchRecord
+from nws_sweep.system.resources import reason_not_fitting, resource_needs
 
 
 @dataclass(eq=False)
@@ -15,7 +19,7 @@ class SearchProgress:
     """The state of one search."""
 
     start: SearchRecord  # the result before the search; trials that are not finished are dropped
-    clock: Callable[[], float]
+    environment: Environment
     candidates: list[Candidate] = field(default_factory=list)  # all that were started or skipped
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
@@ -24,9 +28,10 @@ class SearchProgress:
     _profile: SearchCost = SearchCost()
 
     def __post_init__(self) -> None:
-        """Starts the clock."""
+        """Starts the clock, and sets the memory budget."""
         self.start = replace(self.start, trials=tuple(trial for trial in self.start.trials if trial.finished))
-        self.began = self.clock()
+        self.began = self.environment.clock()
+        self._budget_bytes = self.environment.memory_budget(self.start.configuration.measure.memory_budget_bytes)
 
     @property
     def facts(self) -> DatasetFacts | None:
@@ -38,7 +43,7 @@ class SearchProgress:
     def record(self) -> SearchRecord:
         """All trials and the cost of the search so far."""
         trials = (*self.start.trials, *(candidate.progress.trial for candidate in self.candidates))
-        cost_s = self.start.cost_s + self.clock() - self.began
+        cost_s = self.start.cost_s + self.environment.clock() - self.began
         before = self.start.cost or SearchCost()  # of earlier calls, and of waiting for this one
         known = replace(before.plus(self._cost).plus(self._profile), other_s=0.0)
         cost = replace(known, other_s=cost_s - known.total_s)
@@ -52,11 +57,46 @@ class SearchProgress:
 
     def end_profile(self) -> None:
         """Books all time so far as the profile of the loader, and no longer as start-up, warm-up and measuring."""
-        spent = self._cost
-        self._profile = SearchCost(
-            profile_s=self.clock() - self.began,
-            startup_s=-spent.startup_s,
-            warm_up_s=-spent.warm_up_s,
-            measuring_s=-spent.measuring_s,
-            samples_s=-spent.samples_s,
-        )
+        negated = {name: -spent_s for name, spent_s in asdict(self._cost).items()}
+        self._profile = SearchCost(**(negated | {"profile_s": self.environment.clock() - self.began}))
+
+    @property
+    def memory_left(self) -> int | None:
+        """Bytes of the memory budget that no candidate holds; None without a budget."""
+        if self._budget_bytes is None:
+            return None
+        held = sum(candidate.process.usage.memory_bytes or 0 for candidate in self.candidates)
+        return max(0, self._budget_bytes - held)
+
+    def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:
+        """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
+
+        Candidates ``beside`` it are closed last, those of ``started`` not before their trials are finished. A candidate
+        that does not fit alone is failed as skipped, and admitted.
+        """
+        while True:
+            alive = [other for other in self.candidates if other.alive]
+            is_full = len(alive) >= self.start.configuration.measure.interleave
+            reason = self._reason_not_fitting(candidate)
+            if not is_full and not reason:
+                return True
+            done = [other for other in alive if other.done]
+            closable = [other for other in done if other.settings not in beside] or (done if is_full else [])
+            if not closable:
+                if any(not other.done for other in started):
+                    return False
+                closable = [other for other in alive if other.settings not in beside] or alive
+            if not closable:
+                candidate.fail(TrialSkipped(reason))
+                return True
+            # The slowest candidate is the least likely to be measured again.
+            max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).process.close()
+
+    def _reason_not_fitting(self, candidate: Candidate) -> str:
+        """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""
+        started = [other.progress for other in self.candidates if other.progress.windows]
+        found = {other.settings.num_workers: other.measurement for other in started}
+        memory = {n: one.memory_bytes for n, one in found.items() if one and one.memory_bytes is not None}
+        needs = resource_needs([window for other in started for window in other.windows], memory)
+        free = self.environment.free_resources(self.memory_left)
+        return reason_not_fitting(candidate.settings, needs, free, self.start.configuration.ranks)

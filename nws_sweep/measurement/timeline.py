@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
-from nws_sweep.measurement.schedule import Conditions, whole_epochs
+from nws_sweep.measurement.schedule import Conditions, part_of, whole_epochs
 from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, Window, WindowKind
 
 # Pauses between a larger share of the batches are a part of the training step.
@@ -128,12 +128,8 @@ def _of_epoch(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions,
     edges = sorted({0, whole.batches, *(edge for window in steady for edge in window)})
     return [
         replace(
-            whole,
+            part_of(whole, begin, end),
             kind=WindowKind.STEADY if (begin, end) in steady else WindowKind.WARM_UP,
-            startup_s=whole.startup_s if begin == 0 else None,
-            wait_s=whole.wait_s[begin:end],
-            consume_s=whole.consume_s[begin:end],
-            samples=whole.samples // whole.batches * (end - begin),
             end_s=whole.end_s if end == whole.batches and (begin, end) not in steady else None,
         )
         for begin, end in pairwise(edges)
@@ -167,7 +163,7 @@ def _steady(
     """
     worker_multiple, window_s = conditions.worker_multiple, conditions.rules.window_s
     limit = whole.batches if conditions.last_position is None else conditions.last_position
-    last = whole.batches - conditions.queue if whole.ended_epoch else min(whole.batches, limit)
+    last = whole.batches - conditions.settings.queued_batches if whole.ended_epoch else min(whole.batches, limit)
     at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
     begin = math.ceil(conditions.warm_up / worker_multiple) * worker_multiple
     while is_first and begin + worker_multiple <= last / 2 and at[begin] < window_s:

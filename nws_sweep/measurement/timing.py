@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
-Clock = Callable[[], float]
 Consumer = Callable[[Any], object]
 _Step = tuple[float, float, int]  # wait, s; consumer, s; samples
 
@@ -61,7 +60,7 @@ class LoaderSession:
     loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
     consume: Consumer  # called with each batch
     default_batch_length: int = 1  # samples of a batch without a length
-    clock: Clock = time.perf_counter  # seconds from any fixed point
+    clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
     produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
     # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
@@ -200,11 +199,8 @@ def _tensor_bytes(value: Any) -> Iterator[int]:
         size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         yield size
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _tensor_bytes(inner)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        for inner in value:
+    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
+        for inner in value.values() if isinstance(value, Mapping) else value:
             yield from _tensor_bytes(inner)
 
 

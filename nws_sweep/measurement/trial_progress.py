@@ -115,8 +115,8 @@ class TrialProgress:
     @property
     def costs(self) -> SearchCost:
         """Time in windows; without the start of the trial process."""
-        warm_up = [window for window in self.windows if window.kind is WindowKind.WARM_UP]
-        uncounted = [*counters.all_windows(self.discarded), *warm_up]
+        uncounted = counters.all_windows(self.discarded)
+        uncounted += [window for window in self.windows if window.kind is WindowKind.WARM_UP]
         startup_s = sum(window.startup_s or 0.0 for window in uncounted)
         return SearchCost(
             startup_s=startup_s,
@@ -127,8 +127,11 @@ class TrialProgress:
     @property
     def wrong_length(self) -> str:
         """An epoch that ended after another number of batches than its length, in words; else empty."""
-        seen = schedule.ended_epoch_batches(self.windows)
-        if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
+        windows = self.windows
+        while windows and not windows[-1].ended_epoch:
+            windows.pop()
+        seen = schedule.taken_in_epoch(windows)
+        if self.batches_per_epoch is None or not windows or seen == self.batches_per_epoch:
             return ""
         return f"an epoch ended after {seen} batches, but its length is {self.batches_per_epoch}"
 

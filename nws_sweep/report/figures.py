@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style
-from nws_sweep.results import storage
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, storage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,22 +19,19 @@ if TYPE_CHECKING:
 Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Illustration:
-    """One picture: the name of its files without suffix, its title, a description with its figures, its drawing."""
+    """One picture."""
 
-    name: str
+    name: str  # of its files, without suffix
+    draw: Callable[..., Figure]  # of the chart and the title
+    chart: Any
     title: str
-    alt: str
-    draw: Callable[[], Figure]
+    alt: str  # a description with its figures
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Draws the picture and writes it as PNG and SVG; returns both paths."""
-        return style.save(self.draw(), folder / self.name)
-
-
-def _illustration(name: str, draw: Callable[..., Figure], chart: Any, title: str, alt: str) -> Illustration:
-    return Illustration(name=name, title=title, alt=alt, draw=partial(draw, chart, title))
+        return style.save(self.draw(self.chart, self.title), folder / self.name)
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
@@ -69,7 +65,7 @@ def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
         )
     if alt:
         title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
-        yield _illustration(
+        yield Illustration(
             storage.SCALING_PLOT, partial(memory_charts.draw_scaling, scaled), paid, title, " ".join(alt)
         )
 
@@ -79,7 +75,7 @@ def _times(summary: Summary) -> Iterator[Illustration]:
         alt = f"{chart.quantity.capitalize()} against num_workers."
         for _, _, point in chart.recommended:
             alt += f" {units.number(point.value)} with the recommended {point.num_workers}."
-        yield _illustration(storage.TIME_PLOT, line_charts.draw, chart, "Time against num_workers", alt)
+        yield Illustration(storage.TIME_PLOT, line_charts.draw, chart, "Time against num_workers", alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
@@ -89,7 +85,7 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
             waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
             alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
-        yield _illustration(storage.BATCHES_PLOT, draw, lines, _titled("Time of each batch", c), alt)
+        yield Illustration(storage.BATCHES_PLOT, draw, lines, _titled("Time of each batch", c), alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
@@ -102,7 +98,7 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
             f"{heat_map.rate_text(least)} to {heat_map.rate_text(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield _illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
+        yield Illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
 
 
 def _memory(summary: Summary) -> Iterator[Illustration]:
@@ -111,25 +107,21 @@ def _memory(summary: Summary) -> Iterator[Illustration]:
         least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
         alt = (
             "Seconds per 1000 samples against memory at the best setting of each configuration. The one with the least "
-            f"memory holds "
-            f"{units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; the fastest holds "
-            f"{units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
+            f"memory holds {units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; "
+            f"the fastest holds {units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
         )
         title = "Time against memory, best setting of each configuration"
-        yield _illustration(storage.MEMORY_PLOT, memory_charts.draw_fields, chart, title, alt)
+        yield Illustration(storage.MEMORY_PLOT, memory_charts.draw_fields, chart, title, alt)
 
 
 def _costs(summary: Summary) -> Iterator[Illustration]:
-    chart = bar_charts.costs(summary)
-    if chart.costs:
-        parts_s = bar_charts.summed(chart.costs)
+    if costs := bar_charts.costs(summary):
+        parts_s = bar_charts.summed(costs)
         total_s = sum(parts_s)
         shares = [units.share(part_s / total_s) for part_s in parts_s]
         parts = ", ".join(f"{part} {share}" for part, share in zip(bar_charts.PARTS, shares, strict=True))
-        alt = (
-            f"{len(chart.costs)} search{'' if len(chart.costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
-        )
-        yield _illustration(storage.COST_PLOT, bar_charts.draw_costs, chart, "Time of the search by part", alt)
+        alt = f"{len(costs)} search{'' if len(costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
+        yield Illustration(storage.COST_PLOT, bar_charts.draw_costs, costs, "Time of the search by part", alt)
 
 
 def _throughput(summary: Summary) -> Iterator[Illustration]:
@@ -141,20 +133,19 @@ def _throughput(summary: Summary) -> Iterator[Illustration]:
             rate = units.rate(best.value, best.low, best.high)
             where = _named(title, curve.label)
             alt += f" The best: {rate} samples per second with num_workers={best.num_workers}{where}."
-        yield _illustration(storage.THROUGHPUT_PLOT, line_charts.draw, chart, "Throughput against num_workers", alt)
+        yield Illustration(storage.THROUGHPUT_PLOT, line_charts.draw, chart, "Throughput against num_workers", alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    chart = bar_charts.bars(summary)
-    if chart.bars:
-        first, last = chart.bars[0], chart.bars[-1]
-        settings = [f"{name}={value}" for name, value in zip(chart.columns, first.cells, strict=True)]
+    if bars := bar_charts.bars(summary):
+        first, last = bars[0], bars[-1]
+        settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
-            f"The best settings of {units.counted(len(chart.bars), 'configuration')}, from "
+            f"The best settings of {units.counted(len(bars), 'configuration')}, from "
             f"{last.rate} to {first.rate} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield _illustration(storage.BEST_PLOT, bar_charts.draw_bars, chart, "Best setting per configuration", alt)
+        yield Illustration(storage.BEST_PLOT, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _waiting(summary: Summary) -> Iterator[Illustration]:
@@ -163,7 +154,7 @@ def _waiting(summary: Summary) -> Iterator[Illustration]:
         if shares := [f"{point.value:.0f}" for _, _, point in chart.recommended]:
             least, most = min(shares, key=float), max(shares, key=float)
             alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
-        yield _illustration(storage.WAITING_PLOT, line_charts.draw, chart, "Time spent waiting for data", alt)
+        yield Illustration(storage.WAITING_PLOT, line_charts.draw, chart, "Time spent waiting for data", alt)
 
 
 def _titled(text: str, c: ConfigurationSummary) -> str:

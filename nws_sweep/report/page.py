@@ -1,15 +1,23 @@
-"""The contents of the HTML report as one frozen value: every figure is formatted text, ready for the template."""
+"""HTML pages, each a self-contained file in which text from outside is escaped.
+
+The contents of a report are one frozen value: every figure is formatted text, ready for the template.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, per_rank, time_ratios
-from nws_sweep.analysis.effects import effects
+from nws_sweep.analysis.comparing import RunComparison, effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
-from nws_sweep.report import formatted, snippets
+from nws_sweep.report import comparison_text, formatted, snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
@@ -28,11 +36,10 @@ class Table:
 class Answer:
     """The results of one configuration."""
 
-    label: str
+    configuration: ConfigurationSummary
     setting: str  # such as ``num_workers=4``; empty if nothing was measured
     pace: str  # its throughput and times, with intervals
     gains: tuple[str, ...]  # its speed-ups, a phrase each
-    why: tuple[str, ...]  # its bottlenecks, the most important sentence first
     certainty: str  # confidence in the answer
     snippets: tuple[tuple[str, str], ...]  # settings ready to paste: destination and text
     warnings: tuple[str, ...]
@@ -44,16 +51,13 @@ class Answer:
 class Page:
     """The report of a run or a grid."""
 
-    title: str
+    summary: Summary
     measured: str  # time and host
     answer: Answer | None  # for the fastest configuration; None if nothing was measured
-    configurations: int
     answers: tuple[Answer, ...]  # the configurations in detail, in the order of measuring
     best: Table
     effects: Table  # of each varying setting
     trials: Table
-    failures: tuple[str, ...]
-    warnings: tuple[str, ...]  # for all configurations
     facts: tuple[tuple[str, str], ...]  # about the host and the search: name and text
 
 
@@ -64,10 +68,9 @@ def page(summary: Summary) -> Page:
     detailed = set(map(id, fastest))
     began = min((run.result.started_at for run in summary.stored.runs), default="")
     return Page(
-        title=summary.title,
+        summary=summary,
         measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
         answer=_answer(best) if best else None,
-        configurations=len(summary.configurations),
         answers=tuple(_answer(c) for c in summary.configurations if id(c) in detailed),
         best=Table(snippets.best_header(summary), [snippets.best_cells(summary, c) for c in summary.configurations]),
         effects=Table(
@@ -75,8 +78,6 @@ def page(summary: Summary) -> Page:
             [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)],
         ),
         trials=_trials(summary),
-        failures=summary.failures,
-        warnings=summary.warnings,
         facts=tuple(_facts(summary)),
     )
 
@@ -84,11 +85,10 @@ def page(summary: Summary) -> Page:
 def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.rank_suffix
     return Answer(
-        label=configuration.label,
+        configuration=configuration,
         setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
-        why=configuration.explanation,
         certainty=certainty(configuration),
         snippets=tuple(_snippets(configuration)),
         warnings=(*configuration.warnings, *snippets.left_out(configuration)),
@@ -108,10 +108,11 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
     if best is None:
         return
     if configuration.gain_over_zero is not None and best.num_workers:
-        yield f"{configuration.gain_over_zero} as fast as without workers"
+        yield f"{configuration.gain_over_zero.speed_up} as fast as without workers"
     if configuration.gain_over_reference is not None and best.num_workers != reference:
         rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
-        yield f"{configuration.gain_over_reference} as fast as with the usual rule, num_workers = {rule} ({reference})"
+        gain = configuration.gain_over_reference.speed_up
+        yield f"{gain} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
 def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
@@ -171,16 +172,8 @@ _TRIALS = (
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    host = summary.hosts[0]
-    yield "host", host.hostname
-    yield "CPUs", f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count}"
-    yield "memory", units.memory(host.memory_bytes)
-    yield "system", host.platform
-    packages = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
-    yield "versions", f"Python {host.python}, {packages}"
-    for other in summary.hosts[1:]:
-        cpus = f"{other.usable_cpus} usable of {other.cpu_count} CPUs"
-        yield "another host", f"{other.hostname}: {other.cpu_model}, {cpus}"
+    for host in summary.hosts:
+        yield from zip(("host", "versions"), snippets.host_lines(host), strict=True)
     yield from (("fastest on", line) for line in snippets.fastest_lines(summary))
     if noises := [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]:
         steal, throttled = (units.share(max(getattr(n, name) for n in noises)) for name in ("steal", "throttled"))
@@ -191,3 +184,38 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"all searches took {units.seconds(cost_s)}"
+
+
+def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
+    """The report as one HTML file; each picture is a title, a description and an SVG element."""
+    return _render("report.html", title=page.summary.title, page=page, pictures=pictures)
+
+
+def comparison(value: RunComparison) -> str:
+    """The comparison of two runs or grids as one HTML file."""
+    differing = ("what", "A", "B")
+    header = ("configuration", *comparison_text.HEADER[1:], "note")
+    rows = [(*comparison_text.row(pair), "; ".join(pair.notes)) for pair in value.pairs]
+    return _render(
+        "comparison.html",
+        title=f"Comparison of {value.a.stored.folder.name} and {value.b.stored.folder.name}",
+        origins=(comparison_text.origin(value.a), comparison_text.origin(value.b)),
+        pairs=Table(header, rows),
+        summary=list(comparison_text.about_all(value)),
+        differences=(
+            ("settings", "Other differences between the settings", Table(differing, value.settings)),
+            ("hosts", "Differences between the hosts", Table(differing, value.hosts)),
+        ),
+        only=[*(f"A: {label}" for label in value.only_a), *(f"B: {label}" for label in value.only_b)],
+    )
+
+
+def _render(template: str, **values: Any) -> str:
+    folder = files("nws_sweep.report") / "templates"
+    style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
+    environment = Environment(
+        loader=PackageLoader("nws_sweep.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return environment.get_template(template).render(style=style, behaviour=behaviour, **values)

@@ -22,22 +22,18 @@ class ProgressReporter:
         self.print_line = print_line
         self.note = announce
 
-    def slice_started(self, num_workers: int) -> None:
-        """Prints nothing: ``trial_finished`` has the figures."""
-
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """Prints the figures of the candidate."""
         self.print_line(snippets.trial_line(trial, result.configuration))
 
-    def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        """Prints nothing: figures of a round are preliminary."""
-
-    def interrupted(self, result: SearchRecord) -> None:
-        """Prints nothing: the exception is reported."""
-
     def search_finished(self, result: SearchRecord) -> None:
         """Announces the answer, and why the search stopped."""
         self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
+
+    def _print_nothing(self, *_: Any, **__: Any) -> None:
+        """Figures of slices and rounds are preliminary; an interruption is reported by its exception."""
+
+    slice_started = round_finished = interrupted = _print_nothing
 
 
 def printer_for(progress: bool | Print | None) -> Print:
@@ -52,7 +48,7 @@ def printer_for(progress: bool | Print | None) -> Print:
         return _discard
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
-        return _Cell(ipython.display)
+        return _in_cell(ipython.display)
     return _on_standard_error if progress or sys.stderr.isatty() else _discard
 
 
@@ -80,18 +76,14 @@ def _on_standard_error(line: str) -> None:
     sys.stderr.flush()
 
 
-class _Cell:
-    """One output of a notebook's cell, to which lines are appended."""
+def _in_cell(display: Any) -> Print:
+    """Appends lines to one output of a notebook's cell."""
+    handle, lines = display.DisplayHandle(), list[str]()
 
-    def __init__(self, display: Any) -> None:
-        self._display = display
-        self._text = ""
-        self._handle: Any = None
+    def show(line: str) -> None:
+        lines.append(html.escape(line))
+        text = "\n".join(lines)
+        update = handle.display if len(lines) == 1 else handle.update
+        update(display.HTML(f"<pre>{text}</pre>"))
 
-    def __call__(self, line: str) -> None:
-        self._text += f"{line}\n"
-        content = self._display.HTML(f"<pre>{html.escape(self._text.rstrip())}</pre>")
-        if self._handle is None:
-            self._handle = self._display.display(content, display_id=True)
-        else:
-            self._handle.update(content)
+    return show

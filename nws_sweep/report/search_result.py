@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis import summary
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.summary import Summary
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
@@ -19,8 +18,6 @@ from nws_sweep.results.storage import Stored, StoredRun
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-_HEADER = ["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,29 +29,32 @@ class SearchResult:
     Attributes:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
+        settings: All settings of the recommended candidate.
     """
 
     record: SearchRecord
     reused: bool = False
+    settings: LoaderSettings = field(init=False, compare=False)
+    _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self._found.best is None:
+        here = Path()  # results of the API have no folder
+        run = StoredRun(folder=here, result=self.record)
+        found = summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
+        best = found.configurations[0].best
+        if best is None:
             reasons = (
                 f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.record.trials if trial.reason
             )
             reason = self.record.error or next(reasons, "there were no candidates")
             raise NwsSweepError(f"no candidate could be measured: {reason}")
+        object.__setattr__(self, "settings", best.settings)
+        object.__setattr__(self, "_summary", found)
 
     @property
     def num_workers(self) -> int:
         """The recommended number: the fewest workers not slower than the fastest by more than the tolerance."""
         return self.settings.num_workers
-
-    @property
-    def settings(self) -> LoaderSettings:
-        """All settings of the recommended candidate."""
-        assert self._found.best is not None  # see __post_init__
-        return self._found.best.settings
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
@@ -63,12 +63,13 @@ class SearchResult:
         They are ``num_workers``, ``pin_memory``, ``prefetch_factor`` and ``persistent_workers``, and others that differ
         from DataLoader's defaults. Settings that the search does not change (batch_size, shuffle) are left out.
         """
-        return {name: value for name, value in self.settings.tuned().items() if name != "batch_size"}
+        defaults = LoaderSettings(batch_size=self.settings.batch_size)
+        return self.settings.changes(defaults, ("pin_memory", "prefetch_factor", "persistent_workers"))
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All candidates, ascending by num_workers, failed ones with their reasons."""
-        return self._found.trials
+        return self._summary.configurations[0].trials
 
     @property
     def stop_reason(self) -> str:
@@ -78,12 +79,12 @@ class SearchResult:
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting, with their evidence; None if unknown."""
-        return self._found.diagnosis
+        return self._summary.configurations[0].diagnosis
 
     @property
     def explanation(self) -> tuple[str, ...]:
         """The diagnosis in sentences, the most important first."""
-        return self._found.explanation
+        return self._summary.configurations[0].explanation
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -112,42 +113,36 @@ class SearchResult:
 
         return line_charts.draw(line_charts.times(self._summary), "Time against num_workers")
 
-    @functools.cached_property
-    def _summary(self) -> Summary:
-        here = Path()  # results of the API have no folder
-        run = StoredRun(folder=here, result=self.record)
-        return summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
-
-    @property
-    def _found(self) -> ConfigurationSummary:
-        return self._summary.configurations[0]
-
     def __repr__(self) -> str:
         when = f", measured at {self.measured_at}" if self.reused else ""
         return f"SearchResult({snippets.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
-        keywords = snippets.kwargs(self.loader_kwargs)
-        return "\n".join(
-            [f"best: {keywords}", *self._notes(), "", snippets.markdown_table(_HEADER, self._rows()).rstrip()]
-        )
+        header, *rows = _table(self)
+        return "best: " + "\n".join([*_lines(self), "", snippets.markdown_table(header, rows).rstrip()])
 
     def _repr_html_(self) -> str:
-        table = [("th", _HEADER), *(("td", row) for row in self._rows())]
-        lines = ("".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in table)
-        rows = "".join(f"<tr>{line}</tr>" for line in lines)
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
-        best = html.escape(snippets.kwargs(self.loader_kwargs))
-        return f"<p>best: <code>{best}</code></p><ul>{notes}</ul><table>{rows}</table>"
-
-    def _notes(self) -> list[str]:
-        when = f"measured at {self.measured_at}" if self.reused else snippets.cost_line(self.record)
-        return [*self.explanation, *(f"warning: {line}" for line in self.warnings), when]
-
-    def _rows(self) -> list[list[str]]:
+        best, *notes = (html.escape(line) for line in _lines(self))
+        items = "".join(f"<li>{note}</li>" for note in notes)
         rows = []
-        for trial in self.trials:
-            shown = formatted.of_trial(trial, self.record.configuration)
-            best = "best" if trial.settings == self.settings else ""
-            rows.append([best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state])
-        return rows
+        for tag, row in zip(["th", *["td"] * len(self.trials)], _table(self), strict=True):
+            cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+            rows.append(f"<tr>{cells}</tr>")
+        return f"<p>best: <code>{best}</code></p><ul>{items}</ul><table>{''.join(rows)}</table>"
+
+
+def _lines(result: SearchResult) -> list[str]:
+    """The recommended keywords, then the explanation, warnings and the cost."""
+    when = f"measured at {result.measured_at}" if result.reused else snippets.cost_line(result.record)
+    warnings = (f"warning: {line}" for line in result.warnings)
+    return [snippets.kwargs(result.loader_kwargs), *result.explanation, *warnings, when]
+
+
+def _table(result: SearchResult) -> list[list[str]]:
+    """Column titles, then a row for each candidate."""
+    rows = [["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]]
+    for trial in result.trials:
+        shown = formatted.of_trial(trial, result.record.configuration)
+        best = "best" if trial.settings == result.settings else ""
+        rows.append([best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state])
+    return rows

@@ -16,7 +16,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_f
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.report import formatted
-from nws_sweep.results import Configuration, SearchRecord, Trial, shown, storage
+from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
 
 _SHORTEST_S = 0.05  # of a part of the cost that is shown
 _PARTS = {
@@ -230,7 +230,8 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     also = [configuration.changed_settings] if summary.searched_others else []
     figures = formatted.of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
-    found = [*also, figures.rate, figures.batch, figures.epoch, *gains]
+    speed_ups = (gain and gain.speed_up for gain in gains)
+    found = [*also, figures.rate, figures.batch, figures.epoch, *speed_ups]
     return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
 
 
@@ -242,6 +243,16 @@ def fastest_lines(summary: Summary) -> list[str]:
         for node, one in summary.fastest_per_node.items()
         if one.best
     ]
+
+
+def host_lines(host: Host) -> tuple[str, str]:
+    """The CPUs, memory and system of a host; its versions of Python and packages."""
+    cpus = f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs"
+    versions = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
+    return (
+        f"{host.hostname}: {cpus}, {units.memory(host.memory_bytes)} memory, {host.platform}",
+        f"Python {host.python}, {versions}",
+    )
 
 
 def cost_line(result: SearchRecord) -> str:

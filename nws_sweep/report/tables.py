@@ -35,21 +35,17 @@ def trials(summary: Summary) -> Rows:
     """
     several = len(summary.hosts) > 1
     rows = [
-        {
-            **c.configuration.columns,
-            **({"host": c.run.result.host.hostname} if several else {}),
-            **timing_row(trial, c.run.result),
-        }
+        {**timing_row(trial, c.run.result), **({"host": c.run.result.host.hostname} if several else {})}
         for c in summary.configurations
         for trial in c.run.result.trials
     ]
-    return _rows(rows, [*_configuration_columns(summary), *(["host"] if several else []), *TIMING_COLUMNS])
+    return _rows(summary, rows, [*(["host"] if several else []), *TIMING_COLUMNS])
 
 
 def best(summary: Summary) -> Rows:
     """One row per configuration: identifying columns, the recommended setting, its times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
-    return _rows(rows, [*_configuration_columns(summary), *(name for row in rows for name in row)])
+    return _rows(summary, rows, (name for row in rows for name in row))
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
@@ -69,10 +65,8 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
     }
 
 
-def _configuration_columns(summary: Summary) -> list[str]:
-    return [name for configuration in summary.configurations for name in configuration.configuration.columns]
-
-
-def _rows(rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
+def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
+    """These rows, with the identifying columns of all configurations first."""
+    identifying = [name for configuration in summary.configurations for name in configuration.configuration.columns]
     texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
-    return Rows(columns=tuple(dict.fromkeys(columns)), rows=tuple(texts))
+    return Rows(columns=tuple(dict.fromkeys([*identifying, *columns])), rows=tuple(texts))

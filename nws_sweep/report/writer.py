@@ -6,13 +6,11 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nws_sweep import units
 from nws_sweep.analysis import advice, per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
-from nws_sweep.results import Host, atomic, storage, timing_table
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, atomic, storage, timing_table
 
 logger = logging.getLogger(__name__)
 
@@ -29,22 +27,21 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     Raises:
         NotARunError: If the folder is neither.
     """
-    from nws_sweep.report import figures, html, page
-    from nws_sweep.report.plots import svg
+    from nws_sweep.report import figures, page
+    from nws_sweep.report.plots import style
 
     summary = summarise(storage.find(folder))
     plots = folder / storage.PLOTS if summary.stored.is_grid else folder
     plots.mkdir(exist_ok=True)
-    chosen = figures.of(summary, _batches)
-    files = [one.save(plots) for one in chosen]
-    own = [*_write_tables(summary), *_write_best(summary), *([plots] if plots != folder else [png for png, _ in files])]
-    drawn = []
-    for one, (_, as_svg) in zip(chosen, files, strict=True):
-        inlined = svg.inline(as_svg.read_text("utf-8"), as_svg.stem, one.title, one.alt)
-        drawn.append(html.InlineFigure(title=one.title, alt=one.alt, svg=inlined))
-    pictures = [(one.alt, png.relative_to(folder)) for one, (png, _) in zip(chosen, files, strict=True)]
+    pictures, inlined = [], []
+    for one in figures.of(summary, _batches):
+        png, svg = one.save(plots)
+        pictures.append((one.alt, png.relative_to(folder)))
+        inlined.append((one.title, one.alt, style.inline(svg.read_text("utf-8"), one.name, one.title, one.alt)))
+    drawn = [plots] if summary.stored.is_grid else [folder / path for _, path in pictures]
+    own = [*_write_tables(summary), *_write_best(summary), *drawn]
     atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
-    atomic.write_text(folder / storage.PAGE, html.report(page.page(summary), drawn))
+    atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), inlined))
     return summary, [folder / storage.PAGE, folder / storage.REPORT, *own]
 
 
@@ -97,7 +94,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
 
 def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
     """The report as Markdown, with these pictures; those of each configuration of a grid are in its section."""
-    host_facts = [line for host in summary.hosts for line in _host_facts(host)]
+    hosts = [line for host in summary.hosts for line in snippets.host_lines(host)]
     lists = {
         "Fastest on each kind of node": snippets.fastest_lines(summary),
         "Failures": summary.failures,
@@ -109,7 +106,7 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
         *(f"## {title}\n\n{_listed(map(_escaped, lines))}" for title, lines in lists.items() if lines),
         *(f"![{_escaped(alt)}]({path.as_posix()})" for alt, path in pictures),
         *(part for configuration in summary.configurations for part in _about(configuration, summary)),
-        f"## Host and method\n\n{_listed([*host_facts, _METHOD])}",
+        f"## Host and method\n\n{_listed([*hosts, _METHOD])}",
     ]
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
 
@@ -119,14 +116,6 @@ _METHOD = (
     "The recommended candidate has the fewest workers among those that are slower than the fastest by at most "
     "search.tolerance."
 )
-
-
-def _host_facts(host: Host) -> Iterator[str]:
-    yield (
-        f"{host.hostname}: {host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs, "
-        f"{units.memory(host.memory_bytes)} memory, {host.platform}"
-    )
-    yield f"Python {host.python}, torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
 
 
 def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 import tempfile
 from pathlib import Path
 
@@ -19,16 +20,13 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
     Raises:
         OSError: If the file cannot be written; the old file is unchanged and the temporary file is removed.
     """
-    handle, name = tempfile.mkstemp(prefix=f"{_TEMPORARY}{path.name}-", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.umask(mask := os.umask(0))
-        temporary.chmod(0o666 & ~mask)  # mkstemp denies other users access
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

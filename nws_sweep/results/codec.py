@@ -1,16 +1,18 @@
-"""result.json: writes a SearchRecord as JSON, and reads it back with the types and value ranges checked."""
+"""result.json and batches.csv: writes a SearchRecord, and reads it back with the types and value ranges checked."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from nws_sweep.results.batch_table import Times, WindowKey
-from nws_sweep.results.measurements import Window, WindowKind
+from nws_sweep.results.measurements import BatchTime, Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 
 # Version of result.json; to be raised when older programs cannot read the new files.
@@ -23,6 +25,7 @@ SCHEMA_VERSION = 4
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
 
+BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 _SUMMARISED = (
     "kind", "batches", "samples", "startup_s", "wait_s", "consume_s", "end_s", "produced", "batch_bytes",
     "batch_tensors",
@@ -61,27 +64,62 @@ def from_text(text: str) -> SearchRecord:
     return msgspec.convert({**data, "trials": trials}, SearchRecord)
 
 
-def with_windows(text: str, times: Mapping[WindowKey, Times]) -> SearchRecord:
-    """Reads result.json and adds the windows of its trials, with the times of their batches.
+def batches_text(result: SearchRecord) -> str:
+    """The content of batches.csv: one row per batch."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(BATCH_COLUMNS)
+    for trial in result.trials:
+        index, settings = 0, result.configuration.differing(trial.settings)
+        for number, window in enumerate(trial.windows):
+            if window.kind is WindowKind.LOADING:
+                continue
+            identity = trial.num_workers, number
+            outlier = int(trial.noise is not None and number in trial.noise.outliers)
+            for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
+                writer.writerow((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
+                index += 1
+    return text.getvalue()
+
+
+def parse_batches(text: str) -> list[BatchTime]:
+    """The rows of batches.csv, in the order of measuring.
 
     Raises:
-        UNREADABLE: If the text is not a valid result.json or does not match the times.
+        ValueError: If the text is not a complete batches.csv.
     """
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        if "num_workers" not in (reader.fieldnames or ()):
+            raise ValueError("no header")
+        return msgspec.convert(list(reader), list[BatchTime], strict=False)
+    except (ValueError, TypeError, csv.Error) as error:
+        raise ValueError(f"not a table of batches: {error!r}") from error
+
+
+def with_windows(text: str, batches: str) -> SearchRecord:
+    """Reads result.json and adds the windows of its trials, with the times of their batches from batches.csv.
+
+    Raises:
+        UNREADABLE: If one of the texts is not valid, or they do not match.
+    """
+    rows: dict[tuple[int, str, int], list[BatchTime]] = defaultdict(list)
+    for row in parse_batches(batches):
+        rows[row.num_workers, row.settings, row.window].append(row)
     result, trials = from_text(text), []
     for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
-        candidate = trial.num_workers, result.configuration.differing(trial.settings)
+        workers, settings = trial.num_workers, result.configuration.differing(trial.settings)
         summaries = enumerate(data.get("windows", ()))
-        windows = tuple(_window_of(summary, times.get((*candidate, number))) for number, summary in summaries)
+        windows = tuple(_window_of(summary, rows[workers, settings, number]) for number, summary in summaries)
         trials.append(replace(trial, windows=windows))
     return replace(result, trials=tuple(trials))
 
 
-def _window_of(summary: Mapping[str, Any], times: Times | None) -> Window:
+def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
     count = summary["batches"]
-    # Batches of a LOADING window have no rows: each gets the mean.
-    if summary["kind"] == WindowKind.LOADING.value and count:
-        times = (summary["wait_s"] / count,) * count, (summary["consume_s"] / count,) * count
-    waits, consumes = times or ((), ())
+    waits, consumes = [row.wait_s for row in rows], [row.consume_s for row in rows]
+    if summary["kind"] == WindowKind.LOADING.value and count:  # its batches have no rows: each gets the mean
+        waits, consumes = [summary["wait_s"] / count] * count, [summary["consume_s"] / count] * count
     if len(waits) != count:
         raise ValueError(f"{len(waits)} of {count} batches of a window")
     return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)

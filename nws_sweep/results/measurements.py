@@ -1,7 +1,4 @@
-"""Measured values: windows of batches, the resources they used, and the quantities of a trial.
-
-An undefined quantity is None, never 0. Names carry the units: ``_s`` seconds, ``_bytes`` bytes.
-"""
+"""Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
 from __future__ import annotations
 
@@ -91,6 +88,19 @@ class Window:
     def ended_epoch(self) -> bool:
         """True if the epoch ended in this window."""
         return self.end_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """One row of batches.csv: the times of one batch, s."""
+
+    num_workers: int
+    window: int
+    index: int  # in the trial, from 0
+    warm_up: bool
+    wait_s: float
+    consume_s: float
+    settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,11 @@ FRESH_FOR = timedelta(days=30)
 
 
 class ResultStore:
-    """Results in a folder; the first result creates the folder."""
+    """Results in a folder of this user's cache folder, or of another one; the first result creates the folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, cache_dir: str | None = None) -> None:
+        cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
+        self._folder = atomic.expand_user(cache) / "results"
 
     def add(self, record: SearchRecord, working_folder: str = "") -> None:
         """Stores a completed search with a verdict; for ``working_folder`` see ``find``."""
@@ -65,12 +66,6 @@ class ResultStore:
         machine = json.dumps([working_folder, *(getattr(host, name) for name in MACHINE)])
         where = hashlib.sha256(machine.encode()).hexdigest()[:8]
         return self._folder / f"{replace(configuration, columns={}).fingerprint}-{where}.json"
-
-
-def default_folder(cache_dir: str | None = None) -> Path:
-    """The folder of the results in this user's cache folder."""
-    cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
-    return atomic.expand_user(cache) / "results"
 
 
 def staleness(record: SearchRecord, host: Host) -> str:

@@ -45,6 +45,18 @@ class DatasetFacts:
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
 
+    def batches_of(self, settings: LoaderSettings, ranks: int) -> int | None:
+        """Batches of an epoch, per rank; None if unknown.
+
+        The ranks divide the samples as DistributedSampler does; the length of an iterable dataset is that of one rank.
+        """
+        samples = self.samples
+        if samples is None or settings.batch_size is None:
+            return None
+        for shared_by in (1 if self.iterable else ranks, settings.batch_size):
+            samples = samples // shared_by if settings.drop_last else -(-samples // shared_by)
+        return samples
+
 
 # Attributes of Host that must be equal for two results to be comparable.
 MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")

@@ -1,7 +1,4 @@
-"""Requested values: DataLoader settings, the rules of measuring and searching, one configuration of a grid.
-
-An undefined value is None, never 0. Names carry the units: ``_s`` seconds, ``_bytes`` bytes.
-"""
+"""Requested values: DataLoader settings, the rules of measuring and searching, one configuration of a grid."""
 
 from __future__ import annotations
 
@@ -9,12 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from nws_sweep.results.search_record import DatasetFacts
 
 # Reading a result checks these ranges, and refuses NaN and infinity.
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -22,12 +16,11 @@ Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.M
 
 PROGRAM_STRATEGY = "program"  # the candidates are runs of another program
 
-# Tuned keywords, and the defaults that are omitted.
+# Tuned keywords.
 _TUNED = (
     "batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context",
     "in_order",
 )  # fmt: skip
-_OMITTED = {"batch_size": None, "multiprocessing_context": None, "in_order": True}
 _DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 
 
@@ -60,11 +53,6 @@ class LoaderSettings:
     def queued_batches(self) -> int:
         """Batches that the workers may hold ready or in preparation."""
         return self.num_workers * (_DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
-
-    def tuned(self) -> dict[str, Any]:
-        """The tuned keyword arguments of a DataLoader, without defaults and without a ``batch_size`` of None."""
-        settings = {name: getattr(self, name) for name in _TUNED}
-        return {name: value for name, value in settings.items() if name not in _OMITTED or value != _OMITTED[name]}
 
     def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
         """The keywords to change in a loader with settings ``own``: num_workers, those searched, those that differ."""
@@ -152,18 +140,6 @@ class Configuration:
         """The settings of a candidate that differ from the configuration, except num_workers; mostly empty."""
         configured = replace(self.loader, num_workers=settings.num_workers).canonical()
         return "" if settings == configured else settings.differing(configured)  # comparing first is ten times as fast
-
-    def batches_of(self, settings: LoaderSettings, facts: DatasetFacts) -> int | None:
-        """Batches of an epoch, per rank; None if unknown.
-
-        The ranks divide the samples as DistributedSampler does; the length of an iterable dataset is that of one rank.
-        """
-        samples, drop_last = facts.samples, settings.drop_last
-        if samples is None or settings.batch_size is None:
-            return None
-        for shared_by in (1 if facts.iterable else self.ranks, settings.batch_size):
-            samples = samples // shared_by if drop_last else -(-samples // shared_by)
-        return samples
 
     @property
     def rank_suffix(self) -> str:

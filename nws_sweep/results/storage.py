@@ -8,18 +8,18 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nws_sweep.errors import NotARunError, one_line
-from nws_sweep.results import atomic, batch_table, codec, timing_table
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.errors import ConfigurationError, NotARunError, one_line
+from nws_sweep.results import atomic, codec, timing_table
+from nws_sweep.results.measurements import BatchTime
 from nws_sweep.results.search_record import ProgramRun, SearchRecord
-from nws_sweep.results.settings import shown
+from nws_sweep.results.settings import shown, varying_columns
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ PROGRAM_GRID = "nws_sweep_results"  # grid of program runs, in the sweep folder 
 PROGRAM_RUNS = "jobs"  # folder of the program runs of a configuration, one file per run
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 _OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 
@@ -62,13 +63,6 @@ class StoredRun:
     """The result of one configuration and its folder."""
 
     folder: Path
-    result: SearchRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """The result of one configuration with its windows, if batches.csv is readable."""
-
     result: SearchRecord
     batches_error: str = ""  # why batches.csv cannot be read; empty if it can, or does not exist
 
@@ -129,7 +123,7 @@ def save(folder: Path, result: SearchRecord) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_timings(folder, result)
-    atomic.write_text(folder / BATCHES, batch_table.text_of(result), durable=True)
+    atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)
     if result.configuration.ranks > 1:
         atomic.write_text(folder / RANKS, timing_table.ranks_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
@@ -142,20 +136,20 @@ def write_timings(folder: Path, result: SearchRecord) -> None:
         atomic.write_text(path, text)
 
 
-def load(folder: Path) -> Loaded:
-    """Reads the result of one configuration with all its batches, to resume its search.
+def load(folder: Path) -> StoredRun:
+    """Reads the result of one configuration, with its windows if batches.csv can be read, to resume its search.
 
     Raises:
         NotARunError: If result.json is missing or cannot be read.
     """
-    result = _stored_run(folder / RESULT).result
+    run = _stored_run(folder / RESULT)
     if not (folder / BATCHES).exists():
-        return Loaded(result=result)
+        return run
     try:
-        times = batch_table.by_window(batch_table.parse((folder / BATCHES).read_text("utf-8")))
-        return Loaded(result=codec.with_windows((folder / RESULT).read_text("utf-8"), times))
+        text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
+        return replace(run, result=codec.with_windows(text, batches))
     except (*codec.UNREADABLE, OSError) as error:
-        return Loaded(result=result, batches_error=_cannot_be_read(folder / BATCHES, error))
+        return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
@@ -241,6 +235,45 @@ def find(folder: Path) -> Stored:
     return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=lines)
 
 
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
+
+    Raises:
+        ConfigurationError: If a condition has another form, or no configuration meets it and those before it.
+    """
+    if not conditions:
+        return stored
+    runs = stored.runs
+    for index, condition in enumerate(conditions):
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        values, value = _column_values(runs), _AS_TYPED.get(value, value)
+        if value not in values.get(key, ()):
+            raise _no_match(conditions[: index + 1], key, values)
+        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
+    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
+
+
+def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
+    """The values of each identifying column as typed on the command line, in the order of measuring."""
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, value in run.result.configuration.columns.items():
+            values.setdefault(key, {})[shown(value)] = None
+    return values
+
+
+def _no_match(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
+    given = " ".join(f"--where {condition}" for condition in conditions)
+    if key in values:
+        what = f"allowed for {key}: {', '.join(values[key])}"
+    else:
+        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
+    return ConfigurationError(one_line(f"{given}: {what}", 1000))
+
+
 def readable_runs(folder: Path) -> Iterator[StoredRun]:
     """The readable results of a run or a grid, one by one; only one is in memory."""
     for path in sorted(folder.rglob(RESULT)):
@@ -265,7 +298,7 @@ def read_batches(folder: Path) -> list[BatchTime]:
     if not path.is_file():
         return []
     try:
-        return [row for row in batch_table.parse(path.read_text("utf-8")) if not row.settings]
+        return [row for row in codec.parse_batches(path.read_text("utf-8")) if not row.settings]
     except ValueError as error:
         raise NotARunError(_cannot_be_read(path, error)) from error
 

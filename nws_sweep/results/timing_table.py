@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -25,31 +25,26 @@ RANK_COLUMNS = (
 
 def text_of(result: SearchRecord) -> str:
     """The content of timings.csv."""
-    return _identified(result, TIMING_COLUMNS, (timing_row(trial, result) for trial in result.trials))
+    rows = (timing_row(trial, result) for trial in result.trials)
+    return csv_text((*result.configuration.columns, *TIMING_COLUMNS), rows)
 
 
 def ranks_text(result: SearchRecord) -> str:
     """The content of ranks.csv."""
-    return _identified(result, RANK_COLUMNS, _rank_rows(result))
+    return csv_text((*result.configuration.columns, *RANK_COLUMNS), _rank_rows(result))
 
 
-def _identified(result: SearchRecord, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """CSV whose rows begin with the identifying columns of the configuration."""
-    identity = result.configuration.columns
-    return csv_text(tuple(dict.fromkeys((*identity, *columns))), ({**identity, **row} for row in rows))
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; missing values are empty cells."""
+def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table as CSV; missing values are empty cells, and repeated columns are left out."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, list(dict.fromkeys(columns)), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
-    """The row of a trial in timings.csv, without the identifying columns; undefined values are absent or None."""
+    """The row of a trial in timings.csv; undefined values are absent or None."""
     configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
@@ -57,6 +52,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
+        **configuration.columns,
         "num_workers": trial.num_workers,
         **measurement,
         **noise,
@@ -78,7 +74,7 @@ def _values(record: Any) -> dict[str, Any]:
 
 def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
     for trial in result.trials:
-        settings = result.configuration.differing(trial.settings)
+        columns, settings = result.configuration.columns, result.configuration.differing(trial.settings)
         for rank in trial.measurement.ranks if trial.measurement else ():
             own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
-            yield {"num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}
+            yield {**columns, "num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}

@@ -11,9 +11,8 @@ import logging
 import os
 import signal
 import warnings
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -30,36 +29,21 @@ from nws_sweep.sweep import grid, job, resuming
 from nws_sweep.sweep.grid import Composer, configuration_of
 from nws_sweep.sweep.session import Session, parts_of
 from nws_sweep.system import extras, host, processes, temporary
-from nws_sweep.system.termination import Interrupted
-
-if TYPE_CHECKING:
-    from nws_sweep.sweep.terminal import View
+from nws_sweep.system.processes import Interrupted
 
 logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
-# none of them can be handed the session. This is the only module-level state; each stage replaces the frozen value.
-# None in a process that a launcher started.
-_session: Session | None = None
+# none of them can be handed the session. The only module-level state; None in a process that a launcher started.
+current: Session | None = None
 
 _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
-def current_session() -> Session | None:
-    """The session of this process; None in a process that a launcher started."""
-    return _session
-
-
-def enter(session: Session | None) -> None:
-    """Makes a session that of this process."""
-    global _session  # noqa: PLW0603 - see there
-    _session = session
-
-
 def run() -> int:
     """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
-    session = Session()
-    enter(session)
+    global current  # noqa: PLW0603 - see there
+    current = session = Session()
     schema.register()
     temporary.remove_stale()
     # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
@@ -82,29 +66,29 @@ def _run_and_conclude(session: Session) -> int:
             raise
         logger.exception("a job failed")
         status = 1
-    session = current_session() or session  # now with its folder
     if session.folder is None or not storage.holds_results(session.folder):  # --help, --cfg, or no job started
         return status
     if session.forced:
         resuming.mark(session.folder, session.forced)
-    return max(status, conclude(session.folder, session.view))
+    return max(status, conclude(session.folder, session))
 
 
-def conclude(folder: Path, view: View) -> int:
+def conclude(folder: Path, session: Session) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
     from nws_sweep.analysis.summary import summarise
     from nws_sweep.report import writer
 
-    view.status("writing the report")
+    session.view.status("writing the report")
     try:
         summary, written = writer.write(folder)
     except KeyboardInterrupt:
-        view.note(f"the report is not finished: nws-sweep report {folder}")
+        session.view.note(f"the report is not finished: nws-sweep report {folder}")
         raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
-        view.note(f"the report could not be written ({error}); the measurements are kept: nws-sweep report {folder}")
-    view.conclude(summary, written)
+        remedy = f"the measurements are kept: nws-sweep report {folder}"
+        session.view.note(f"the report could not be written ({error}); {remedy}")
+    session.view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1
 
 
@@ -126,17 +110,19 @@ class GridCallback(Callback):
     def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
-            enter(prepare(config, current_session() or Session(), is_grid=is_grid))
+            prepare(config, current or Session(), is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
 
 
-def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session:
-    """Checks values, datasets and the output folder, and announces the plan; returns the session with all of it."""
+def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
+    """Checks values, datasets and the output folder, and announces the plan; the session begins with them."""
     values = grid.without_hydra(composed)
-    composer = Composer(composed, GlobalHydra.instance().config_loader()) if is_grid else None
-    plan, samples = grid.check(composer) if composer else grid.check_single(values, composed.hydra)
-    folder = Path(plan.folder).absolute()
+    if is_grid:
+        plan, samples = grid.check(Composer(composed, GlobalHydra.instance().config_loader()))
+    else:
+        plan, samples = grid.check_single(values, composed.hydra)
+    folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
@@ -148,23 +134,18 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> Session
         resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
-        _lock(folder, session)
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
     configuration = None
     if not is_grid:
-        configuration = _completed(samples[0], values, composed.hydra, session)
+        configuration = _configuration(values, composed.hydra, session)
         resuming.refuse_another(folder, configuration)
     if is_new:
-        _lock(folder, session)
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if forced:
         resuming.mark(folder, forced)
-    return replace(session, configuration=configuration, plan=plan, composer=composer, folder=folder, forced=forced)
-
-
-def _lock(folder: Path, session: Session) -> None:
-    if (lock := resuming.folder_lock(folder)) is not None:
-        session.resources.callback(lock.release, force=True)
+    session.begin(folder, configuration, plan, forced)
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
@@ -182,8 +163,8 @@ def _check_datasets(samples: list[Configuration], session: Session) -> None:
 
 def task(composed: DictConfig) -> None:
     """The Hydra job: searches one configuration and writes its files."""
-    if session := current_session():
-        return _measure(composed, session)
+    if current:
+        return _measure(composed, current)
     processes.drop_foreign_start_method()
     # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
     for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
@@ -199,21 +180,20 @@ def _measure(composed: DictConfig, session: Session) -> None:
     folder = Path(hydra_config.runtime.output_dir)
     configuration = session.configuration
     if configuration is None:  # a point of a grid, or the callback was removed from the configuration
-        configuration = configuration_of(composed, hydra_config, list(hydra_config.overrides.task))
-        configuration = _completed(configuration, composed, hydra_config, session)
+        configuration = _configuration(composed, hydra_config, session)
         if hydra_config.mode is RunMode.RUN:
             resuming.refuse_another(folder, configuration)
-    if session.folder is None and session is current_session():  # without the callback, which knows the folder
-        enter(session := replace(session, folder=folder))
+    if session.folder is None:  # without the callback
+        session.begin(folder)
     job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
 
 
-def _completed(
-    configuration: Configuration, task: DictConfig, hydra_config: DictConfig, session: Session
-) -> Configuration:
-    """With settings that are null replaced by those of the DataLoader that the dataset comes in."""
+def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session) -> Configuration:
+    """Of a job, with settings that are null replaced by those of the DataLoader that the dataset comes in."""
+    overrides = list(hydra_config.overrides.task)
+    configuration = configuration_of(task, hydra_config, overrides)
     if schema.has_open_settings(task):
         with contextlib.suppress(NwsSweepError):  # the search reports it
             own = session.facts(configuration, hydra_config.runtime.cwd).loader
-            return configuration_of(task, hydra_config, list(hydra_config.overrides.task), own)
+            return configuration_of(task, hydra_config, overrides, own)
     return configuration

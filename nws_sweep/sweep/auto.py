@@ -19,17 +19,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import filelock
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, flag_override
 
 from nws_sweep.analysis import program_runs
 from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import SETTINGS
-from nws_sweep.config.schema import column_value
+from nws_sweep.config.schema import column_value, require
 from nws_sweep.dataloading.watching import LoaderWatch
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.measurement import timeline
@@ -37,10 +38,7 @@ from nws_sweep.measurement.counters import noise_of
 from nws_sweep.report.progress import printer_for
 from nws_sweep.results import ProgramRun, ProjectFacts, TimeSlice, storage
 from nws_sweep.sweep import grid, resuming
-from nws_sweep.system import cores, host, host_lock, usage
-
-if TYPE_CHECKING:
-    from hydra.core.utils import JobReturn
+from nws_sweep.system import host, host_lock, usage
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +90,9 @@ class ProgramSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            default = default_candidates(cores.usable_cpus())
-            self._candidates = default if self._candidates is None else validated(self._candidates)
+            require(f"{_CALLBACK}.candidates", self._candidates, "search.candidates")
+            tried = default_candidates(host.usable_cpus()) if self._candidates is None else self._candidates
+            self._candidates = tuple(sorted(tried))
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback
             with flag_override(overrides, ["struct", "readonly"], [False, False]):
                 overrides.append(f"{key}={','.join(map(str, self._candidates))}")
@@ -149,7 +148,7 @@ class ProgramSweep(Callback):
             reason="the program took no batch of any DataLoader",
             started_at=job.started_at,
             elapsed_s=job_slice.elapsed_s,
-            noise=noise_of([job_slice], cores.usable_cpus()),
+            noise=noise_of([job_slice], host.usable_cpus()),
         )
         chosen = timeline.training(timelines, number)
         if chosen is None:
@@ -191,13 +190,12 @@ class _Job:
 
     def __init__(self, folder: Path) -> None:
         self.lock = contextlib.ExitStack()
-        given = os.environ.get(_LOCK_FILE)
-        path = host_lock.DEFAULT if given is None else given
+        path = os.environ.get(_LOCK_FILE, host_lock.DEFAULT)
         self.lock.enter_context(host_lock.held(path, str(folder), printer_for(True)))
-        if given is None:
-            self.lock.callback(os.environ.pop, _LOCK_FILE, None)
+        if _LOCK_FILE in os.environ:
+            self.lock.callback(os.environ.__setitem__, _LOCK_FILE, path)
         else:
-            self.lock.callback(os.environ.__setitem__, _LOCK_FILE, given)
+            self.lock.callback(os.environ.pop, _LOCK_FILE, None)
         os.environ[_LOCK_FILE] = ""  # a search inside the program must not wait for this lock
         self.watch = LoaderWatch()
         self.watch.start()
@@ -234,14 +232,12 @@ def num_workers_key(config: Mapping[str, Any], swept: Sequence[str], requested: 
     # A reference to another key does not count; a colon is a call of a resolver.
     own = [key for key, value in config.items() if not re.fullmatch(r"\$\{[^:}]*\}", str(value))]
     found = [key for key in own if key.split(".")[-1] in _NAMES]
-    if requested is not None:
-        if requested not in config and requested not in swept:
-            raise ConfigurationError(
-                f"{_CALLBACK}.key={requested}: the configuration has no such key; keys of num_workers: "
-                f"{', '.join(found) or 'none'}"
-            )
-        return _single_key(requested, config, swept)
-    found = [axis for axis in swept if is_num_workers(axis)] or found
+    if requested is not None and requested not in config and requested not in swept:
+        raise ConfigurationError(
+            f"{_CALLBACK}.key={requested}: the configuration has no such key; keys of num_workers: "
+            f"{', '.join(found) or 'none'}"
+        )
+    found = [requested] if requested else [axis for axis in swept if is_num_workers(axis)] or found
     if not found:
         raise ConfigurationError(
             f"the configuration has no key named {' or '.join(sorted(_NAMES, reverse=True))}; name the key from which "
@@ -296,16 +292,6 @@ def _swept_values(config: DictConfig) -> dict[str, tuple[int, ...]]:
         name: tuple(sorted({int(text) for text in given})) if all(map(str.isdecimal, given)) else ()
         for name, given in texts.items()
     }
-
-
-def validated(candidates: Sequence[int]) -> tuple[int, ...]:
-    """The candidates in ascending order; ConfigurationError if they are no list of different integers >= 0."""
-    values = list(candidates)
-    if not values or len(set(values)) < len(values) or not all(type(v) is int and v >= 0 for v in values):
-        raise ConfigurationError(
-            f"{_CALLBACK}.candidates={values}: allowed is a list of different integers of at least 0, such as [0,2,4]"
-        )
-    return tuple(sorted(values))
 
 
 def default_candidates(cpus: int) -> tuple[int, ...]:

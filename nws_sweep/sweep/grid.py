@@ -41,7 +41,6 @@ class Plan:
         tried: The largest number of them that a search tries.
         at_most_s: Rough upper limit of the time, s; None for whole epochs, whose length is unknown.
         varying: The identifying columns that differ between the configurations, or describe the only one.
-        folder: The folder of the results.
         notes: Lines for the user.
     """
 
@@ -50,7 +49,6 @@ class Plan:
     tried: int
     at_most_s: float | None
     varying: tuple[str, ...]
-    folder: str
     notes: tuple[str, ...] = ()
 
 
@@ -93,7 +91,7 @@ def _sets_a_value(override: Override) -> bool:
     """Whether an override sets a value: group names have no dot, and no group has the name of a key."""
     key = override.get_key_element()
     is_value = override.type is OverrideType.CHANGE and "/" not in key and "@" not in key
-    return is_value and ("." in key or key in schema.ranges())
+    return is_value and ("." in key or key in schema.RANGES)
 
 
 def _overlap(other: Override, plain: Override) -> bool:
@@ -167,7 +165,7 @@ def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
     expanded = axes_of(composer.whole, composer.loader)
     checked = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))
-    return _plan(checked, size, varying_columns(checked), str(composer.whole.hydra.sweep.dir)), checked
+    return _plan(checked, size, varying_columns(checked)), checked
 
 
 def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
@@ -178,12 +176,10 @@ def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Config
         names = ", ".join(f"{key}={value}" for key, value in params.items())
         notes.append(f"presets of axes are swept only with -m; without it {names} is ignored")
     varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor", "ranks")
-    return _plan([configuration], 1, varying, str(hydra.run.dir), tuple(notes)), [configuration]
+    return _plan([configuration], 1, varying, tuple(notes)), [configuration]
 
 
-def _plan(
-    checked: Sequence[Configuration], size: int, varying: tuple[str, ...], folder: str, notes: tuple[str, ...] = ()
-) -> Plan:
+def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...], notes: tuple[str, ...] = ()) -> Plan:
     longest_s = max(_search_s(point) for point in checked)
     return Plan(
         configurations=size,
@@ -191,7 +187,6 @@ def _plan(
         tried=max(most_candidates(point.search) for point in checked),
         at_most_s=size * longest_s if longest_s < math.inf else None,
         varying=varying,
-        folder=folder,
         notes=notes,
     )
 

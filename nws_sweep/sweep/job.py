@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
@@ -18,15 +17,12 @@ from nws_sweep.executor.dataset_server import spec_of
 from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, SearchCost, SearchRecord, Trial, atomic, storage
-from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
 from nws_sweep.sweep.session import Session, services
 from nws_sweep.system import host, host_lock
 from nws_sweep.tuning import learning
 from nws_sweep.tuning.runner import search
-
-if TYPE_CHECKING:
-    from nws_sweep.sweep.terminal import View
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +37,14 @@ def measure(
     """Searches one configuration and writes its files during the search; a failure is recorded in them."""
     session.interrupts.check()
     state = resuming.resume_state(folder, configuration, host.describe(), force=composed.resume.force)
-    for line in state.messages:
-        logger.warning(line)
-        session.view.note(line)
+    if state.message:
+        logger.warning(state.message)
+        session.view.note(state.message)
     if state.record is not None and state.record.complete:
         return skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
     session.view.configuration_started(_label(configuration, session))
-    store = ResultStore(default_folder(composed.paths.cache_dir))
-    start = state.record or _initial_record(configuration, session.results)
+    store = ResultStore(composed.paths.cache_dir)
+    start = state.record or initial_record(configuration, session.results)
     if state.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
         with contextlib.suppress(NwsSweepError):  # the search reports it
             if known.facts and session.facts(configuration, working_folder).samples == known.facts.samples:
@@ -61,7 +57,7 @@ def measure(
         storage.save(state.folder, start)
         session.remember(start)
         return session.view.search_finished(start)
-    recorder = _Recorder(state.folder, session.view, bool(configuration.check_samples))
+    recorder = _Recorder(state.folder, session, bool(configuration.check_samples))
     atomic.remove_temporary(state.folder)
     atomic.sync_parents(state.folder)  # Hydra has made it
     try:
@@ -73,7 +69,7 @@ def measure(
         store.add(result, working_folder)
     except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
-        _record_failure(recorder.latest or start, error, state.folder, session.view)
+        _record_failure(recorder.latest or start, error, state.folder, session)
 
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:
@@ -120,7 +116,7 @@ def _draw(folder: Path, session: Session) -> None:
         writer.try_pictures(folder)
 
 
-def _initial_record(configuration: Configuration, earlier: Sequence[SearchRecord]) -> SearchRecord:
+def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
     """The record at the start of a search, with the trials that the same grid has measured already."""
     started_at = datetime.now().astimezone().isoformat()
     if same := learning.same_search(configuration, earlier):
@@ -138,15 +134,15 @@ def record_lost_job(folder: Path, configuration: Configuration, error: BaseExcep
     with contextlib.suppress(NotARunError):
         stored = storage.load(folder).result
         if not stored.complete:  # the job's own record, which may know more of the configuration
-            return _record_failure(stored, error, folder, session.view)
+            return _record_failure(stored, error, folder, session)
     state = resuming.resume_state(folder, configuration, host.describe(), force=True)
     if state.record is None or not state.record.complete:
-        _record_failure(state.record or _initial_record(configuration, ()), error, state.folder, session.view)
+        _record_failure(state.record or initial_record(configuration), error, state.folder, session)
 
 
-def _record_failure(result: SearchRecord, error: BaseException, folder: Path, view: View) -> None:
+def _record_failure(result: SearchRecord, error: BaseException, folder: Path, session: Session) -> None:
     reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
-    view.failed(reason)
+    session.view.failed(reason)
     try:
         storage.save(folder, replace(result, error=reason))
     except OSError as unwritable:  # such as a full disk: the other configurations may still be saved
@@ -156,16 +152,14 @@ def _record_failure(result: SearchRecord, error: BaseException, folder: Path, vi
 class _Recorder:
     """Saves every trial as soon as it is finished, and unfinished trials between rounds."""
 
-    def __init__(self, folder: Path, view: View, samples_follow: bool) -> None:
+    def __init__(self, folder: Path, session: Session, samples_follow: bool) -> None:
         self._folder = folder
-        self._view = view
+        self._view = session.view
+        self.note, self.slice_started, self.interrupted = self._view.note, self._view.slice_started, self._save
         self._samples_follow = samples_follow  # the result is complete only after the check of the samples
         self.began_s = self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
-
-    def slice_started(self, num_workers: int) -> None:
-        self._view.slice_started(num_workers)
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._save(result)
@@ -174,12 +168,6 @@ class _Recorder:
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, self._saving_s / _SAVE_AT_MOST):
             self._save(result_so_far())
-
-    def note(self, line: str) -> None:
-        self._view.note(line)
-
-    def interrupted(self, result: SearchRecord) -> None:
-        self._save(result)
 
     def search_finished(self, result: SearchRecord) -> None:
         self._save(replace(result, stop_reason="") if self._samples_follow else result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from nws_sweep import units
@@ -14,10 +14,11 @@ from nws_sweep.dataloading import pickling
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.report.progress import Print, ProgressReporter
-from nws_sweep.results import Configuration, SearchRecord, Trial
+from nws_sweep.report.progress import ProgressReporter, printer_for
+from nws_sweep.results import Configuration, Trial
+from nws_sweep.sweep.job import initial_record
 from nws_sweep.sweep.session import services
-from nws_sweep.system import host, host_lock
+from nws_sweep.system import host_lock
 from nws_sweep.tuning.runner import search
 
 _PRECISION_FACTOR = 3  # the interval must be narrower than the allowed difference
@@ -80,19 +81,16 @@ def recheck_configuration(configuration: Configuration, best: Trial, within: flo
     return replace(configuration, loader=best.settings, search=only, measure=precise)
 
 
-def measure_again(configuration: Configuration, print_line: Print, lock_file: str | None) -> Trial:
+def measure_again(configuration: Configuration) -> Trial:
     """The trial of the only candidate; relative paths of the dataset start in the current folder."""
-    start = SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=datetime.now().astimezone().isoformat()
-    )
-    here = str(Path.cwd())
-    with host_lock.held(lock_file, "the check of an earlier result", print_line), DatasetServer() as dataset_server:
+    print_line, here = printer_for(True), str(Path.cwd())
+    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
+    with host_lock.held(lock, "the check of an earlier result", print_line), DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, here), print_line)
+        environment = Environment(start_process=start_process)
         with services(configuration):
-            (trial,) = search(
-                start, Environment(start_process=start_process), ProgressReporter(print_line, print_line)
-            ).trials
-    return trial
+            result = search(initial_record(configuration), environment, ProgressReporter(print_line, print_line))
+    return result.trials[0]
 
 
 def table(found: Iterable[Check]) -> tuple[list[str], list[list[str]]]:

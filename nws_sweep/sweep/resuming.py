@@ -23,17 +23,16 @@ _GRACE_S = 3.0
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
 
 
-def folder_lock(folder: Path) -> filelock.BaseFileLock | None:
+def folder_lock(folder: Path) -> filelock.BaseFileLock:
     """Creates a folder, locks it, and removes temporary files of a killed program, whose lock the kernel has released.
 
-    None on file systems without locks; ConfigurationError if another program holds the lock.
+    Not locked on file systems without locks; ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
     except TypeError:  # a version of filelock without this argument
         lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False)
-    has_locks = True
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
     except filelock.Timeout:
@@ -44,19 +43,18 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock | None:
     except (NotImplementedError, OSError) as error:  # filelock raises NotImplementedError for ENOSYS
         if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
             raise
-        has_locks = False
     for place in (folder, folder / storage.PLOTS):
         atomic.remove_temporary(place)
-    return lock if has_locks else None
+    return lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeState:
-    """The folder of a configuration, its record (None if the search starts), and a line per file that was set aside."""
+    """The folder of a configuration, its record (None if the search starts), and a line if files were set aside."""
 
     folder: Path
     record: SearchRecord | None = None
-    messages: tuple[str, ...] = ()
+    message: str = ""
 
 
 def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
@@ -93,10 +91,10 @@ def mark(folder: Path, forced: str) -> None:
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration if its search is complete and its batches can be read."""
-    place, loaded = _find(folder, configuration, host)
-    if not isinstance(loaded, storage.Loaded) or not loaded.result.complete or loaded.batches_error:
-        return None
-    return storage.StoredRun(folder=place, result=loaded.result)
+    _, loaded = _find(folder, configuration, host)
+    if isinstance(loaded, storage.StoredRun) and loaded.result.complete and not loaded.batches_error:
+        return loaded
+    return None
 
 
 def resume_state(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
@@ -109,27 +107,26 @@ def resume_state(folder: Path, configuration: Configuration, host: Host, *, forc
         return ResumeState(folder=place)
     if isinstance(loaded, NotARunError):
         aside = storage.set_aside(place, storage.UNREADABLE)
-        return ResumeState(folder=place, messages=(f"{loaded}; set aside as {aside.name}, and measured again",))
-    record, messages = loaded.result, []
+        return ResumeState(folder=place, message=f"{loaded}; set aside as {aside.name}, and measured again")
+    record, message = loaded.result, ""
     if not record.complete and not any(trial.finished for trial in record.trials):
         storage.copy_batches(place)
         return ResumeState(folder=place)
     if not record.complete and not force and (found := record.host.difference(host)):
         aside = storage.set_aside(place, "other_host")
-        return ResumeState(
-            folder=place, messages=(f"{place}: started {found}; set aside as {aside.name}, and measured again",)
-        )
+        message = f"{place}: started {found}; set aside as {aside.name}, and measured again"
+        return ResumeState(folder=place, message=message)
     if loaded.batches_error:
         aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
-        messages.append(
-            f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
-        )
+        message = f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
     elif not all(trial.finished for trial in record.trials):
         storage.copy_batches(place)
-    return ResumeState(folder=place, record=record, messages=tuple(messages))
+    return ResumeState(folder=place, record=record, message=message)
 
 
-def _find(folder: Path, configuration: Configuration, host: Host) -> tuple[Path, storage.Loaded | NotARunError | None]:
+def _find(
+    folder: Path, configuration: Configuration, host: Host
+) -> tuple[Path, storage.StoredRun | NotARunError | None]:
     """The folder of a configuration and its content: the result, the error of reading it, or None."""
     for place in storage.numbered_folders(folder):
         if not (place / storage.RESULT).exists():
@@ -147,11 +144,8 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
     """Whether a record is of this configuration; on another host the candidates may differ with its CPUs."""
     if record.configuration.fingerprint == configuration.fingerprint:
         return True
-    elsewhere = record.host.difference(host, MACHINE) != ""
-    return (
-        elsewhere
-        and _without_cpu_defaults(record.configuration).fingerprint == _without_cpu_defaults(configuration).fingerprint
-    )
+    there, here = (_without_cpu_defaults(each).fingerprint for each in (record.configuration, configuration))
+    return there == here and record.host.difference(host, MACHINE) != ""
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,8 @@ from nws_sweep.executor import ranks
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord
-from nws_sweep.sweep.grid import Composer, Plan
-from nws_sweep.system.termination import Interrupts
-from nws_sweep.tuning import learning
+from nws_sweep.sweep.grid import Plan
+from nws_sweep.system.processes import Interrupts
 
 if TYPE_CHECKING:
     from nws_sweep.sweep.terminal import View
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 _RESULTS_KEPT = 1000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Session:
-    """One call of the command line. A process that a launcher started has a session of its own, without a plan."""
+    """One call of the command line. A process that a launcher started has a session of its own, without a plan.
+
+    ``begin`` sets the first four values when all values, datasets and the folder have been checked.
+    """
 
     configuration: Configuration | None = None  # of a single run
     plan: Plan | None = None
-    composer: Composer | None = None  # of a grid
     folder: Path | None = None
     forced: str = ""  # what a forced resumption mixes
     # Searches of this process, without windows, from which later searches learn.
@@ -45,17 +47,21 @@ class Session:
     dataset_server: DatasetServer = field(default_factory=DatasetServer)
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _facts: dict[str, DatasetFacts] = field(default_factory=dict)  # by what makes the dataset
-    _view: list[View] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def view(self) -> View:
         """The terminal, made when it is first needed: ``--help`` must not import rich."""
-        if not self._view:
-            from nws_sweep.sweep.terminal import View
+        from nws_sweep.sweep.terminal import View
 
-            self._view.append(View())
-            self.resources.callback(self._view[0].stop)
-        return self._view[0]
+        view = View()
+        self.resources.callback(view.stop)
+        return view
+
+    def begin(
+        self, folder: Path, configuration: Configuration | None = None, plan: Plan | None = None, forced: str = ""
+    ) -> None:
+        """Sets what jobs may use from now on."""
+        self.configuration, self.plan, self.folder, self.forced = configuration, plan, folder, forced
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
         """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
@@ -70,8 +76,8 @@ class Session:
         return self._facts[key]
 
     def remember(self, result: SearchRecord) -> None:
-        """Makes a result available to later searches."""
-        self.results.extend(learning.without_windows([result]))
+        """Makes a result available to later searches, without windows to save memory."""
+        self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
 
     def close(self) -> None:
         """Ends the processes, releases the folder and restores the terminal."""

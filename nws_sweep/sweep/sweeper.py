@@ -27,6 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep.errors import ConfigurationError, LostJob, one_line
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep import app, grid, job, resuming
+from nws_sweep.sweep.grid import Composer
 from nws_sweep.sweep.session import Session
 from nws_sweep.system import host
 
@@ -46,10 +47,10 @@ _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 class GridState:
     """The results of a grid's points in their folders; ConfigurationError if the callback has not checked the grid."""
 
-    def __init__(self, session: Session | None) -> None:
-        if session is None or session.composer is None or session.folder is None:
+    def __init__(self, session: Session | None, composer: Composer) -> None:
+        if session is None or session.folder is None:
             raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
-        self._session, self._composer, self._folder = session, session.composer, session.folder
+        self._session, self._composer, self._folder = session, composer, session.folder
         self._host = host.describe()
 
     def finished(self, point: Point) -> storage.StoredRun | None:
@@ -77,7 +78,7 @@ class GridState:
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
     """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
-    grid_state = GridState(app.current_session())
+    grid_state = GridState(app.current, Composer(config, loader))
     folder = Path(config.hydra.sweep.dir)
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does

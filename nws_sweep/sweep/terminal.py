@@ -72,9 +72,9 @@ class View:
         else:
             self._print(text)
 
-    def note(self, text: str) -> None:
+    def note(self, line: str) -> None:
         """Prints a note for the user."""
-        self._print(f"note: {text}")
+        self._print(f"note: {line}")
 
     def configuration_started(self, label: str) -> None:
         """Prints the configuration whose search starts, and the remaining time."""

@@ -2,11 +2,11 @@
 
 May import ``results``, ``units`` and ``errors``.
 
-- ``cores``, ``cgroups``: the CPUs that this process may use; limits of control groups
+- ``host``, ``cgroups``: facts about the machine and the CPUs that this process may use; limits of control groups
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
-- ``host``, ``accelerator``, ``extras``: facts about the machine, its accelerator and installed packages
-- ``processes``, ``termination``: fork server, process groups and signals; Ctrl-C and SIGTERM
+- ``accelerator``, ``extras``: the machine's accelerator; optional packages
+- ``processes``: fork server, process groups and signals, such as Ctrl-C and SIGTERM
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error
 """

@@ -7,7 +7,6 @@ import importlib.util
 from nws_sweep.errors import ConfigurationError
 
 _OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray", "aiohttp": "remote"}
-_OF_PROTOCOL = {"http": "remote", "https": "remote", "s3": "remote"}  # of fsspec
 
 
 def advice(option: str) -> str | None:
@@ -23,8 +22,8 @@ def require(user: str, package: str) -> None:
 
 def protocol_advice(user: str, url: str, reason: ImportError) -> str:
     """What to install for a URL that fsspec cannot open without a package: our extra, or fsspec's own advice."""
-    extra = _OF_PROTOCOL.get(url.partition("://")[0])
-    return _line(user, extra) if extra else f"{user}: a package is missing ({reason})"
+    is_ours = url.startswith(("http://", "https://", "s3://"))
+    return _line(user, "remote") if is_ours else f"{user}: a package is missing ({reason})"
 
 
 def _line(user: str, extra: str) -> str:

@@ -1,4 +1,9 @@
-"""Facts about this machine."""
+"""Facts about this machine, and the CPUs that this process may use: in containers, batch systems and ranks not all.
+
+These are the least of the process's affinity (which includes cpusets), the CPU quota of each of its control groups
+(versions 1 and 2, up to the root) and SLURM_CPUS_PER_TASK, divided by LOCAL_WORLD_SIZE, the ranks that a launcher such
+as torchrun has started on this host.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,15 @@ import os
 import platform
 import re
 import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nws_sweep import __version__
 from nws_sweep.results import Host
 from nws_sweep.system import cgroups
-from nws_sweep.system.cores import shared_cores, usable_cpus
+
+_ROOT = Path("/")
+_MAX_WORKERS, _MIN_WORKERS_OF_RANK = 32, 8
 
 
 def describe(ranks: int = 1) -> Host:
@@ -39,3 +47,52 @@ def _version(distribution: str) -> str:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
     return ""
+
+
+def usable_cpus() -> int:
+    """Whole CPUs that this process may use, at least 1."""
+    return max(1, int(usable_cores()))
+
+
+def most_workers(ranks: int = 1) -> int:
+    """The default limit of the adaptive search, workers of each rank; loading with I/O wait gains beyond the CPUs."""
+    if ranks == 1:
+        return max(_MAX_WORKERS, 2 * usable_cpus())
+    return max(_MIN_WORKERS_OF_RANK, _MAX_WORKERS // ranks, cpus_of_rank(ranks, 2))
+
+
+def cpus_of_rank(ranks: int, times: int = 1) -> int:
+    """``times`` the whole CPUs, at least 1, of each of several ranks measured at once."""
+    return max(1, times * usable_cpus() if ranks == 1 else int(times * shared_cores() / ranks))
+
+
+def usable_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:
+    """CPUs that this process may use, a fraction included; ``affinity`` is by default the system's."""
+    return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
+
+
+def shared_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:
+    """CPUs that all ranks of this host together may use; see ``usable_cores``."""
+    enforced = enforced_cores(root, affinity)
+    return min(enforced, _positive(environment, "SLURM_CPUS_PER_TASK") or enforced)
+
+
+def enforced_cores(root: Path = _ROOT, affinity: int | None = None) -> float:
+    """CPUs that the system lets this process use, regardless of environment variables; see ``usable_cores``."""
+    if affinity is None:
+        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([float(affinity), *_quotas(root)])
+
+
+def _positive(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "").strip()
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """The quotas of this process's control groups, CPUs."""
+    for version, folder in cgroups.folders(root, "cpu"):
+        names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        match "".join(cgroups.read(folder / name) for name in names).split():
+            case [quota, period] if quota.isdecimal() and period.isdecimal():  # not max, nor -1: no limit
+                yield int(quota) / int(period)

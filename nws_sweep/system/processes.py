@@ -1,10 +1,9 @@
-"""Processes: the fork server, signals, process groups, and resources that killed processes leave."""
+"""Processes: the fork server, signals such as Ctrl-C, process groups, and resources that killed processes leave."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import multiprocessing
 import os
 import signal
@@ -25,18 +24,14 @@ if TYPE_CHECKING:
 
 # From Ctrl-C, batch systems and closed terminals.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
 
 
 def start_fork_server() -> None:
-    """Starts it once for this process; it ignores the signals that end the program, which first finishes its window."""
-    _start_fork_server(os.getpid())
-
-
-@functools.cache
-def _start_fork_server(pid: int) -> None:
+    """Starts it, unless it runs; it ignores the signals that end the program, which first finishes its window."""
     server: Any = forkserver._forkserver
     if server._forkserver_pid is not None:
         try:
@@ -109,6 +104,60 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
         for number in received:
             signal.raise_signal(number)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Replaces KeyboardInterrupt; ``status`` is the exit status that shells expect, such as 143 after SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+class Interrupts:
+    """Handles ``ENDING_SIGNALS`` inside its context, in the main thread only; ignored signals stay ignored.
+
+    During a measurement the first one waits for the end of the window, the second does not.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Any] = {}
+        self._is_deferring = False
+        self._received: int | None = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDING_SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                    self._handlers[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Defers the first signal inside the block to the next ``check``, or to the end of the block."""
+        self._is_deferring = True
+        try:
+            yield
+        finally:
+            self._is_deferring = False
+        self.check()
+
+    def check(self) -> None:
+        """Raises Interrupted if a signal was deferred."""
+        number, self._received = self._received, None
+        if number is not None:
+            raise Interrupted(number)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        second, self._received = self._received is not None, number
+        if second or not self._is_deferring:
+            self.check()
+        with contextlib.suppress(OSError):  # a print may be in progress
+            os.write(2, _NOTICE)
 
 
 def signal_group(pid: int, number: int) -> None:

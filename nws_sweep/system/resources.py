@@ -1,13 +1,11 @@
-"""Free memory, shared memory, open files and threads of this machine, and candidates that do not fit.
-
-A candidate that does not fit is skipped; the reason has the figures.
-"""
+"""Free memory, shared memory, open files and threads of this machine, and why a candidate does not fit."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,14 +37,15 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
     """The free resources; ``memory_bytes`` is the rest of the memory budget, if there is one."""
     shm_bytes = None
     with contextlib.suppress(OSError):
-        shm = os.statvfs(root / "dev/shm")
-        shm_bytes = shm.f_bavail * shm.f_frsize
+        shm_bytes = shutil.disk_usage(root / "dev/shm").free
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    pids = (_difference(group / "pids.max", group / "pids.current") for _, group in cgroups.folders(root, "pids"))
+    threads = _least(_threads_left(), *pids)
     return FreeResources(
         shm_bytes=shm_bytes,
         memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
-        threads=_least(_threads_left(), *(_left_in_pids(folder) for _, folder in cgroups.folders(root, "pids"))),
+        threads=None if threads is None else max(0, threads),
     )
 
 
@@ -78,11 +77,6 @@ def _left_in_group(version: int, folder: Path) -> int | None:
     return None if left is None else max(1, left + cgroups.fields(folder / "memory.stat").get(cache, 0))
 
 
-def _left_in_pids(folder: Path) -> int | None:
-    left = _difference(folder / "pids.max", folder / "pids.current")
-    return None if left is None else max(0, left)
-
-
 def _difference(limit: Path, used: Path) -> int | None:
     numbers = [cgroups.read(path).strip() for path in (limit, used)]
     return int(numbers[0]) - int(numbers[1]) if all(map(str.isdecimal, numbers)) else None  # "max": no limit
@@ -98,7 +92,7 @@ def _threads_left() -> int | None:
     members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
     # Processes of other users may have no uids.
     mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
-    return max(0, soft - sum(mine))
+    return soft - sum(mine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 
 
 def prepare() -> None:
@@ -25,3 +27,16 @@ def prepare() -> None:
 def silence_output() -> None:
     """Redirects standard output to /dev/null after its reader has gone: Python's flush at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def redirect(log_path: str | None) -> None:
+    """Redirects standard output and error of this process and its children to a log, or to /dev/null without one."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with Path(os.devnull).open("r+b", 0) as null, contextlib.ExitStack() as stack:
+        log = null
+        if log_path:
+            with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
+                log = stack.enter_context(Path(log_path).open("ab", 0))
+        for number, file in enumerate((null, log, log)):
+            os.dup2(file.fileno(), number)

@@ -19,16 +19,14 @@ _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 @contextlib.contextmanager
 def folder() -> Iterator[str]:
     """A temporary folder, locked and removed at the end of the block."""
-    path = tempfile.mkdtemp(prefix=_PREFIX)
-    lock = _locked(Path(path, _UNLOCKED), create=True)
-    if lock is not None:
-        Path(path, _UNLOCKED).rename(Path(path, _LOCK))  # ``remove_stale`` looks for this name
-    try:
-        yield path
-    finally:
-        _remove(Path(path), processes.GONE_WITHIN_S)
-        if lock is not None:
-            os.close(lock)
+    path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    with _locked(path / _UNLOCKED, os.O_CREAT) as is_locked:
+        if is_locked:
+            (path / _UNLOCKED).rename(path / _LOCK)  # ``remove_stale`` looks for this name
+        try:
+            yield str(path)
+        finally:
+            _remove(path, processes.GONE_WITHIN_S)
 
 
 def register_process(path: str) -> None:
@@ -40,10 +38,9 @@ def register_process(path: str) -> None:
 def remove_stale() -> None:
     """Removes the folders of programs that have exited, and the shared memory of their processes."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        lock = _locked(path / _LOCK, create=False)
-        if lock is not None:
-            _remove(path)
-            os.close(lock)
+        with _locked(path / _LOCK) as is_locked:
+            if is_locked:
+                _remove(path)
 
 
 def _remove(path: Path, after_s: float = 0.0) -> None:
@@ -55,14 +52,14 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _locked(path: Path, *, create: bool) -> int | None:
-    """The descriptor of a locked file; None if it is locked already, or cannot be."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_NOFOLLOW, 0o600)
-        try:
+@contextlib.contextmanager
+def _locked(path: Path, flags: int = 0) -> Iterator[bool]:
+    """Locks a file until the end of the block; False if it is locked already, or cannot be."""
+    is_locked = False
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-        else:
-            return descriptor
-    return None
+            is_locked = True
+        yield is_locked

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,13 @@ def of_tree(pid: int) -> Usage:
 
     try:
         root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
+        members = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return Usage()
-    pids = [member.pid for member in family]
+    pids = [member.pid for member in members]
     return Usage(
-        cpu_s=sum(_cpu_s(member) for member in family),
-        memory_bytes=_memory_bytes(pids),
+        cpu_s=sum(_cpu_s(member) for member in members),
+        memory_bytes=memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
         disk_bytes=_known_sum(
             cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids
@@ -80,8 +80,8 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
-def _memory_bytes(pids: Sequence[int]) -> int | None:
-    """Memory of a process, the first, and its descendants, as if no other process shared it; None if unknown."""
+def memory_bytes(pids: Iterable[int]) -> int | None:
+    """Memory of a process, the first, and its descendants, B, as if no other process shared it; None if unknown."""
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
     # counts in full: a program of its own would have all of it.
     kinds = [cgroups.fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]  # kB; see proc_pid_smaps(5)
@@ -127,20 +127,15 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
                     yield found.st_ino, found.st_blocks * _BLOCK_BYTES
 
 
-def resident_bytes(pid: int) -> int:
-    """Memory of the tree without mapped files, B; quick to read, counts shared pages once per process."""
-    kinds = [cgroups.fields(Path(f"/proc/{member}/status")) for member in _family(pid)]
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory of the processes without mapped files, B; quick to read, counts shared pages once per process."""
+    kinds = [cgroups.fields(Path(f"/proc/{pid}/status")) for pid in pids]
     return 1024 * sum(kind.get("RssAnon", 0) + kind.get("RssShmem", 0) for kind in kinds)
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     """The process and its descendants; psutil would read all processes of the machine."""
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in cgroups.read(children).split():
-            yield from _family(int(child))
-
-
-def memory_bytes(pid: int) -> int:
-    """Memory of the tree as in ``of_tree``, B; 0 if unknown."""
-    return _memory_bytes(list(_family(pid))) or 0
+            yield from family(int(child))

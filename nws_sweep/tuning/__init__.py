@@ -2,7 +2,8 @@
 
 May import: ``measurement`` and below. All modules but ``runner`` are pure.
 
-- ``runner``: the search of one configuration; ``strategy``: makes the strategy that the rules name.
-- Strategies: ``adaptive``, ``strategy.Patience`` (patience, exhaustive), ``other_settings`` (``search.also``).
-- ``paired_comparison``: compares candidates by round; ``bottleneck``: model of a loader; ``learning``: earlier results.
+- ``runner``: the search of one configuration.
+- Strategies: ``adaptive``; ``strategy`` (patience, exhaustive, ``search.also``), which makes the one of the rules.
+- ``paired_comparison``: compares candidates by round; ``bottleneck``: time per batch by num_workers;
+  ``learning``: earlier results.
 """

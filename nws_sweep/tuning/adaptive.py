@@ -21,7 +21,7 @@ from nws_sweep.tuning.paired_comparison import (
     Observation,
     PairedComparison,
     Stop,
-    WorkerSearch,
+    Strategy,
     cost_of,
     with_workers,
 )  # fmt: skip
@@ -41,7 +41,7 @@ _FORKED_S, _SPAWNED_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive(WorkerSearch):
+class Adaptive(Strategy):
     """Compares the candidates that may be the best."""
 
     cores: float  # CPUs that a candidate may use
@@ -122,7 +122,7 @@ class Adaptive(WorkerSearch):
     def _first_candidates(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
         """The predicted best within the first step, its check, the guess and the reference."""
         untried = self._untried(observations)
-        step = [n for n in untried if n <= self._most_started(0)] or untried[:1]
+        step = [n for n in untried if n <= _most_started(self.cores, 0)] or untried[:1]
         best = _predicted_best(step, forecast, self.rules.tolerance)
         wanted = (best, self._check(best, forecast), self.guess, self.rules.reference)
         return [n for n in untried if n in wanted]
@@ -156,16 +156,12 @@ class Adaptive(WorkerSearch):
         below = max((n for n in forecast.measured if n < best), default=0)
         above = min((n for n in forecast.measured if n > best), default=None)
         if above is None:
-            return max(n for n in promising if n <= max(promising[0], min(best, self._most_started(below))))
+            return max(n for n in promising if n <= max(promising[0], min(best, _most_started(self.cores, below))))
         if forecast.departure(above) <= _TRUSTED:
             return best
         # The model is wrong at ``above``: bisection finds where the departure begins.
         middle = math.sqrt(max(1, below) * above)
         return min((n for n in promising if below < n < above), key=lambda n: abs(math.log(n / middle)))
-
-    def _most_started(self, measured: int) -> float:
-        """The most workers to start when ``measured`` workers are the most that were measured."""
-        return max(_FIRST_STEP, 2 * self.cores, _STEP * measured)
 
     def _cheaper(self, untried: Sequence[int], comparison: PairedComparison, forecast: Forecast) -> int | None:
         """A candidate with far fewer workers predicted to be as good as the recommended one."""
@@ -228,6 +224,11 @@ class Adaptive(WorkerSearch):
             return f"{reason}; it is the largest candidate"
         more = sorted(o.num_workers for o in observations if o.num_workers > fastest)
         return f"{reason}; more workers ({', '.join(map(str, more))}) were not faster" if more else reason
+
+
+def _most_started(cores: float, measured: int) -> float:
+    """The most workers to start when ``measured`` workers are the most that were measured."""
+    return max(_FIRST_STEP, 2 * cores, _STEP * measured)
 
 
 def _predicted_best(candidates: Sequence[int], forecast: Forecast, tolerance: float) -> int | None:

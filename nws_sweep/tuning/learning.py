@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
+from operator import attrgetter
 
 from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
+
+# What must be equal for batches to take the same time, and for times to be measured the same way.
+_LOADING = attrgetter("dataset", "consumer", "collate_fn", "services")
+_MEASURING = attrgetter("measure", "seed", "ranks")
 
 
 def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
     """The best num_workers of the most similar configuration of the same dataset and consumer; None for none."""
     mine = asdict(configuration.loader).items()
-    similar = [r for r in earlier if r.verdict and _loads_the_same(r.configuration, configuration)]
+    similar = [r for r in earlier if r.verdict and _LOADING(r.configuration) == _LOADING(configuration)]
     nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)
     return nearest.verdict.recommended.num_workers if nearest and nearest.verdict else None
 
@@ -30,8 +35,7 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
     found: dict[int, Trial] = {}
     for result in earlier:
         other = result.configuration
-        rules = ((one.measure, one.seed, one.ranks) for one in (configuration, other))
-        if not _loads_the_same(other, configuration) or len(set(rules)) > 1:
+        if _LOADING(other) != _LOADING(configuration) or _MEASURING(other) != _MEASURING(configuration):
             continue
         where = other.label_of(other.columns)
         for trial in result.trials:
@@ -40,13 +44,3 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
             if usable and trial.num_workers in configuration.search.candidates:
                 found.setdefault(trial.num_workers, replace(trial, notes=(*trial.notes, f"measured once, as {where}")))
     return tuple(found.values())
-
-
-def _loads_the_same(one: Configuration, other: Configuration) -> bool:
-    names = ("dataset", "consumer", "collate_fn", "services")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-def without_windows(results: Sequence[SearchRecord]) -> list[SearchRecord]:
-    """The results without windows, to save memory."""
-    return [replace(r, trials=tuple(replace(trial, windows=()) for trial in r.trials)) for r in results]

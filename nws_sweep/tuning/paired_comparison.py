@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
@@ -68,16 +68,6 @@ class Stop:
 
 
 Decision = Measure | MeasureRound | Stop
-
-
-class Strategy(Protocol):
-    """Decides from all observations so far, in any order; it has no state."""
-
-    def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The candidates to measure next, or the reason to stop."""
-
-    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """The verdict on the observations; None if no candidate has a cost."""
 
 
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
@@ -138,12 +128,10 @@ class PairedComparison:
     @cached_property
     def _noise(self) -> tuple[float, int]:
         """Standard deviation of a log ratio, and its degrees of freedom."""
-        squares, degrees = 0.0, 0
-        for observation in self.observations:
-            ratios = _log_ratios(observation, self.fastest)
-            if observation.settings != self.fastest.settings and len(ratios) > 1:
-                squares += sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
-                degrees += len(ratios) - 1
+        others = (o for o in self.observations if o.settings != self.fastest.settings)
+        groups = [ratios for other in others if (ratios := _log_ratios(other, self.fastest))]
+        degrees = sum(len(ratios) - 1 for ratios in groups)
+        squares = sum((ratio - statistics.fmean(ratios)) ** 2 for ratios in groups for ratio in ratios)
         if degrees > 1 and squares / degrees > _PRIOR_SPREAD**2:  # the prior never reduces measured noise
             return math.sqrt(squares / degrees), degrees
         squares += _PRIOR_WEIGHT * _PRIOR_SPREAD**2
@@ -223,12 +211,16 @@ def cost_of(observation: Observation) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSearch:
-    """Base of the searches of num_workers."""
+class Strategy(ABC):
+    """Decides from all observations so far, in any order; it has no state."""
 
-    rules: SearchRules
+    rules: SearchRules  # the strategy, its candidates and limits
     base: LoaderSettings  # all settings but num_workers
-    measure: MeasureRules
+    measure: MeasureRules  # precision and duration of the measurements
+
+    @abstractmethod
+    def decide(self, observations: Sequence[Observation]) -> Decision:
+        """The candidates to measure next, or the reason to stop."""
 
     def comparison(self, observations: Sequence[Observation]) -> PairedComparison | None:
         """The comparison of the candidates that have a cost; None if there are none."""

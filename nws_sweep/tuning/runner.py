@@ -88,7 +88,7 @@ def _observations(rounds: Rounds) -> list[Observation]:
     kept = []
     for trial in start.trials:
         has_length = trial.measurement is not None and trial.measurement.epoch_s is not None
-        batches = start.configuration.batches_of(trial.settings, facts) if has_length and facts else None
+        batches = facts.batches_of(trial.settings, start.configuration.ranks) if has_length and facts else None
         kept.append(replace(_observation(trial, start.configuration.ranks), batches=batches, spent_s=0.0))
     return [*kept, *(_observation(c.progress.trial, start.configuration.ranks, c) for c in rounds.search.candidates)]
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.comparing import RunComparison, compare
-from nws_sweep.analysis.effects import Effect, effects
+from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError
@@ -50,7 +49,7 @@ def ratio_of(base: Estimate, other: Estimate) -> Ratio:
 
 
 def ratio(log: float, half_width: float | None = None) -> Ratio:
-    return Ratio(log=log, half_width=half_width)
+    return Ratio(value=math.exp(log), half_width=half_width)
 
 
 def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
-from nws_sweep.analysis.effects import effects
-from nws_sweep.analysis.summary import distinguished
 from nws_sweep.report import snippets, writer
 from nws_sweep.results import SearchRecord, storage
-from nws_sweep.results.selection import select
+from nws_sweep.results.storage import select
 from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
 
 SMALL = replace(HOST, hostname="node2", usable_cpus=4)
@@ -29,7 +27,7 @@ SMALL = replace(HOST, hostname="node2", usable_cpus=4)
     ],
 )
 def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:
-    assert node_kinds.kind_of(replace(HOST, **changes)) == name  # type: ignore[arg-type]
+    assert node_kinds.kind(search_result(trial(0, 8.0), host=replace(HOST, **changes))) == name  # type: ignore[arg-type]
     with_one = search_result(trial(0, 8.0), facts=replace(FACTS, accelerator="cuda"))
     assert node_kinds.kind(with_one) == "Example_8-CPUs_64-GiB_cuda"
 
@@ -37,13 +35,13 @@ def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:
 def test_nothing_changes_where_all_are_of_one_kind() -> None:
     twin = search_result(trial(0, 8.0), host=replace(HOST, hostname="node2"))
     results = [search_result(trial(0, 8.0)), twin]
-    assert node_kinds.named(results) == results
     found = summary_of_grid(*results)
     assert (found.varying, found.warnings, found.fastest_per_node) == (("dataset",), (), {})
     lost = search_result(host=SMALL, error="the job was lost")  # before any measurement: no kind
-    assert node_kinds.named([results[0], lost])[0] == results[0]
+    assert summary_of_grid(results[0], lost).varying == ("dataset",)
     own = search_result(trial(0, 8.0), columns={"node": 7})  # a user's column has this name
-    assert node_kinds.named([own, search_result(trial(0, 8.0), host=SMALL)])[0] == own
+    small = search_result(trial(0, 8.0), host=SMALL)
+    assert summary_of_grid(own, small).stored.runs[0].result == own
 
 
 def on_two_kinds() -> list[SearchRecord]:
@@ -59,7 +57,7 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert found.varying == ("dataset", "batch_size", "node")
     assert found.warnings == ()
-    assert {effect.axis: effect.pairs for effect in effects(found)} == {"batch_size": 2, "node": 2}
+    assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
     assert {node: c.configuration.columns["batch_size"] for node, c in found.fastest_per_node.items()} == {
         "Example_4-CPUs_64-GiB": 64, "Example_8-CPUs_64-GiB": 64,
     }  # fmt: skip
@@ -75,7 +73,7 @@ def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(t
         assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
     assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
 
-    found = distinguished(storage.find(folder))
+    found = node_kinds.named(storage.find(folder))
     picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]
 

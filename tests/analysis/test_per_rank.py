@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import per_rank
-from nws_sweep.report import html, page, snippets, writer
+from nws_sweep.report import page, snippets, writer
 from nws_sweep.results import (
     Estimate,
     LoaderSettings,
@@ -57,6 +57,7 @@ def result() -> SearchRecord:
         (RANKS[0], rank(1, 0.06, width=0.6)),
         (rank(0, 0.0300, width=1e-6), rank(1, 0.0303, width=1e-6)),  # less than 2 % slower
         (RANKS[0], replace(RANKS[1], own_s=Estimate(value=9.0, low=None, high=None, n=2))),
+        (replace(RANKS[0], own_s=Estimate(value=0.01, low=None, high=None, n=2)), RANKS[1]),
     ],
 )
 def test_the_slowest_has_an_interval_above_all_others(ranks: tuple[RankMeasurement, ...]) -> None:
@@ -113,7 +114,7 @@ def test_measurements_of_ranks_are_stored_with_a_row_each(tmp_path: Path) -> Non
 
 def test_the_reports_have_ranks_and_workers_per_rank() -> None:
     summary = factories.summary_of_run(result())
-    text, drawn = writer.markdown(summary, []), html.report(page.page(summary), [])
+    text, drawn = writer.markdown(summary, []), page.report(page.page(summary), [])
     expected = ("num_workers per rank", "rank 1 is the slowest", "The ranks with num_workers=1 each")
     assert [line for line in expected if line not in text] == []
     assert [line for line in ("num_workers=1 (each of 3 ranks)", "Each rank, by step") if line not in drawn] == []
@@ -126,9 +127,9 @@ def test_ranks_share_the_samples_of_an_epoch_and_change_the_fingerprint() -> Non
     settings, facts = LoaderSettings(batch_size=10), replace(factories.FACTS, samples=82)
     alone = factories.configuration()
     four = replace(alone, ranks=4)
-    assert alone.batches_of(settings, facts) == 9
-    assert four.batches_of(settings, facts) == 3  # of 21 samples
-    assert four.batches_of(replace(settings, drop_last=True), facts) == 2  # of 20
-    assert four.batches_of(settings, replace(facts, iterable=True)) == 9
-    assert four.batches_of(settings, replace(facts, samples=None)) is None
+    assert facts.batches_of(settings, 1) == 9
+    assert facts.batches_of(settings, 4) == 3  # of 21 samples
+    assert facts.batches_of(replace(settings, drop_last=True), 4) == 2  # of 20
+    assert replace(facts, iterable=True).batches_of(settings, 4) == 9
+    assert replace(facts, samples=None).batches_of(settings, 4) is None
     assert len({alone.fingerprint, four.fingerprint, replace(alone, ranks=3).fingerprint}) == 3

@@ -83,7 +83,7 @@ def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best(
     both = (found.gain_over_zero, found.gain_over_reference)
     assert [gain and gain.value for gain in both] == gains
     for gain in filter(None, both):  # both intervals are of 0.75 to 1.5
-        assert gain.uncertainty == pytest.approx(math.sqrt(2) * math.log(2) / 2)
+        assert gain.half_width == pytest.approx(math.sqrt(2) * math.log(2) / 2)
 
 
 def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart() -> None:

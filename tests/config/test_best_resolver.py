@@ -18,7 +18,7 @@ from omegaconf.errors import InterpolationResolutionError
 from nws_sweep.config import best_resolver, embedding
 from nws_sweep.config.project_keys import fingerprint_of
 from nws_sweep.results import ProjectFacts, SearchRecord, Verdict
-from nws_sweep.results.result_cache import ResultStore, default_folder
+from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host
 from tests.factories import FACTS, configuration, loader_settings, search_result, search_rules, trial
 
@@ -54,7 +54,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultSto
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     embedding.register_resolvers()
-    yield ResultStore(default_folder())
+    yield ResultStore()
     OmegaConf.clear_resolver("nws_best")
 
 

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
 from nws_sweep.config import embedding
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.system import cores
+from nws_sweep.system import host
 from tests.conftest import ROOT
 from tests.hosts import write, write_host
 
@@ -96,8 +96,8 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
-    assert found["nws_sweep"]["search"]["max_workers"] == cores.most_workers()
-    assert found["nws_sweep"]["search"]["reference"] == cores.usable_cpus()
+    assert found["nws_sweep"]["search"]["max_workers"] == host.most_workers()
+    assert found["nws_sweep"]["search"]["reference"] == host.usable_cpus()
     write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
     found = in_host(
         tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
@@ -106,7 +106,7 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
     search = found["nws_sweep"]["search"]
     assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
-    assert search["max_workers"] == 2 * cores.usable_cpus()
+    assert search["max_workers"] == 2 * host.usable_cpus()
     assert found["nws_sweep"]["measure"]["max_seconds"] == 5.0
     with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/search':\s+adaptive\s+exhaustive"):
         in_host(tmp_path, "+nws_sweep=base", "nws_sweep/search=nope")

@@ -20,7 +20,7 @@ from nws_sweep.config import schema
 from nws_sweep.config.schema import explain
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings
-from nws_sweep.system import cores
+from nws_sweep.system import host
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -47,7 +47,7 @@ def refused(*overrides: str) -> str:
 
 
 def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "shared_cores", lambda *_: 48.0)
+    monkeypatch.setattr(host, "shared_cores", lambda *_: 48.0)
     found = configured("ranks=4")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks
@@ -124,7 +124,7 @@ def test_the_schema_is_pickled_by_name() -> None:
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
-    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.ranges())
+    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
 
 
 def test_files_for_hosts_have_relative_interpolations_and_no_hydra_node() -> None:

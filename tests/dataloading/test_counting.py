@@ -250,7 +250,7 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     logged = log.read()
     assert [sample.key for sample in logged] == [0, 9, 10, 19, 30, 39, 70, 79]  # of batches 0, 1, 3, 7
     assert {sample.worker for sample in logged} == {1}
-    assert logged[1].parts == parts_of(torch.tensor(9))
+    assert logged[1].parts == tuple(parts_of(torch.tensor(9)))
     again = Plain(100)
     count_samples(again, slots, 1, log)
     fetch(again, [3])

@@ -141,6 +141,7 @@ def test_a_data_module_is_prepared_for_the_method() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, shared_nws: Command) -> None:
     """Its LightningDataModule is measured with its own settings, and ``best`` prints keys of its config."""
     shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")

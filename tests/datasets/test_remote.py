@@ -190,7 +190,7 @@ def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
         server.stop()
 
 
-@pytest.mark.apart
+@pytest.mark.extended
 @pytest.mark.slow
 def test_the_experiment_starts_and_stops_its_server(shared_nws: Command, tmp_path: Path) -> None:
     port = free_port()

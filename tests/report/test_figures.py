@@ -15,10 +15,9 @@ from PIL import Image, ImageChops
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import figures
 from nws_sweep.report.figures import Illustration
-from nws_sweep.report.plots import style, svg
+from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import Picture
-from nws_sweep.results import SearchCost, SearchRecord, storage
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.results import BatchTime, SearchCost, SearchRecord, storage
 from tests import sample_pages
 from tests.factories import failed_trial, points, search_result, summary_of_grid, summary_of_run, trial
 
@@ -114,7 +113,7 @@ def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_one_page(
         text = drawn.read_text("utf-8")
         assert len(text) < 150_000
         assert not _is_cut(png), each.name
-        root = ElementTree.fromstring(svg.inline(text, each.name, each.title, each.alt))
+        root = ElementTree.fromstring(style.inline(text, each.name, each.title, each.alt))
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= ELEMENTS
         identifiers += [element.get("id") for element in root.iter() if element.get("id")]
         # Ink of the page, or fixed colours in cells of the heat map.
@@ -178,7 +177,7 @@ DOCUMENT = """<?xml version="1.0"?>
 
 
 def test_a_document_becomes_a_part_of_a_page() -> None:
-    text = svg.inline(DOCUMENT, "first", "A <title>", "It & that")
+    text = style.inline(DOCUMENT, "first", "A <title>", "It & that")
     assert text.startswith("<svg ")
     assert not re.search(r"<\?xml|<!DOCTYPE|<style|<metadata|background", text)  # would affect the whole page
     root = ElementTree.fromstring(text)
@@ -204,7 +203,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("paper", ["#ffffff", "#14161a"])
-@pytest.mark.parametrize("colour", [*svg.SERIES[:-1], svg.MUTED])
+@pytest.mark.parametrize("colour", [*style.COLOURS[:-1], style.MUTED])
 def test_data_can_be_seen_on_white_and_on_dark_paper(colour: str, paper: str) -> None:
     dark, light = sorted((luminance(colour), luminance(paper)))
     assert (light + 0.05) / (dark + 0.05) >= 3

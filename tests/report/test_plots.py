@@ -12,12 +12,12 @@ import pytest
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, memory_charts, style
-from nws_sweep.report.plots.bar_charts import Bar, Bars, Cost, Costs
+from nws_sweep.report.plots.bar_charts import Bar, Cost
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve, Point
 from nws_sweep.report.plots.memory_charts import Field, Prices, Scaling, Spot
-from nws_sweep.report.plots.svg import MUTED
+from nws_sweep.report.plots.style import MUTED
 from nws_sweep.results import Estimate, SearchCost, Trial, WindowKind, storage
 from tests.factories import (
     endless_trial,
@@ -226,7 +226,7 @@ def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], t
 
 def bar(index: int) -> Bar:
     rate = 1000 / (1 + index)
-    return Bar(cells=(str(index),), samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
+    return Bar(cells={"seed": str(index)}, samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
 
 
 def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
@@ -236,16 +236,16 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
         search_result(failed_trial(0), columns={"batch_size": 512}),
     )
     slower = found.configurations[0]
-    assert str(slower.gain_over_zero) == "2.0x"
-    first = Bar(cells=("128",), samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
-    second = replace(first, cells=("64",), samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4)
-    bars = (first, replace(second, gain=slower.gain_over_zero))
-    assert bar_charts.bars(found) == Bars(columns=("batch_size",), bars=bars)
+    assert [gain.speed_up for gain in (slower.gain_over_zero,) if gain] == ["2.0x"]
+    sizes = [{"batch_size": size} for size in ("128", "64")]
+    first = Bar(cells=sizes[0], samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
+    second = replace(first, cells=sizes[1], samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4)
+    assert bar_charts.bars(found) == [first, replace(second, gain=slower.gain_over_zero)]
 
 
 def test_a_bar_has_the_parts_of_a_cost_and_its_sum_and_of_many_the_last_is_the_mean_of_the_others() -> None:
-    costs = tuple(Cost((str(n),), (30.0 * (100 - n), 0.0, 0.0, 0.0, 30.0)) for n in range(30))
-    figure = bar_charts.draw_costs(Costs(columns=("seed",), costs=costs), "Costs")
+    costs = [Cost({"seed": str(n)}, (30.0 * (100 - n), 0.0, 0.0, 0.0, 30.0)) for n in range(30)]
+    figure = bar_charts.draw_costs(costs, "Costs")
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [*map(str, range(24)), "mean of 6 more"]
     assert (axes.texts[0].get_text(), axes.texts[-1].get_text()) == ("50.5 min", "37.2 min")
@@ -255,13 +255,13 @@ def test_a_bar_has_the_parts_of_a_cost_and_its_sum_and_of_many_the_last_is_the_m
 
 
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
-    chart = Bars(columns=("seed",), bars=tuple(bar(n) for n in range(200)))
-    (axes,) = bar_charts.draw_bars(chart, "Best").axes
+    bars = [bar(n) for n in range(200)]
+    (axes,) = bar_charts.draw_bars(bars, "Best").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
     assert axes.get_yticklabels()[-1].get_text() == "176 more"
-    assert [len(part) for part in bar_charts.split(chart.bars[:25])] == [25, 0]
+    assert [len(part) for part in bar_charts.split(bars[:25])] == [25, 0]
 
 
 def test_costs_are_in_descending_order() -> None:
@@ -272,10 +272,9 @@ def test_costs_are_in_descending_order() -> None:
         search_result(trial(0, 8.0), columns={"seed": 3}),
         search_result(trial(0, 8.0), columns={"seed": 4}, cost=SearchCost()),  # measured before
     )
-    dear, cheap = Cost(("2",), (1.0, 2.0, 3.0, 4.0, 5.0)), Cost(("1",), (1.0, 0.0, 0.0, 0.0, 0.0))
-    chart = bar_charts.costs(found)
-    assert chart == Costs(columns=("seed",), costs=(dear, cheap))
-    assert bar_charts.summed(chart.costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
+    costs = [Cost({"seed": "2"}, (1.0, 2.0, 3.0, 4.0, 5.0)), Cost({"seed": "1"}, (1.0, 0.0, 0.0, 0.0, 0.0))]
+    assert bar_charts.costs(found) == costs
+    assert bar_charts.summed(costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
 
 
 MB = 2**20

@@ -14,7 +14,7 @@ from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import LoaderSettings, ProjectFacts, SearchCost, storage
-from nws_sweep.results.selection import select
+from nws_sweep.results.storage import select
 from tests.factories import (
     COLUMNS,
     FACTS,

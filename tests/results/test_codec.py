@@ -32,7 +32,7 @@ def whole() -> SearchRecord:
 
 def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path) -> None:
     folder = store_run(tmp_path, whole())
-    assert storage.load(folder) == storage.Loaded(result=whole())
+    assert storage.load(folder) == storage.StoredRun(folder=folder, result=whole())
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert sorted(before) == ["batches.csv", "result.json", "timings.csv"]
     storage.save(folder, storage.load(folder).result)

@@ -26,7 +26,7 @@ def record() -> SearchRecord:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
-    return ResultStore(tmp_path / "results")
+    return ResultStore(str(tmp_path))
 
 
 def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_columns(store: ResultStore) -> None:
@@ -86,6 +86,6 @@ def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultSt
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
     assert list(store.newest()) == []
-    elsewhere = ResultStore(file / "results")  # a folder that cannot be made
+    elsewhere = ResultStore(str(file))  # a folder that cannot be made
     elsewhere.add(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.results import SearchCost, TrialState, Verdict, WindowKind, storage
-from nws_sweep.results.batch_table import BatchTime
-from nws_sweep.results.selection import select
-from nws_sweep.results.storage import Stored, StoredRun
+from nws_sweep.results import BatchTime, SearchCost, TrialState, Verdict, WindowKind, storage
+from nws_sweep.results.storage import Stored, StoredRun, select
 from tests.factories import (
     FACTS,
     configuration,

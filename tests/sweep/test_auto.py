@@ -24,8 +24,8 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import TrialState, storage
 from nws_sweep.sweep import auto, resuming
-from nws_sweep.sweep.auto import ProgramSweep, default_candidates, num_workers_key, project_facts, validated
-from nws_sweep.system import cores, host_lock
+from nws_sweep.sweep.auto import ProgramSweep, default_candidates, num_workers_key, project_facts
+from nws_sweep.system import host, host_lock
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
 from tests.factories import search_result, store_run, trial
 from tests.hosts import write_training_host
@@ -33,12 +33,8 @@ from tests.hosts import write_training_host
 KEY = "loader.num_workers"
 
 
-def test_default_candidates_double_up_to_twice_the_cpus_and_invalid_candidates_are_rejected() -> None:
+def test_default_candidates_double_up_to_twice_the_cpus() -> None:
     assert (default_candidates(1), default_candidates(6)) == ((0, 1, 2), (0, 1, 2, 4, 6, 8, 12))
-    bad: list[list[Any]] = [[], [0, 0], [-1], [1.5], ["2"], [True]]
-    for candidates in bad:
-        with pytest.raises(ConfigurationError, match=r"^hydra\.callbacks\.nws_sweep\.candidates=.*: allowed is"):
-            validated(candidates)
 
 
 MAPPING = {"data.num_workers": {"train": 4, "val": 2}, "data.num_workers.train": 4, "data.num_workers.val": 2}
@@ -135,7 +131,7 @@ def task(config: DictConfig) -> list[str]:
 def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
     config = multirun("loader.batch_size=8")
     started(config)
-    values = ",".join(map(str, default_candidates(cores.usable_cpus())))
+    values = ",".join(map(str, default_candidates(host.usable_cpus())))
     assert task(config) == ["+nws_sweep=auto", "loader.batch_size=8", f"{KEY}={values}"]
     config = multirun(f"{NAME}.candidates=[4,0]", f"{NAME}.key={KEY}", "+val.num_workers=1")
     started(config)
@@ -190,6 +186,9 @@ def test_a_used_sweep_folder_and_a_wrong_command_line_end_the_program_with_one_l
         started(multirun())
     with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.key=x: the configuration has no such key"):
         started(multirun(f"{NAME}.key=x"))
+    for candidates in ("[]", "[0,0]", "[-1]", "[1.5]", "['2']", "[true]", "4"):
+        with pytest.raises(SystemExit, match=f"^nws_sweep: {NAME}.candidates=.*: allowed is"):
+            started(multirun(f"{NAME}.candidates={candidates}"))
     with pytest.raises(SystemExit, match=r"^nws_sweep: \+nws_sweep=auto runs the program several times, .*-m"):
         ProgramSweep().on_run_start(multirun())
 

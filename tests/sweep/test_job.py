@@ -39,8 +39,8 @@ def test_signals_of_a_batch_system_end_a_job_of_submitit(
 def test_a_job_in_the_process_of_the_command_uses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Session] = []
     monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(session))
-    app.enter(session := Session())
+    monkeypatch.setattr(app, "current", session := Session())
     app.task(OmegaConf.create())
-    app.enter(None)
+    monkeypatch.setattr(app, "current", None)
     app.task(OmegaConf.create())
     assert [one is session for one in found] == [True, False]

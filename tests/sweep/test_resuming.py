@@ -77,7 +77,7 @@ def test_an_unreadable_result_is_set_aside_with_all_its_files(tmp_path: Path, co
     (folder / "result.json").write_bytes(content)
     found = state(folder, half(0, 1))
     assert (found.folder, found.record) == (folder, None)
-    (line,) = found.messages
+    line = found.message
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
     assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     assert names_in(folder) == {f"{name}.unreadable-1" for name in ("result.json", "timings.csv", "batches.csv")}
@@ -92,10 +92,9 @@ def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Pat
     found = state(folder, complete)
     assert found.record is not None
     assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
-    (line,) = found.messages
-    assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
+    assert found.message.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
     assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
-    assert state(folder, complete).messages == ()
+    assert state(folder, complete).message == ""
 
 
 def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> Non
     assert state(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
     found = state(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
-    assert "measured with hostname" in found.messages[0]
+    assert "measured with hostname" in found.message
     assert "result.json.other_host-1" in names_in(folder)
     complete = search_result(trial(0, 8.0))  # of another node of a cluster
     assert state(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
@@ -199,11 +198,11 @@ def test_only_one_program_locks_a_folder(tmp_path: Path) -> None:
     """Two programs started in the same second would overwrite each other's files."""
     folder = tmp_path / "runs" / "now"
     folder_lock = resuming.folder_lock(folder)
-    assert folder_lock is not None
+    assert folder_lock.is_locked
     with pytest.raises(ConfigurationError, match=r"another program is measuring into this folder.*hydra\.run\.dir"):
         resuming.folder_lock(folder)
     folder_lock.release(force=True)
-    assert resuming.folder_lock(folder) is not None
+    assert resuming.folder_lock(folder).is_locked
 
 
 def test_a_killed_program_releases_its_lock(tmp_path: Path) -> None:
@@ -225,4 +224,4 @@ def test_folders_on_file_systems_without_locks_are_accepted(tmp_path: Path, monk
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    assert resuming.folder_lock(tmp_path) is None
+    assert not resuming.folder_lock(tmp_path).is_locked

@@ -17,7 +17,7 @@ def test_the_remaining_time_does_not_count_reused_results(
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     view, found = View(), search_result(trial(2, 4.0))
-    view.announce(Plan(configurations=5, candidates=(0, 2), tried=2, at_most_s=60.0, varying=(), folder="out"))
+    view.announce(Plan(configurations=5, candidates=(0, 2), tried=2, at_most_s=60.0, varying=()))
     view.configuration_finished("known", found)
     for label, took_s in (("first", 10.0), ("second", 20.0)):
         view.configuration_started(label)

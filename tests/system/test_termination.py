@@ -11,7 +11,7 @@ from types import FunctionType
 import pytest
 
 from nws_sweep.system import processes
-from nws_sweep.system.termination import Interrupted, Interrupts
+from nws_sweep.system.processes import Interrupted, Interrupts
 
 
 @pytest.fixture(autouse=True)

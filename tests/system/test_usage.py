@@ -96,8 +96,8 @@ def test_memory_of_a_tree_counts_shared_pages_once() -> None:
         assert found is not None
         # Parent and child share the first block until one writes; the child has a second block.
         assert 2 * size <= found < 3 * size
-        assert usage.memory_bytes(process.pid) == pytest.approx(found, rel=0.02)
-        assert 2 * size <= usage.resident_bytes(process.pid) < 4 * size
+        assert usage.memory_bytes(usage.family(process.pid)) == pytest.approx(found, rel=0.02)
+        assert 2 * size <= usage.resident_bytes(usage.family(process.pid)) < 4 * size
 
 
 def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
@@ -106,10 +106,10 @@ def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         found = usage.of_tree(process.pid)
-        assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes(process.pid)) == (0, 0, 0)
+        assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes([process.pid])) == (0, 0, 0)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
-        assert (usage.resident_bytes(process.pid), usage.memory_bytes(process.pid)) == (0, 0)
+        assert (usage.resident_bytes([process.pid]), usage.memory_bytes([process.pid])) == (0, None)
 
 
 def test_busy_time_of_the_machine_excludes_steal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,17 @@ def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is
     assert {trial.state for trial in unchecked.trials} == {TrialState.OK}
 
 
+def test_samples_loaded_for_a_comparison_are_no_cpu_time_of_batches() -> None:
+    machine = machine_of(lambda workers: 0.32, 2000, start_s=0.01)
+    machine.cpu_s = 0.02
+    machine.without_workers = right = logged(*range(8), worker=0, content="right")
+    machine.logged = {n: SamplesLogged(samples=right) for n in range(1, 33)}
+    result, _ = run_search(configuration({"precision": 1e-9}, strategy="exhaustive", candidates=(0, 1)), machine)
+    found = by_workers(result)[0].measurement
+    assert found is not None
+    assert found.cpu_s == pytest.approx(0.02)
+
+
 def test_an_iterable_dataset_whose_workers_repeat_samples_ends_the_search_without_workers() -> None:
     machine = sleeping(batches=None)
     machine.facts = replace(machine.facts, iterable=True, samples=None)

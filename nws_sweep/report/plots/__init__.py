@@ -1,8 +1,8 @@
-"""Figures drawn with matplotlib, each from a pure value.
+"""Figures drawn with matplotlib, each from an immutable record.
 
 May import: ``analysis`` and below.
 
-- ``line_charts``, ``bar_charts``, ``heat_map``, ``memory_charts``, ``batch_times``: one module for each kind of figure
+- ``line_charts``, ``bar_charts``, ``heat_map``, ``batch_times``; ``memory_charts``: time against memory, and scaling
 - ``facets``: how the configurations of a grid are divided among panels
-- ``style``, ``svg``: the style of all figures; SVG documents as parts of HTML pages
+- ``style``: the style of all figures; SVG documents as parts of HTML pages
 """

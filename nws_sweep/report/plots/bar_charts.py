@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import Gain, Summary
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
-from nws_sweep.report.plots.style import COLOURS, WIDTH
-from nws_sweep.report.plots.svg import BAND, INK, MUTED, PAPER
+from nws_sweep.report.plots.style import BAND, COLOURS, INK, MUTED, PAPER, WIDTH
 
 Row = TypeVar("Row")
 
@@ -29,11 +29,11 @@ _HEIGHT = 0.62  # of a bar, in rows
 class Bar:
     """The best setting of one configuration."""
 
-    cells: tuple[str, ...]  # values of the columns that vary
+    cells: Mapping[str, str]  # its values of the columns that vary
     samples_per_s: float
     ends: tuple[float, float]  # of its interval, samples/s; the value itself if there is none
     num_workers: int
-    gain: Gain | None  # over num_workers=0; None if unknown or if that is the best
+    gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
 
     @property
     def rate(self) -> str:
@@ -41,19 +41,11 @@ class Bar:
         return units.rate(self.samples_per_s, *self.ends)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """The best settings of a grid: the columns that vary, and a bar per configuration, the fastest first."""
-
-    columns: tuple[str, ...]
-    bars: tuple[Bar, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one search: values of the columns that vary, and the seconds of each of ``PARTS``."""
+    """The cost of one search: its values of the columns that vary, and the seconds of each of ``PARTS``."""
 
-    cells: tuple[str, ...]
+    cells: Mapping[str, str]
     parts_s: tuple[float, ...]
 
     @property
@@ -62,20 +54,12 @@ class Cost:
         return sum(self.parts_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """The costs of all searches: the columns that vary, and a cost per configuration, the highest first."""
-
-    columns: tuple[str, ...]
-    costs: tuple[Cost, ...]
-
-
-def bars(summary: Summary) -> Bars:
-    """The best setting of every configuration that has one."""
+def bars(summary: Summary) -> list[Bar]:
+    """The best setting of every configuration that has one, the fastest first."""
     columns = facets.columns(summary, _MOST_COLUMNS)
     found = [
         Bar(
-            cells=facets.cells(c, columns),
+            cells={name: facets.cell(c, name) for name in columns},
             samples_per_s=rate.value,
             ends=rate.ends,
             num_workers=c.best.num_workers,
@@ -84,19 +68,18 @@ def bars(summary: Summary) -> Bars:
         for c in summary.configurations
         if c.best and c.best.measurement and (rate := c.best.measurement.rate)
     ]
-    return Bars(columns=columns, bars=tuple(sorted(found, key=lambda bar: -bar.samples_per_s)))
+    return sorted(found, key=lambda bar: -bar.samples_per_s)
 
 
-def costs(summary: Summary) -> Costs:
-    """The cost of each search, also of unfinished ones; reused results have none."""
+def costs(summary: Summary) -> list[Cost]:
+    """The cost of each search, the highest first, also of unfinished ones; reused results have none."""
     columns = facets.columns(summary, _MOST_COLUMNS)
     found = []
     for c in summary.configurations:
         if cost := c.run.result.cost:
             parts_s = (cost.profile_s, cost.startup_s, cost.warm_up_s, cost.measuring_s, cost.other_s + cost.samples_s)
-            found.append(Cost(facets.cells(c, columns), parts_s))
-    known = [cost for cost in found if cost.total_s > 0]
-    return Costs(columns=columns, costs=tuple(sorted(known, key=lambda cost: -cost.total_s)))
+            found.append(Cost({name: facets.cell(c, name) for name in columns}, parts_s))
+    return sorted((cost for cost in found if cost.total_s > 0), key=lambda cost: -cost.total_s)
 
 
 def summed(costs: Sequence[Cost]) -> tuple[float, ...]:
@@ -111,16 +94,15 @@ def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
 
 
 @style.styled
-def draw_bars(chart: Bars, title: str) -> Figure:
+def draw_bars(bars: Sequence[Bar], title: str) -> Figure:
     """A row per configuration; of many, the fastest ones and the range of the others."""
-    shown, others = split(chart.bars)
-    more = [(f"{len(others)} more",)] if others else []
-    rows = [*(bar.cells for bar in shown), *more]
-    figure, axes = _rows(chart.columns, rows, "samples/s (num_workers), of 0 workers", title)
+    shown, others = split(bars)
+    more = [{"": f"{len(others)} more"}] if others else []
+    figure, axes = _rows([*(bar.cells for bar in shown), *more], "samples/s (num_workers), of 0 workers", title)
     low, high = zip(*((b.samples_per_s - b.ends[0], b.ends[1] - b.samples_per_s) for b in shown), strict=True)
     rates = [bar.samples_per_s for bar in shown]
     drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=(low, high), color=COLOURS[0], ecolor=INK)
-    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain}" if bar.gain else "") for bar in shown]
+    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown]
     axes.bar_label(drawn, texts, padding=4)
     if others:
         fastest, *_, slowest = others
@@ -132,14 +114,14 @@ def draw_bars(chart: Bars, title: str) -> Figure:
 
 
 @style.styled
-def draw_costs(chart: Costs, title: str) -> Figure:
+def draw_costs(costs: Sequence[Cost], title: str) -> Figure:
     """A row per configuration, stacked by parts; of many, the last row is the mean of those without one."""
-    rows, others = split(chart.costs)
+    rows, others = split(costs)
     if others:
         mean_s = tuple(part_s / len(others) for part_s in summed(others))
-        rows = [*rows, Cost((f"mean of {len(others)} more",), mean_s)]
+        rows = [*rows, Cost({"": f"mean of {len(others)} more"}, mean_s)]
     scale, unit = (60.0, "min") if rows[0].total_s > 600 else (1.0, "s")
-    figure, axes = _rows(chart.columns, [row.cells for row in rows], "in all", title)
+    figure, axes = _rows([row.cells for row in rows], "in all", title)
     left = [0.0] * len(rows)
     for index, (part, colour) in enumerate(zip(PARTS, _PART_COLOURS, strict=True)):
         widths = [row.parts_s[index] / scale for row in rows]
@@ -151,11 +133,13 @@ def draw_costs(chart: Costs, title: str) -> Figure:
     return figure
 
 
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]], what: str, title: str) -> tuple[Figure, Axes]:
+def _rows(rows: Sequence[Mapping[str, str]], what: str, title: str) -> tuple[Figure, Axes]:
     """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
-    axes.set_title(style.fitting(f"{facets.BETWEEN.join(columns)}: {what}", WIDTH - 1))
-    names = [facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row) for row in rows]
+    axes.set_title(style.fitting(f"{facets.BETWEEN.join(rows[0])}: {what}", WIDTH - 1))
+    names = [
+        facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row.values()) for row in rows
+    ]
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), names)
     axes.tick_params(axis="y", length=0)

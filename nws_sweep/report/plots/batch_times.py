@@ -13,9 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from nws_sweep.report.plots import style
-from nws_sweep.report.plots.style import COLOURS
-from nws_sweep.report.plots.svg import BAND
-from nws_sweep.results.batch_table import BatchTime
+from nws_sweep.report.plots.style import BAND, COLOURS
+from nws_sweep.results import BatchTime
 
 _MOST_PANELS = 6
 _MOST_STEPS = 1600  # of all panels together; more are not visible

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,12 +30,11 @@ def facets(summary: Summary) -> Facets:
     """The panels of a run or a grid: one per dataset, and per value of a further column if there are many curves."""
     axes = values(summary)
     across = _across(summary.configurations, axes)
-    panels: dict[str, list[ConfigurationSummary]] = {}
-    order = [axes[name].index for name in across]
-    groups = _groups(summary.configurations, across)
-    for key in sorted(groups, key=lambda key: [index(text) for index, text in zip(order, key, strict=True)]):
+    panels = {}
+    for key in itertools.product(*(axes[name] for name in across)):
         titles = (text if name == DATASET else f"{name}={text}" for name, text in zip(across, key, strict=True))
-        if measured := [c for c in groups[key] if any(t.state is TrialState.OK for t in c.worker_trials)]:
+        mine = [c for c in summary.configurations if cells(c, across) == key]
+        if measured := [c for c in mine if any(t.state is TrialState.OK for t in c.worker_trials)]:
             panels[BETWEEN.join(titles)] = measured
     return Facets(across=across, within=tuple(name for name in axes if name not in across), panels=panels)
 
@@ -67,25 +68,16 @@ def columns(summary: Summary, most: int) -> tuple[str, ...]:
 
 def _across(configurations: Sequence[ConfigurationSummary], axes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     names = (DATASET,) if 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS else ()
-    if _largest(_groups(configurations, names)) <= _MOST_CURVES:
+    if max(_curves(configurations, names)) <= _MOST_CURVES:
         return names
     options = []
     for name in axes:
-        groups = _groups(configurations, (*names, name))
-        if name not in names and len(groups) <= _MOST_PANELS and _largest(groups) > 1:
-            options.append((max(_largest(groups), _MOST_CURVES), len(groups), name))
+        curves = _curves(configurations, (*names, name))
+        if name not in names and len(curves) <= _MOST_PANELS and max(curves) > 1:
+            options.append((max(*curves, _MOST_CURVES), len(curves), name))
     return (*names, min(options)[2]) if options else names
 
 
-_Groups = dict[tuple[str, ...], list[ConfigurationSummary]]
-
-
-def _groups(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> _Groups:
-    groups: _Groups = {}
-    for c in configurations:
-        groups.setdefault(cells(c, names), []).append(c)
-    return groups
-
-
-def _largest(groups: _Groups) -> int:
-    return max(map(len, groups.values()), default=0)
+def _curves(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> Sequence[int]:
+    """The number of configurations in each panel if these columns differ between panels."""
+    return [*Counter(cells(c, names) for c in configurations).values()]

@@ -14,8 +14,7 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
-from nws_sweep.report.plots.style import LETTER, WIDTH
-from nws_sweep.report.plots.svg import FIXED_DARK, FIXED_LIGHT, PAPER
+from nws_sweep.report.plots.style import FIXED_DARK, FIXED_LIGHT, LETTER, PAPER, WIDTH
 
 _MOST_PANELS = 4
 _MOST_CELLS = 40  # along an axis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,8 +15,7 @@ from matplotlib.ticker import NullFormatter
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET, Facets
-from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, WIDTH
-from nws_sweep.report.plots.svg import MUTED, PAPER
+from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, MUTED, PAPER, WIDTH
 from nws_sweep.results import Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
@@ -26,8 +25,7 @@ _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A candidate: its workers, the value, and the ends of its interval (the value itself if there is none)."""
 
     num_workers: float

@@ -15,8 +15,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET
 from nws_sweep.report.plots.line_charts import Point
-from nws_sweep.report.plots.style import COLOURS
-from nws_sweep.report.plots.svg import MUTED
+from nws_sweep.report.plots.style import COLOURS, MUTED
 
 _MOST_PANELS = 6
 _MOST_NAMED = 6
@@ -63,16 +62,13 @@ def fields(summary: Summary) -> tuple[Field, ...]:
                 seconds=_PER_SAMPLES / found.samples_per_s,
             )
             spots[facets.cell(c, DATASET) if DATASET in axes else ""].append(spot)
-    fronts = {title: tuple(_front(found)) for title, found in spots.items() if len(found) > 1}
-    return tuple(
-        Field(
-            title=title,
-            legend_title=BETWEEN.join(names),
-            front=front,
-            others=tuple(s for s in spots[title] if s not in front),
-        )
-        for title, front in fronts.items()
-    )
+    fields = []
+    for title, mine in spots.items():
+        if len(mine) > 1:
+            front = tuple(_front(mine))
+            others = tuple(spot for spot in mine if spot not in front)
+            fields.append(Field(title=title, legend_title=BETWEEN.join(names), front=front, others=others))
+    return tuple(fields)
 
 
 def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
@@ -86,8 +82,6 @@ def _front(spots: Sequence[Spot]) -> Iterator[Spot]:
 
 def named(front: Sequence[Spot]) -> list[Spot]:
     """The spots with names: all, or of many evenly spaced ones with both ends."""
-    if len(front) <= _MOST_NAMED:
-        return list(front)
     chosen = style.spaced(len(front), _MOST_NAMED)
     return [spot for index, spot in enumerate(front) if index in chosen]
 
@@ -153,15 +147,15 @@ class Prices:
 
 def prices(summary: ConfigurationSummary) -> Prices | None:
     """Time and memory of the candidates; None if the memory of fewer than two is known."""
-    found = [(t.num_workers, t.objective_s, t.measurement) for t in summary.worker_trials if t.objective_s is not None]
+    trials = [trial for trial in summary.worker_trials if trial.objective_s is not None]
     candidates = tuple(
-        Spot(num_workers=num_workers, seconds=seconds, memory_bytes=measured.memory_bytes)
-        for num_workers, seconds, measured in found
-        if seconds is not None and measured and measured.memory_bytes
+        Spot(num_workers=trial.num_workers, seconds=trial.objective_s, memory_bytes=found.memory_bytes)
+        for trial in trials
+        if trial.objective_s is not None and (found := trial.measurement) and found.memory_bytes
     )
     if len(candidates) < _FEWEST or summary.best is None:
         return None
-    by_epoch = all(measured and measured.epoch_s is not None for _, _, measured in found)
+    by_epoch = all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials)
     return Prices(
         candidates=candidates,
         unit="epoch" if by_epoch else "batch",
@@ -247,12 +241,12 @@ def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Fig
 
 def _draw_rates(axes: Axes, scaled: Scaling) -> None:
     """The candidates with intervals, the scaling fit with its own, and the ceiling."""
-    numbers, values, lows, highs = _columns(scaled.measured)
+    numbers, values, lows, highs = zip(*scaled.measured, strict=True)
     ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
     axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
     tops = [max(highs)]
     if scaled.fit:
-        x, y, low, high = _columns(scaled.fit)
+        x, y, low, high = zip(*scaled.fit, strict=True)
         axes.plot(x, y, color=COLOURS[4], label="scaling fit, 95 %")
         axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
         tops.append(min(max(high), 1.5 * max(highs)))
@@ -266,9 +260,3 @@ def _draw_rates(axes: Axes, scaled: Scaling) -> None:
     axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * max(tops)))
     axes.grid(axis="y")
     style.label_workers(axes, numbers)
-
-
-def _columns(points: tuple[Point, ...]) -> tuple[list[float], list[float], list[float], list[float]]:
-    return (
-        [p.num_workers for p in points], [p.value for p in points], [p.low for p in points], [p.high for p in points]
-    )  # fmt: skip

@@ -1,7 +1,5 @@
 "use strict";
 (() => {
-  const number = new Intl.NumberFormat("en");
-
   /* Calls `change` before printing, and the function that it returns afterwards. */
   const aroundPrint = (change) => {
     let undo = () => {};
@@ -32,29 +30,22 @@
     let order = data.map((_, index) => index);
     let limit = portion;
 
-    const matching = () => {
-      const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-      return wanted.length ? order.filter((index) => wanted.every((word) => words[index].includes(word))) : order;
-    };
-
     const show = () => {
-      const found = matching();
-      const rows = document.createDocumentFragment();
+      const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const found = order.filter((index) => wanted.every((word) => words[index].includes(word)));
+      body.replaceChildren();
       for (const index of found.slice(0, limit)) {
-        const row = document.createElement("tr");
+        const row = body.insertRow();
         data[index].forEach((text, column) => {
-          const cell = document.createElement("td");
+          const cell = row.insertCell();
           cell.className = numeric[column] ? "number" : text.length > 60 ? "long" : "";
           cell.textContent = text;
-          row.append(cell);
         });
-        rows.append(row);
       }
-      body.replaceChildren(rows);
       const shown = Math.min(limit, found.length);
-      const all = number.format(data.length);
+      const all = data.length.toLocaleString("en");
       count.textContent = !found.length ? `none of ${all} rows has all these words` :
-        `${number.format(shown)} of ${number.format(found.length)} rows` +
+        `${shown.toLocaleString("en")} of ${found.length.toLocaleString("en")} rows` +
         (found.length < data.length ? `, filtered from ${all}` : "");
       more.hidden = shown === found.length;
     };
@@ -87,17 +78,11 @@
   }
 
   /* Copying: by the clipboard if the browser allows it, else by the selection. */
-  const select = (element) => {
-    const range = document.createRange();
-    range.selectNodeContents(element);
-    window.getSelection().removeAllRanges();
-    window.getSelection().addRange(range);
-  };
   const copy = async (element) => {
     try {
       await navigator.clipboard.writeText(element.textContent);
     } catch {
-      select(element);
+      window.getSelection().selectAllChildren(element);
       return document.execCommand("copy");
     }
     return true;

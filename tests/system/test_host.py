@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep.system import cores
+from nws_sweep.system import host
 from tests.roots import made_up
 
 
@@ -35,7 +35,7 @@ def test_quotas_of_control_groups_limit_the_cpus(
 ) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
-    assert cores.usable_cores(root, {}, affinity=12) == expected
+    assert host.usable_cores(root, {}, affinity=12) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,26 @@ def test_quotas_of_control_groups_limit_the_cpus(
     ],
 )
 def test_batch_systems_and_ranks_limit_the_cpus(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
-    assert cores.usable_cores(tmp_path, environment, affinity=12) == expected
+    assert host.usable_cores(tmp_path, environment, affinity=12) == expected
 
 
 def test_environment_variables_are_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert cores.enforced_cores(tmp_path, affinity=12) == 12.0
+    assert host.enforced_cores(tmp_path, affinity=12) == 12.0
 
 
 def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
-    assert cores.usable_cores(environment={}) <= 1
-    monkeypatch.setattr(cores, "usable_cores", lambda: 0.25)
-    assert cores.usable_cpus() == 1
+    assert host.usable_cores(environment={}) <= 1
+    monkeypatch.setattr(host, "usable_cores", lambda: 0.25)
+    assert host.usable_cpus() == 1
 
 
 def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    monkeypatch.setattr(cores, "shared_cores", lambda *_: 16.0)
-    assert cores.cpus_of_rank(1) == cores.usable_cpus() == 4
-    assert [cores.cpus_of_rank(ranks) for ranks in (3, 4, 32)] == [5, 4, 1]
-    assert cores.cpus_of_rank(3, 2) == 10
-    assert (cores.most_workers(2), cores.most_workers(8)) == (16, 8)
+    monkeypatch.setattr(host, "shared_cores", lambda *_: 16.0)
+    assert host.cpus_of_rank(1) == host.usable_cpus() == 4
+    assert [host.cpus_of_rank(ranks) for ranks in (3, 4, 32)] == [5, 4, 1]
+    assert host.cpus_of_rank(3, 2) == 10
+    assert (host.most_workers(2), host.most_workers(8)) == (16, 8)
