@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
+from nws_sweep.dataloading.recording import BatchRecorder
 from nws_sweep.system import processes, temporary
 
 _UNCOUNTED = -1
@@ -53,6 +54,7 @@ class WorkerStart:
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
+    recorder: BatchRecorder | None = None  # the loader's collate_fn
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -64,10 +66,19 @@ class WorkerStart:
         if self.user_function is not None:
             self.user_function(worker_id)
         if worker := get_worker_info():
-            count_samples(worker.dataset, self.counter.slots, worker_id, self.log)
+            begin = self.recorder.begin if self.recorder else None
+            if self.recorder:
+                self.recorder.start(worker_id)
+            count_samples(worker.dataset, self.counter.slots, worker_id, self.log, begin or _nothing)
 
 
-def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
+def _nothing() -> None:
+    pass
+
+
+def count_samples(
+    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None, begin: Callable[[], None] = _nothing
+) -> None:
     """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
 
     Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
@@ -80,19 +91,22 @@ def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None =
     try:
         if type(kind) not in _PLAIN_METACLASSES:
             raise TypeError(kind)
-        own |= methods(kind, slots, slot, None if slots[slot] else log)
+        own |= methods(kind, slots, slot, None if slots[slot] else log, begin)
         dataset.__class__ = type(kind.__name__, (kind,), own)
     except Exception:  # built-in types, extension types and classes that restrict their subclasses
         slots[slot] = _UNCOUNTED
 
 
-def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
+def _map_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
+) -> dict[str, Any]:
     """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
     clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
     cheap, batches = False, 0
 
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
         nonlocal cheap, batches
+        begin()
         began = clock()
         if cheap or get_items is not None:
             samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
@@ -108,10 +122,16 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
             batches += 1
         return samples
 
-    return {"__getitems__": counted}
+    def begun(self: Any, index: Any) -> Any:
+        begin()
+        return get_item(self, index)
+
+    return {"__getitems__": counted, "__getitem__": begun}
 
 
-def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
+def _iterable_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
+) -> dict[str, Any]:
     """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
     clock, iterate = time.perf_counter, kind.__iter__
 
@@ -119,6 +139,7 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
         samples = iterate(self)
         seen, making_s = 0, 0.0
         while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
+            begin()
             began = clock()
             try:
                 sample = next(samples)
@@ -132,6 +153,12 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
             yield sample
             if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
                 slots[slot] = _UNCOUNTED
-        yield from samples
+        while True:
+            begin()
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            yield sample
 
     return {"__iter__": counted}

@@ -22,7 +22,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from multiprocessing import forkserver, parent_process
 from multiprocessing.connection import Connection, wait
@@ -38,6 +38,7 @@ from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.counting import Counter, WorkerStart
 from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep
@@ -139,8 +140,14 @@ class _ChildCommands:
     def open(self, settings: LoaderSettings) -> int | None:
         self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
         self._log = SampleLog(self._folder) if self._spec.logs_samples else None
-        start = WorkerStart(counter, threads=settings.threads_per_worker, log=self._log) if counter else None
-        loader = self._data.source.loader(settings, self._collate_fn, start)
+        loader = self._data.source.loader(settings, self._collate_fn, None)
+        self._batch_log = BatchLog(settings.num_workers) if counter else None
+        if counter and self._batch_log:
+            loader.collate_fn = recorder = BatchRecorder(self._batch_log, loader.collate_fn)
+            user_function = loader.worker_init_fn
+            loader.worker_init_fn = WorkerStart(
+                counter, user_function, threads=settings.threads_per_worker, log=self._log, recorder=recorder
+            )
         self._session = LoaderSession(
             loader,
             self._consumer,
@@ -149,6 +156,9 @@ class _ChildCommands:
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
             others=self._other_ranks,
+            thread_clock=time.thread_time,
+            process_clock=time.process_time,
+            on_epoch=self._batch_log.begin_epoch if self._batch_log else lambda: None,
             consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )
         self._positions = objects.positions(self._data.files)
@@ -161,6 +171,10 @@ class _ChildCommands:
         if window.ended_epoch and counter and is_iterable and (idle := counter.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
+        if self._batch_log:
+            length = self._batches
+            records = self._batch_log.new(lambda number: number / length if length else 0.0)
+            window = replace(window, records=records, worker_start_s=self._batch_log.start_s)
         return window
 
     def wait_until_idle(self) -> None:

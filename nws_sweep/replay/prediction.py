@@ -1,7 +1,7 @@
 """Predicts whole epochs with any settings from recorded costs of some of their batches. Pure.
 
-An epoch is put together from the records: each of its batches gets the cost of a record near its position, so that costs
-that depend on the position stay where they are. The band is that of a bootstrap over the records (Efron and
+An epoch is put together from the records: each of its batches gets the cost of a record near its position, so that
+costs that depend on the position stay where they are. The band is that of a bootstrap over the records (Efron and
 Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard intervals).
 """
 
@@ -13,21 +13,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nws_sweep.replay.queue import BatchCost, LoopCosts, QueueSettings, Replayed
+from nws_sweep.replay.queue import LoopCosts, QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import Estimate
+from nws_sweep.results import BatchCost, BatchRecord, Estimate
 
 _MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band
 _NEAR = 0.05  # records within this share of the epoch stand for a position
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A batch that a worker has made: its cost, and its position in the epoch as a share from 0 to 1."""
-
-    position: float
-    cost: BatchCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +32,7 @@ class Records:
         batches: Number of batches of an epoch, at least 1.
     """
 
-    made: tuple[Record, ...]
+    made: tuple[BatchRecord, ...]
     loop: LoopCosts
     batches: int
 
@@ -91,7 +83,7 @@ class Records:
         return replace(self, loop=replace(self.loop, fork_s=0.0, start_s=0.0, stop_s=0.0))
 
     def _with(self, costs: Sequence[BatchCost]) -> Records:
-        made = (Record(one.position, cost) for one, cost in zip(self.made, costs, strict=True))
+        made = (replace(one, cost=cost) for one, cost in zip(self.made, costs, strict=True))
         return replace(self, made=tuple(made))
 
 

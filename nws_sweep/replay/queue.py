@@ -16,20 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-
-@dataclass(frozen=True)
-class BatchCost:
-    """What one batch costs the worker that makes it.
-
-    Attributes:
-        cpu_s: CPU seconds for making it.
-        wait_s: Seconds in which the worker neither ran nor waited for a CPU.
-        copy_s: CPU seconds of the worker for handing it over: pickling, and copying into shared memory.
-    """
-
-    cpu_s: float
-    wait_s: float
-    copy_s: float = 0.0
+from nws_sweep.results import BatchCost
 
 
 @dataclass(frozen=True)

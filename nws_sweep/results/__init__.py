@@ -8,8 +8,8 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 """
 
 from nws_sweep.results.measurements import (
-    BatchTime, Estimate, MachineTime, Measurement, Noise, RankMeasurement, TimeSlice, Trial, TrialState, Usage, Window,
-    WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, MachineTime, Measurement, Noise, RankMeasurement, TimeSlice, Trial,
+    TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProgramRun, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
@@ -21,8 +21,8 @@ from nws_sweep.results.settings import (
 )  # fmt: skip
 
 __all__ = [
-    "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host",
-    "LoaderSettings", "MachineTime", "MeasureRules", "Measurement", "Noise", "ProcessSpec", "ProgramRun",
+    "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord", "BatchTime", "Configuration",
+    "DatasetFacts", "Estimate", "Host", "LoaderSettings", "MachineTime", "MeasureRules", "Measurement", "Noise", "ProcessSpec", "ProgramRun",
     "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement", "SampleCheck", "SampleMade", "SamplePart",
     "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules", "TimeSlice", "Trial", "TrialState",
     "Usage", "Verdict", "Window", "WindowKind", "WindowRequest", "shown", "varying_columns",

@@ -50,6 +50,24 @@ class WindowRequest:
     cover_buffer: bool = False  # take at least as many batches as are ready when the window begins
 
 
+@dataclass(frozen=True, slots=True)
+class BatchCost:
+    """What one batch costs the worker that makes it."""
+
+    cpu_s: float  # CPU seconds for making it
+    wait_s: float  # in which the worker neither ran nor was ready to run
+    copy_s: float = 0.0  # CPU seconds of the worker for handing it over: pickling, and copying into shared memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """A batch that a worker has made."""
+
+    position: float  # in the epoch, from 0 to 1; 0 if the length of the epoch is unknown
+    began_s: float  # on the clock time.perf_counter
+    cost: BatchCost
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """Consecutive batches that are timed together, observed at both ends of the queue.
@@ -66,6 +84,11 @@ class Window:
     produced: int | None = None  # samples that the workers finished during the window; None if not counted
     batch_bytes: int | None = None  # of the first batch, if an epoch began and the size is known
     batch_tensors: int | None = None  # of the first batch, likewise
+    records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished; not stored in batches.csv
+    receive_cpu_s: float | None = None  # CPU time of the main thread in ``next()``, without the start of an epoch
+    consume_cpu_s: float | None = None  # CPU time of the main process in the consumer
+    start_cpu_s: float | None = None  # CPU time of the main thread for starting an epoch's workers
+    worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
     barrier_s: tuple[float, ...] = ()  # of a rank: at the barrier, one per batch; empty if the consumer has the barrier
     ranks: tuple[Window, ...] = ()  # with several ranks: the window of each rank, by rank
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from nws_sweep.replay.queue import BatchCost, LoopCosts, QueueSettings, Replayed, replay
+from nws_sweep.replay.queue import LoopCosts, QueueSettings, Replayed, replay
+from nws_sweep.results import BatchCost
 
 FREE = LoopCosts()
 

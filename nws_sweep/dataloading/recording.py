@@ -1,0 +1,152 @@
+"""Records, in each worker, what every batch costs it: CPU time, waiting, and the CPU time of handing it over.
+
+The time of a batch is split into CPU time of the thread that makes it, time in which this thread was ready to run
+and did not (the kernel's run delay), and waiting, which is the rest: a record taken on a crowded machine has the same
+waiting as one taken on an idle machine. What other threads of the worker do, among them torch's own that copies a batch
+into shared memory, is CPU time of handing over.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+from nws_sweep.results import BatchCost, BatchRecord
+
+_ROWS = 1024  # kept of each worker until they are read
+_FIELDS = 3  # of a row: moment of the start, CPU time, waiting
+_TOTALS = 3  # of a worker: CPU time beside that of the rows, batches with it, CPU time before the first batch
+
+
+class BatchLog:
+    """Rows of at least one worker in shared memory. The main process reads what the workers write."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._workers = num_workers
+        self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
+        self._counts = RawArray("q", num_workers)
+        self._totals = RawArray("d", num_workers * _TOTALS)
+        self._read = [0] * num_workers
+        self._first = [0] * num_workers
+        self._pending: dict[int, tuple[float, float, float]] = {}
+        self._next = 0
+
+    def add(self, worker: int, began_s: float, cpu_s: float, wait_s: float) -> None:
+        """Called in a worker: a batch is finished."""
+        count = self._counts[worker]
+        place = (worker * _ROWS + count % _ROWS) * _FIELDS
+        self._rows[place : place + _FIELDS] = [began_s, cpu_s, wait_s]
+        self._counts[worker] = count + 1
+
+    def add_totals(self, worker: int, copy_s: float, batches: int, start_s: float) -> None:
+        """Called in a worker: CPU time outside of batches."""
+        place = worker * _TOTALS
+        for offset, value in enumerate((copy_s, batches, start_s)):
+            self._totals[place + offset] += value
+
+    def begin_epoch(self) -> None:
+        """Called before an epoch starts; no worker makes a batch."""
+        self._read = list(self._counts)
+        self._first = list(self._counts)
+        self._pending.clear()
+        self._next = 0
+
+    @property
+    def start_s(self) -> float | None:
+        """Mean CPU seconds of a worker before its first batch; None before the first batch of any."""
+        starts = [value for value in self._totals[2::_TOTALS] if value]
+        return sum(starts) / len(starts) if starts else None
+
+    def new(self, position_of: Callable[[int], float]) -> tuple[BatchRecord, ...]:
+        """Records of the epoch since the last call, up to the first batch that is not finished.
+
+        Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
+        epoch. Batches are assigned to workers in turn (``in_order=True``).
+
+        Args:
+            position_of: Gives the position of a batch in the epoch, from 0 to 1, for its number.
+        """
+        counts = list(self._counts)
+        is_complete = all(count - read <= _ROWS for count, read in zip(counts, self._read, strict=True))
+        for worker, count in enumerate(counts):
+            for index in range(max(self._read[worker], count - _ROWS), count):
+                place = (worker * _ROWS + index % _ROWS) * _FIELDS
+                began_s, cpu_s, wait_s = self._rows[place : place + _FIELDS]
+                self._pending[worker + (index - self._first[worker]) * self._workers] = (began_s, cpu_s, wait_s)
+        self._read = counts
+        copied = sum(self._totals[1::_TOTALS])
+        copy_s = sum(self._totals[0::_TOTALS]) / copied if copied else 0.0
+        return tuple(
+            BatchRecord(
+                position=position_of(number), began_s=row[0], cost=BatchCost(cpu_s=row[1], wait_s=row[2], copy_s=copy_s)
+            )
+            for number, row in self._taken(is_complete)
+        )
+
+    def _taken(self, is_complete: bool) -> list[tuple[int, tuple[float, float, float]]]:
+        """The pending rows up to the first missing one; all of them if rows were overwritten."""
+        if not is_complete:
+            self._next = min(self._pending)
+        taken = []
+        while self._pending and (self._next in self._pending or not is_complete):
+            if row := self._pending.pop(self._next, None):
+                taken.append((self._next, row))
+            self._next += 1
+        return taken
+
+
+@dataclass(eq=False)
+class BatchRecorder:
+    """A ``collate_fn`` that notes the end of a batch; ``begin`` notes its start. Without ``start`` it does neither."""
+
+    log: BatchLog
+    collate_fn: Callable[[Any], Any]
+    _worker: int | None = field(default=None, init=False)
+    _schedule: int | None = field(default=None, init=False)  # file descriptor
+    _is_open: bool = field(default=False, init=False)  # a batch has begun
+    _process_s: float | None = field(default=None, init=False)  # CPU time of all threads when it began
+    _delay_s: float = field(default=0.0, init=False)
+    _thread_s: float = field(default=0.0, init=False)
+    _began_s: float = field(default=0.0, init=False)
+    _cpu_s: float = field(default=0.0, init=False)  # of the latest batch
+
+    def start(self, worker: int) -> None:
+        """Called in a worker before its first batch."""
+        with suppress(OSError):
+            self._schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
+        self._worker = worker
+
+    def begin(self) -> None:
+        """A sample of a batch is about to be made."""
+        if self._worker is None or self._is_open:
+            return
+        self._is_open = True
+        process_s = time.process_time()
+        if self._process_s is None:
+            self.log.add_totals(self._worker, 0.0, 0, process_s)
+        else:
+            self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1, 0.0)
+        self._process_s, self._delay_s = process_s, self._run_delay_s()
+        self._thread_s, self._began_s = time.thread_time(), time.perf_counter()
+
+    def __call__(self, samples: Any) -> Any:
+        """Makes the batch and notes its end."""
+        batch = self.collate_fn(samples)
+        if self._worker is not None and self._is_open:
+            self._is_open = False
+            wall_s = time.perf_counter() - self._began_s
+            self._cpu_s = time.thread_time() - self._thread_s
+            delay_s = self._run_delay_s() - self._delay_s
+            self.log.add(self._worker, self._began_s, self._cpu_s, max(0.0, wall_s - self._cpu_s - delay_s))
+        return batch
+
+    def _run_delay_s(self) -> float:
+        """Time in which this thread was ready to run and did not; 0 where the kernel does not count it."""
+        if self._schedule is None:
+            return 0.0
+        return int(os.pread(self._schedule, 64, 0).split()[1]) * 1e-9
