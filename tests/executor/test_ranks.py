@@ -126,6 +126,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield path
 
     monkeypatch.setattr(temporary, "folder", noted)
+    monkeypatch.setattr(temporary, "_PREFIX", "nws_sweep-trial-two words-")  # the path is no URL
     yield
     assert not [path for path in made if Path(path).exists()]
 
