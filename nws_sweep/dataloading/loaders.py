@@ -7,7 +7,8 @@ This module is the only one that reads the settings of a DataLoader (``settings_
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -23,6 +24,8 @@ from nws_sweep.results import LoaderSettings, ProjectFacts, Rank
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
+_GOLDEN = (5**0.5 - 1) / 2
+_MOST_SPREAD = 100_000  # batches held in memory, and listed within a second
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
@@ -216,6 +219,42 @@ class Source:
         if isinstance(self.dataset, IterableDataset):
             del keywords["shuffle"]
         return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
+
+
+class SpreadBatches:
+    """The batches of a sampler in an order in which any first ones come from the whole epoch.
+
+    Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
+    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1).
+
+    Attributes:
+        order: The number in the sampler's order of each batch.
+    """
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        self._batches = batches
+        self.order = sorted(range(len(batches)), key=lambda number: number * _GOLDEN % 1)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._batches[number] for number in self.order)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+def spread(loader: DataLoader[Any]) -> SpreadBatches | None:
+    """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it does so anyway.
+
+    A random sampler does; an iterable dataset has one order, and so does a sampler of over ``_MOST_SPREAD`` batches.
+    """
+    sampler = loader.batch_sampler
+    if sampler is None or isinstance(loader.sampler, RandomSampler):
+        return None
+    batches = list(itertools.islice(iter(sampler), _MOST_SPREAD + 1))
+    if not 1 < len(batches) <= _MOST_SPREAD:
+        return None
+    vars(loader)["batch_sampler"] = order = SpreadBatches(batches)
+    return order
 
 
 class EpochSampler(DistributedSampler[Any]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
@@ -19,8 +19,8 @@ from typing import Any
 from nws_sweep.results import BatchCost, BatchRecord
 
 _ROWS = 1024  # kept of each worker until they are read
-_FIELDS = 3  # of a row: moment of the start, CPU time, waiting
-_TOTALS = 3  # of a worker: CPU time beside that of the rows, batches with it, CPU time before the first batch
+_FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
+_TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
 
 
 class BatchLog:
@@ -33,21 +33,20 @@ class BatchLog:
         self._totals = RawArray("d", num_workers * _TOTALS)
         self._read = [0] * num_workers
         self._first = [0] * num_workers
-        self._pending: dict[int, tuple[float, float, float]] = {}
+        self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
         self._next = 0
 
-    def add(self, worker: int, began_s: float, cpu_s: float, wait_s: float) -> None:
+    def add(self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float) -> None:
         """Called in a worker: a batch is finished."""
         count = self._counts[worker]
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
-        self._rows[place : place + _FIELDS] = [began_s, cpu_s, wait_s]
+        self._rows[place : place + _FIELDS] = [began_s, ended_s, cpu_s, wait_s]
         self._counts[worker] = count + 1
 
-    def add_totals(self, worker: int, copy_s: float, batches: int, start_s: float) -> None:
-        """Called in a worker: CPU time outside of batches."""
-        place = worker * _TOTALS
-        for offset, value in enumerate((copy_s, batches, start_s)):
-            self._totals[place + offset] += value
+    def add_totals(self, worker: int, *values: float) -> None:
+        """Called in a worker: adds CPU time outside of batches, see ``_TOTALS``."""
+        for offset, value in enumerate(values, worker * _TOTALS):
+            self._totals[offset] += value
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
@@ -59,8 +58,8 @@ class BatchLog:
     @property
     def start_s(self) -> float | None:
         """Mean CPU seconds of a worker before its first batch; None before the first batch of any."""
-        starts = [value for value in self._totals[2::_TOTALS] if value]
-        return sum(starts) / len(starts) if starts else None
+        starts = sum(self._totals[3::_TOTALS])
+        return sum(self._totals[2::_TOTALS]) / starts if starts else None
 
     def new(self, position_of: Callable[[int], float]) -> tuple[BatchRecord, ...]:
         """Records of the epoch since the last call, up to the first batch that is not finished.
@@ -76,19 +75,23 @@ class BatchLog:
         for worker, count in enumerate(counts):
             for index in range(max(self._read[worker], count - _ROWS), count):
                 place = (worker * _ROWS + index % _ROWS) * _FIELDS
-                began_s, cpu_s, wait_s = self._rows[place : place + _FIELDS]
-                self._pending[worker + (index - self._first[worker]) * self._workers] = (began_s, cpu_s, wait_s)
+                number = worker + (index - self._first[worker]) * self._workers
+                self._pending[number] = self._rows[place : place + _FIELDS]
         self._read = counts
         copied = sum(self._totals[1::_TOTALS])
         copy_s = sum(self._totals[0::_TOTALS]) / copied if copied else 0.0
         return tuple(
             BatchRecord(
-                position=position_of(number), began_s=row[0], cost=BatchCost(cpu_s=row[1], wait_s=row[2], copy_s=copy_s)
+                number=number,
+                position=position_of(number),
+                began_s=row[0],
+                ended_s=row[1],
+                cost=BatchCost(row[2], row[3], copy_s),
             )
             for number, row in self._taken(is_complete)
         )
 
-    def _taken(self, is_complete: bool) -> list[tuple[int, tuple[float, float, float]]]:
+    def _taken(self, is_complete: bool) -> list[tuple[int, Sequence[float]]]:
         """The pending rows up to the first missing one; all of them if rows were overwritten."""
         if not is_complete:
             self._next = min(self._pending)
@@ -128,9 +131,9 @@ class BatchRecorder:
         self._is_open = True
         process_s = time.process_time()
         if self._process_s is None:
-            self.log.add_totals(self._worker, 0.0, 0, process_s)
+            self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
         else:
-            self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1, 0.0)
+            self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1)
         self._process_s, self._delay_s = process_s, self._run_delay_s()
         self._thread_s, self._began_s = time.thread_time(), time.perf_counter()
 
@@ -139,10 +142,9 @@ class BatchRecorder:
         batch = self.collate_fn(samples)
         if self._worker is not None and self._is_open:
             self._is_open = False
-            wall_s = time.perf_counter() - self._began_s
-            self._cpu_s = time.thread_time() - self._thread_s
-            delay_s = self._run_delay_s() - self._delay_s
-            self.log.add(self._worker, self._began_s, self._cpu_s, max(0.0, wall_s - self._cpu_s - delay_s))
+            ended_s, self._cpu_s = time.perf_counter(), time.thread_time() - self._thread_s
+            busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
+            self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
         return batch
 
     def _run_delay_s(self) -> float:

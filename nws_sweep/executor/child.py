@@ -141,6 +141,7 @@ class _ChildCommands:
         self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
         self._log = SampleLog(self._folder) if self._spec.logs_samples else None
         loader = self._data.source.loader(settings, self._collate_fn, None)
+        self._spread = loaders.spread(loader)
         self._batch_log = BatchLog(settings.num_workers) if counter else None
         if counter and self._batch_log:
             loader.collate_fn = recorder = BatchRecorder(self._batch_log, loader.collate_fn)
@@ -156,8 +157,7 @@ class _ChildCommands:
             produced=counter if counter and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
             others=self._other_ranks,
-            thread_clock=time.thread_time,
-            process_clock=time.process_time,
+            cpu_clock=time.process_time,
             on_epoch=self._batch_log.begin_epoch if self._batch_log else lambda: None,
             consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )
@@ -172,10 +172,14 @@ class _ChildCommands:
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
         if self._batch_log:
-            length = self._batches
-            records = self._batch_log.new(lambda number: number / length if length else 0.0)
+            records = self._batch_log.new(self._position)
             window = replace(window, records=records, worker_start_s=self._batch_log.start_s)
         return window
+
+    def _position(self, number: int) -> float:
+        """The position in the epoch, from 0 to 1, of a batch; 0 if the length of the epoch is unknown."""
+        place = self._spread.order[number] if self._spread else number
+        return place / self._batches if self._batches else 0.0
 
     def wait_until_idle(self) -> None:
         deadline = time.monotonic() + _IDLE_WITHIN_S

@@ -15,7 +15,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.measurement.environment import TrialProcess
-from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
+from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import processes, temporary, usage
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
@@ -107,6 +107,8 @@ class ChildProcess(CommandSender):
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
         self._failure: TrialError | None = None  # of a command without an answer
+        self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
+        self._paused_at_s: float | None = None
         self.fork_server: Any = None  # of a template process: starts processes as multiprocessing's own server does
 
     def make_template(self) -> str:
@@ -133,11 +135,20 @@ class ChildProcess(CommandSender):
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
+        self._paused_at_s = time.perf_counter()
         processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues the trial process and its workers."""
         processes.signal_group(self.pid, signal.SIGCONT)
+        if self._paused_at_s is not None:
+            self._pauses_s.append((self._paused_at_s, time.perf_counter()))
+            self._paused_at_s = None
+
+    def window(self, request: WindowRequest) -> Window:
+        """Takes a window; its records do not contain the time in which the process was paused."""
+        window = cast("Window", self.request("window", request))
+        return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
         """Resources that the trial process and its workers have used so far."""
@@ -225,6 +236,13 @@ class ChildProcess(CommandSender):
             with processes.uninterrupted():
                 self._connection.close()
                 processes.kill_tree(self._child)
+
+
+def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
+    """The record without waiting that was a pause of the process."""
+    overlaps_s = (min(end_s, record.ended_s) - max(begin_s, record.began_s) for begin_s, end_s in pauses_s)
+    paused_s = sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0)
+    return replace(record, cost=replace(record.cost, wait_s=max(0.0, record.cost.wait_s - paused_s)))
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:

@@ -66,8 +66,7 @@ class LoaderSession:
     drain: bool = False
     others: OtherRanks | None = None  # None for a single rank
     consumer_synchronizes: bool = False  # the consumer makes the ranks wait for each other
-    thread_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this thread
-    process_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
+    cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     _start_cpu_s: float | None = field(default=None, init=False)
     _iterator: Iterator[Any] | None = field(default=None, init=False)
@@ -110,15 +109,15 @@ class LoaderSession:
         state = _State.CONTINUES
         self._start_cpu_s, receive_cpu_s, consume_cpu_s = None, 0.0, 0.0
         while state is _State.CONTINUES:
-            cpu_s = self.thread_clock()
+            cpu_s = self.cpu_clock()
             batch = self._next()
-            receive_cpu_s += self.thread_clock() - cpu_s
+            receive_cpu_s += self.cpu_clock() - cpu_s
             finished = arrived = self.clock()
             if batch is not _END:
                 if consumes:
-                    cpu_s = self.process_clock()
+                    cpu_s = self.cpu_clock()
                     self.consume(batch)
-                    consume_cpu_s += self.process_clock() - cpu_s
+                    consume_cpu_s += self.cpu_clock() - cpu_s
                 finished = self.clock()
                 steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
                 if fresh and len(steps) == 1:
@@ -175,9 +174,9 @@ class LoaderSession:
         if self._iterator is None:
             self._taken, self._produced_before = 0, self.produced() or 0
             self.on_epoch()
-            cpu_s = self.thread_clock()
+            cpu_s = self.cpu_clock()
             self._iterator = iter(self.loader)
-            self._start_cpu_s = self.thread_clock() - cpu_s
+            self._start_cpu_s = self.cpu_clock() - cpu_s
         batch = next(self._iterator, _END)
         if batch is _END:
             self._iterator = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement import counters, quantities, schedule
+from nws_sweep.measurement import costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     Configuration,
@@ -105,6 +105,8 @@ class TrialProgress:
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
+            records=costs.batch_records(self.windows, self.settings, self.batches_per_epoch),
+            loop=costs.loop_costs(self.windows, self.settings),
         )
 
     @property

@@ -13,9 +13,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nws_sweep.replay.queue import LoopCosts, QueueSettings, Replayed
+from nws_sweep.replay.queue import QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import BatchCost, BatchRecord, Estimate
+from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
 _MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band

@@ -16,28 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from nws_sweep.results import BatchCost
-
-
-@dataclass(frozen=True)
-class LoopCosts:
-    """What the main process and the life of workers cost, in seconds.
-
-    Attributes:
-        receive_s: CPU time for receiving one batch from a worker.
-        consumer_s: Time of the consumer per batch, with all CPUs free.
-        consumer_cpu_s: CPU time of all threads in ``consumer_s``.
-        fork_s: CPU time of the main process for starting one worker.
-        start_s: CPU time of a worker before its first batch.
-        stop_s: CPU time for ending one worker.
-    """
-
-    receive_s: float = 0.0
-    consumer_s: float = 0.0
-    consumer_cpu_s: float = 0.0
-    fork_s: float = 0.0
-    start_s: float = 0.0
-    stop_s: float = 0.0
+from nws_sweep.results import BatchCost, LoopCosts
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 """
 
 from nws_sweep.results.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, MachineTime, Measurement, Noise, RankMeasurement, TimeSlice, Trial,
-    TrialState, Usage, Window, WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, RankMeasurement, TimeSlice,
+    Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProgramRun, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
@@ -22,8 +22,9 @@ from nws_sweep.results.settings import (
 
 __all__ = [
     "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord", "BatchTime", "Configuration",
-    "DatasetFacts", "Estimate", "Host", "LoaderSettings", "MachineTime", "MeasureRules", "Measurement", "Noise", "ProcessSpec", "ProgramRun",
-    "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement", "SampleCheck", "SampleMade", "SamplePart",
-    "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules", "TimeSlice", "Trial", "TrialState",
-    "Usage", "Verdict", "Window", "WindowKind", "WindowRequest", "shown", "varying_columns",
+    "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime", "MeasureRules", "Measurement",
+    "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement", "SampleCheck",
+    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules",
+    "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind", "WindowRequest", "shown",
+    "varying_columns",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ _SUMMARISED = (
 
 def to_text(result: SearchRecord) -> str:
     """The content of result.json: everything but the times of single batches, which batches.csv holds."""
-    trials = tuple(replace(trial, windows=()) for trial in result.trials)
+    trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=str)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
     if result.configuration.ranks == 1:

@@ -61,11 +61,27 @@ class BatchCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch that a worker has made."""
+    """A batch that was made, in the order of the epoch."""
 
-    position: float  # in the epoch, from 0 to 1; 0 if the length of the epoch is unknown
+    number: int  # in its epoch, from 0
+    position: float  # in the epoch as the sampler orders it, from 0 to 1; 0 if the length of the epoch is unknown
     began_s: float  # on the clock time.perf_counter
+    ended_s: float
     cost: BatchCost
+    epoch: int = 0  # of the trial process
+    returned_s: float | None = None  # to the consumer, from the start of the epoch; None if it was not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopCosts:
+    """What the main process and the life of workers cost, in seconds."""
+
+    receive_s: float = 0.0  # CPU time for receiving one batch from a worker
+    consumer_s: float = 0.0  # of the consumer per batch, with all CPUs free
+    consumer_cpu_s: float = 0.0  # CPU time of all threads in ``consumer_s``
+    fork_s: float = 0.0  # CPU time of the main process for starting one worker
+    start_s: float = 0.0  # CPU time of a worker before its first batch
+    stop_s: float = 0.0  # CPU time for ending one worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +100,10 @@ class Window:
     produced: int | None = None  # samples that the workers finished during the window; None if not counted
     batch_bytes: int | None = None  # of the first batch, if an epoch began and the size is known
     batch_tensors: int | None = None  # of the first batch, likewise
-    records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished; not stored in batches.csv
-    receive_cpu_s: float | None = None  # CPU time of the main thread in ``next()``, without the start of an epoch
+    records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished
+    receive_cpu_s: float | None = None  # CPU time of the main process in ``next()``, without the start of an epoch
     consume_cpu_s: float | None = None  # CPU time of the main process in the consumer
-    start_cpu_s: float | None = None  # CPU time of the main thread for starting an epoch's workers
+    start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
     barrier_s: tuple[float, ...] = ()  # of a rank: at the barrier, one per batch; empty if the consumer has the barrier
     ranks: tuple[Window, ...] = ()  # with several ranks: the window of each rank, by rank
@@ -171,6 +187,11 @@ class Estimate:
     high: Positive | None
     n: int
 
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate times a factor > 0."""
+        low, high = (end and end * factor for end in (self.low, self.high))
+        return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
+
     @property
     def ends(self) -> tuple[float, float]:
         """Both ends of the interval; the value twice if there is no interval."""
@@ -252,6 +273,8 @@ class Trial:
     finished: bool = True  # False if the search was interrupted before the end of the trial
     windows: tuple[Window, ...] = field(default=(), repr=False)  # includes warm-up; failed trials have them too
     cost_s: Finite = 0.0  # from the start of the trial process to its end, s
+    records: tuple[BatchRecord, ...] = field(default=(), repr=False)  # what batches cost, in the order of the epoch
+    loop: LoopCosts | None = None
 
     @property
     def num_workers(self) -> int:

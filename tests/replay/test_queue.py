@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from nws_sweep.replay.queue import LoopCosts, QueueSettings, Replayed, replay
-from nws_sweep.results import BatchCost
+from nws_sweep.replay.queue import QueueSettings, Replayed, replay
+from nws_sweep.results import BatchCost, LoopCosts
 
 FREE = LoopCosts()
 

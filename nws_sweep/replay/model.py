@@ -1,0 +1,133 @@
+"""Predicts what any settings would do from all trials of a search. Pure.
+
+Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs. What the replay does
+not know (locks, memory bandwidth, servers that saturate) shows as the measured time of a trial / its replayed time:
+this factor is interpolated as a power of the number of workers, and applied to predictions.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.queue import replay as replay_queue
+from nws_sweep.results import LoaderSettings, Trial
+
+_DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
+
+
+@dataclass(frozen=True)
+class Known:
+    """A trial with records."""
+
+    settings: QueueSettings
+    records: Records
+
+    @cached_property
+    def factor(self) -> float:
+        """Measured / replayed time of the recorded batches, each replayed with its own cost; 1 if unknown.
+
+        The start of an epoch is left out: it has costs of its own.
+        """
+        measured_s = replayed_s = 0.0
+        for _, records in itertools.groupby(self.records.made, key=lambda record: record.epoch):
+            taken = [(one.cost, one.returned_s) for one in records if one.returned_s is not None]
+            first = min(len(taken) // 4, self.settings.num_workers * self.settings.prefetch_factor)
+            if len(taken) > first + 1:
+                found = replay_queue([cost for cost, _ in taken], self.records.loop, self.settings).returned_s
+                measured_s += taken[-1][1] - taken[first][1]
+                replayed_s += found[-1] - found[first]
+        return measured_s / replayed_s if measured_s and replayed_s else 1.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a search knows of one configuration: at least one trial with records."""
+
+    known: tuple[Known, ...]  # by num_workers
+
+    def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
+        """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
+        nearest = self._nearest(settings.num_workers)
+        records = nearest.records if consumer_s is None else _with_consumer(nearest.records, consumer_s)
+        found, factor = predict(records, settings), self._factor(settings.num_workers)
+        return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
+
+    def epoch_s(self, settings: QueueSettings) -> float:
+        """Predicted seconds of an epoch, without a band."""
+        return self._replayed(settings)[0] * self._factor(settings.num_workers)
+
+    def batch_s(self, settings: QueueSettings) -> float:
+        """Predicted seconds of a batch at the steady pace, without a band."""
+        return self._replayed(settings)[1] * self._factor(settings.num_workers)
+
+    def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
+        return epoch_of(self._nearest(settings.num_workers).records, settings)
+
+    def _nearest(self, num_workers: int) -> Known:
+        """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
+        with_workers = [one for one in self.known if one.settings.num_workers]
+        alone = [one for one in self.known if not one.settings.num_workers]
+        if num_workers == 0:
+            return (alone or with_workers)[0]
+        return min(with_workers or alone, key=lambda one: abs(_log(one.settings.num_workers) - _log(num_workers)))
+
+    def _factor(self, num_workers: int) -> float:
+        """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
+        if num_workers == 0:
+            return self._nearest(0).factor
+        known = [one for one in self.known if one.settings.num_workers]
+        if not known:
+            return 1.0
+        numbers = [one.settings.num_workers for one in known]
+        place = bisect.bisect(numbers, num_workers)
+        if place in (0, len(numbers)):
+            return known[max(0, place - 1)].factor
+        below, above = known[place - 1], known[place]
+        share = (_log(num_workers) - _log(numbers[place - 1])) / (_log(numbers[place]) - _log(numbers[place - 1]))
+        return math.exp((1 - share) * math.log(below.factor) + share * math.log(above.factor))
+
+
+def model_of(trials: Sequence[Trial], batches: int | None, cpus: float) -> Model | None:
+    """The model of all trials with records; None if there are none.
+
+    Args:
+        trials: Trials of one configuration that differ in num_workers only.
+        batches: Length of an epoch; None if unknown: then as many batches as were recorded.
+        cpus: CPUs that the processes of a trial may use.
+    """
+    known = []
+    for trial in sorted(trials, key=lambda trial: trial.num_workers):
+        if trial.records and trial.loop:
+            known.append(
+                Known(
+                    settings=queue_settings(trial.settings, cpus),
+                    records=Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records)),
+                )
+            )
+    return Model(tuple(known)) if known else None
+
+
+def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
+    """The settings of the queue of a DataLoader, with ``cpus`` CPUs."""
+    return QueueSettings(
+        num_workers=loader.num_workers,
+        cpus=cpus,
+        prefetch_factor=loader.prefetch_factor or _DEFAULT_PREFETCH_FACTOR,
+        in_order=loader.in_order,
+        persistent_workers=loader.persistent_workers,
+    )
+
+
+def _with_consumer(records: Records, consumer_s: float) -> Records:
+    return replace(records, loop=replace(records.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
+
+
+def _log(num_workers: int) -> float:
+    return math.log(max(1, num_workers))
