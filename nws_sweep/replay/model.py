@@ -17,7 +17,7 @@ from functools import cached_property
 from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import LoaderSettings, Trial
+from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Trial
 
 _DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
 
@@ -55,7 +55,8 @@ class Model:
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
         nearest = self._nearest(settings.num_workers)
-        records = nearest.records if consumer_s is None else _with_consumer(nearest.records, consumer_s)
+        records = self._pooled(nearest)
+        records = records if consumer_s is None else _with_consumer(records, consumer_s)
         found, factor = predict(records, settings), self._factor(settings.num_workers)
         return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
 
@@ -68,7 +69,23 @@ class Model:
         return self._replayed(settings)[1] * self._factor(settings.num_workers)
 
     def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
-        return epoch_of(self._nearest(settings.num_workers).records, settings)
+        return epoch_of(self._pooled(self._nearest(settings.num_workers)), settings)
+
+    def _pooled(self, chosen: Known) -> Records:
+        """The records of a trial, and those of other trials of batches that it has not made.
+
+        All trials take the same batches in the same order, so costs that depend on the number of workers show as the
+        ratio of the sums over the batches that two trials have in common.
+        """
+        if chosen.settings.num_workers == 0:
+            return chosen.records
+        made = {_batch(record): record for record in chosen.records.made}
+        for other in self.known:
+            if other is not chosen and other.settings.num_workers:
+                ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
+                for record in other.records.made:
+                    made.setdefault(_batch(record), replace(record, cost=_scaled(record.cost, ours)))
+        return replace(chosen.records, made=tuple(made.values()))
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
@@ -123,6 +140,20 @@ def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
         in_order=loader.in_order,
         persistent_workers=loader.persistent_workers,
     )
+
+
+def _batch(record: BatchRecord) -> tuple[int, int]:
+    return record.epoch, record.number
+
+
+def _scaled(cost: BatchCost, pairs: Sequence[tuple[BatchCost, BatchCost]]) -> BatchCost:
+    """The cost times the ratio of sums over pairs of costs of the same batch; as it is if there are none."""
+
+    def ratio(name: str) -> float:
+        theirs = sum(getattr(other, name) for _, other in pairs)
+        return sum(getattr(own, name) for own, _ in pairs) / theirs if theirs else 1.0
+
+    return BatchCost(*(getattr(cost, name) * ratio(name) for name in ("cpu_s", "wait_s", "copy_s")))
 
 
 def _with_consumer(records: Records, consumer_s: float) -> Records:

@@ -19,6 +19,7 @@ from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
 _MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band
+_ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
 _NEAR = 0.05  # records within this share of the epoch stand for a position
 
 
@@ -113,7 +114,8 @@ def steady_pace(found: Replayed, settings: QueueSettings, consumer_s: float) -> 
 
 def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:
     """Predicts an epoch with a band from ``draws`` bootstrap samples (at least 3) of the records."""
-    epoch_s, batch_s = epoch_of(records, settings)
+    arrangements = [epoch_of(records, settings, seed) for seed in range(_ARRANGEMENTS)]
+    epoch_s, batch_s = (statistics.fmean(times) for times in zip(*arrangements, strict=True))
     replicates = []
     for number in range(1, draws + 1):
         draw = random.Random(number)
