@@ -72,7 +72,7 @@ class BatchRecord:
     returned_s: float | None = None  # to the consumer, from the start of the epoch; None if it was not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LoopCosts:
     """What the main process and the life of workers cost, in seconds."""
 
