@@ -12,6 +12,8 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 
 from nws_sweep.replay.queue import QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
@@ -20,10 +22,11 @@ from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 _MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band
 _ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
-_NEAR = 0.05  # records within this share of the epoch stand for a position
+_NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
+_SIGNIFICANT = 2.33  # standard deviations, 1 % of epochs without an order are taken for ones with it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """What was recorded of one configuration.
 
@@ -37,13 +40,32 @@ class Records:
     loop: LoopCosts
     batches: int
 
+    @cached_property
+    def in_order(self) -> list[BatchRecord]:
+        """The records by position."""
+        return sorted(self.made, key=lambda record: record.position)
+
+    @cached_property
+    def reach(self) -> float:
+        """The share of the epoch within which batches may change places: all of it if costs have no order.
+
+        They have one if neighbours differ less than any two, by von Neumann's ratio of the logarithms (Annals of
+        Mathematical Statistics 12, 1941), whose mean is 2 and whose variance is 4 / n without an order.
+        """
+        logs = [math.log(max(1e-9, one.cost.cpu_s + one.cost.wait_s)) for one in self.in_order]
+        spread = statistics.pvariance(logs) if len(logs) > 2 else 0.0
+        if spread <= 0:
+            return 1.0
+        ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
+        return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
+
     def epoch(self, draw: random.Random) -> list[BatchCost]:
         """The costs of the first batches of an epoch, at most ``_MOST_BATCHES``, in their order.
 
-        Each record is used as often as any other, to within one, and is moved by at most ``_NEAR`` of the epoch.
+        Each record is used as often as any other, to within one, and is moved by at most ``reach`` of the epoch.
         """
-        count, made = min(self.batches, _MOST_BATCHES), sorted(self.made, key=lambda record: record.position)
-        near = max(1.0, _NEAR * count)
+        count, made = min(self.batches, _MOST_BATCHES), self.in_order
+        near = max(1.0, self.reach * count)
         begin = draw.random()
         places = [
             (place + draw.uniform(-near, near), int((place + begin) * len(made) / count)) for place in range(count)
@@ -51,9 +73,10 @@ class Records:
         return [made[index % len(made)].cost for _, index in sorted(places)]
 
     def resampled(self, draw: random.Random) -> Records:
-        """As many records, each drawn with replacement from those near its position."""
-        made, near = sorted(self.made, key=lambda record: record.position), max(1, round(_NEAR * len(self.made)))
-        chosen = (made[min(len(made) - 1, max(0, i + draw.randint(-near, near)))] for i in range(len(made)))
+        """As many records, each drawn with replacement from those within ``reach`` of its position."""
+        made, near = self.in_order, max(1, round(self.reach * len(self.made)))
+        last = len(made) - 1
+        chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
     def without_waiting(self) -> Records:

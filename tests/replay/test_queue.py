@@ -24,7 +24,7 @@ def settings(num_workers: int, cpus: float = 2.0, **others: object) -> QueueSett
     return changed(QueueSettings(num_workers, cpus), **others)  # type: ignore[arg-type]
 
 
-def returned(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts = FREE) -> list[float]:
+def returned(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts = FREE) -> list[object]:
     return [pytest.approx(moment) for moment in replay(batches, loop, using).returned_s]
 
 
@@ -75,7 +75,7 @@ def test_a_consumer_with_threads_uses_several_cpus() -> None:
 def test_workers_are_started_one_after_the_other_and_ended_with_the_epoch() -> None:
     loop = LoopCosts(fork_s=1.0, start_s=0.5, stop_s=2.0)
     found = replay(waits(1, 1), loop, settings(2))
-    assert found.returned_s == (pytest.approx(3.0), pytest.approx(3.5))
+    assert found.returned_s == pytest.approx((3.0, 3.5))
     assert found.epoch_s == pytest.approx(5.5)
     assert replay(waits(1, 1), loop, settings(2, persistent_workers=True)).epoch_s == pytest.approx(3.5)
 

@@ -1,0 +1,123 @@
+"""What workers record of each batch: its cost, its place in the epoch, and only batches without gaps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
+
+from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.counting import Counter, WorkerStart
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder
+
+BATCHES = 12
+
+
+class Planted(Dataset[Any]):
+    """Sample i waits i ms and computes for 2 ms."""
+
+    def __len__(self) -> int:
+        return 2 * BATCHES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(index / 1000)
+        end = time.thread_time() + 0.002
+        while time.thread_time() < end:
+            pass
+        return torch.zeros(4)
+
+
+class Stream(IterableDataset[Any]):
+    """The same samples, shared among the workers."""
+
+    def __iter__(self) -> Any:
+        worker = torch.utils.data.get_worker_info()
+        assert worker is not None
+        numbers = range(2 * BATCHES)
+        return (Planted()[i] for i in numbers if i // 2 % worker.num_workers == worker.id)
+
+
+def recorded(dataset: Any, num_workers: int, **settings: Any) -> tuple[BatchLog, DataLoader[Any]]:
+    loader = DataLoader(dataset, batch_size=2, num_workers=num_workers, **settings)
+    log = BatchLog(num_workers)
+    loader.collate_fn = recorder = BatchRecorder(log, loader.collate_fn)
+    loader.worker_init_fn = WorkerStart(Counter(num_workers), recorder=recorder)
+    return log, loader
+
+
+@pytest.mark.parametrize(("dataset", "num_workers"), [(Planted(), 1), (Planted(), 2), (Stream(), 2)])
+def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset: Any, num_workers: int) -> None:
+    log, loader = recorded(dataset, num_workers)
+    log.begin_epoch()
+    assert len(list(loader)) == BATCHES
+    found = log.new(lambda number: number / BATCHES)
+    assert [record.number for record in found] == list(range(BATCHES))
+    assert [record.position for record in found] == [number / BATCHES for number in range(BATCHES)]
+    for record in found:
+        planted_s = (4 * record.number + 1) / 1000
+        assert record.cost.wait_s >= planted_s
+        assert record.cost.cpu_s >= 0.004
+        assert record.ended_s - record.began_s >= record.cost.cpu_s + record.cost.wait_s - 1e-6
+    assert (log.start_s or 0) > 0
+    assert log.new(lambda number: 0.0) == ()
+
+
+def test_a_persistent_worker_numbers_each_epoch_from_its_start() -> None:
+    log, loader = recorded(Planted(), 2, persistent_workers=True)
+    for _ in range(2):
+        log.begin_epoch()
+        assert len(list(loader)) == BATCHES
+        assert [record.number for record in log.new(lambda number: 0.0)] == list(range(BATCHES))
+
+
+def test_records_end_before_the_first_batch_that_is_not_finished() -> None:
+    log = BatchLog(2)
+    for worker, began_s in ((1, 1.0), (1, 2.0), (0, 3.0)):
+        log.add(worker, began_s, began_s + 1, 0.25, 0.5)
+    assert [(one.number, one.began_s) for one in log.new(lambda number: 0.0)] == [(0, 3.0), (1, 1.0)]
+    log.add(0, 4.0, 5.0, 0.25, 0.5)
+    assert [(one.number, one.began_s) for one in log.new(lambda number: 0.0)] == [(2, 4.0), (3, 2.0)]
+
+
+def test_rows_that_were_overwritten_leave_a_gap() -> None:
+    log = BatchLog(1)
+    for number in range(3000):
+        log.add(0, float(number), number + 1.0, 0.0, 0.0)
+    numbers = [record.number for record in log.new(lambda number: 0.0)]
+    assert numbers == list(range(3000 - 1024, 3000))
+    log.add(0, 3000.0, 3001.0, 0.0, 0.0)
+    assert [record.number for record in log.new(lambda number: 0.0)] == [3000]
+
+
+def test_cpu_time_beside_batches_is_shared_by_all() -> None:
+    log = BatchLog(2)
+    log.add_totals(0, 0.0, 0, 0.5, 1)
+    log.add_totals(1, 0.0, 0, 1.5, 1)
+    log.add_totals(0, 3.0, 2)
+    log.add_totals(1, 1.0, 2)
+    log.add(0, 0.0, 1.0, 0.25, 0.5)
+    (record,) = log.new(lambda number: 0.0)
+    assert (record.cost.copy_s, log.start_s) == (1.0, 1.0)
+
+
+def test_batches_of_a_sequential_sampler_are_spread_over_the_epoch() -> None:
+    loader = DataLoader(Planted(), batch_size=1)
+    before = list(loader.batch_sampler or ())
+    found = loaders.spread(loader)
+    assert found is not None
+    after = list(loader.batch_sampler or ())
+    assert sorted(after) == before
+    assert [before[number] for number in found.order] == after
+    for count in (4, 8, 12):
+        first = sorted(number for (number,) in after[:count])
+        gaps = [b - a for a, b in zip([0, *first], [*first, len(before)], strict=True)]
+        assert max(gaps) <= 3 * len(before) / count  # no part of the epoch is missing
+
+
+def test_random_and_iterable_data_keep_their_order() -> None:
+    assert loaders.spread(DataLoader(Planted(), shuffle=True)) is None
+    assert loaders.spread(DataLoader(Stream())) is None
+    assert loaders.spread(DataLoader(Planted(), sampler=SequentialSampler(Planted()), batch_size=None)) is None

@@ -1,0 +1,95 @@
+"""Predictions from records: whole epochs of planted costs, the factor of a trial, pooled records."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.replay.model import Known, Model
+from nws_sweep.replay.prediction import Records, predict
+from nws_sweep.replay.queue import QueueSettings, replay
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts
+
+LOOP = LoopCosts(receive_s=0.0005, fork_s=0.002, start_s=0.005, stop_s=0.005)
+
+
+def epoch(kind: str, count: int = 600) -> list[BatchCost]:
+    draw = random.Random(kind)
+    if kind == "lognormal":
+        waits_s = [draw.lognormvariate(-4.5, 0.5) for _ in range(count)]
+    else:
+        waits_s = [0.02] * count if kind == "equal" else [0.005] * (count // 2) + [0.1] * (count // 2)
+    return [BatchCost(0.001, wait_s) for wait_s in waits_s]
+
+
+def spread(costs: list[BatchCost], count: int) -> list[BatchRecord]:
+    order = sorted(range(len(costs)), key=lambda number: number * (5**0.5 - 1) / 2 % 1)[:count]
+    return [
+        BatchRecord(number=n, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=costs[place])
+        for n, place in enumerate(order)
+    ]
+
+
+def of_trial(costs: list[BatchCost], num_workers: int, count: int, factor: float = 1.0) -> Known:
+    settings, made = QueueSettings(num_workers, 2.0), spread(costs, count)
+    returned_s = replay([record.cost for record in made], LOOP, settings).returned_s
+    made = [replace(record, returned_s=factor * s) for record, s in zip(made, returned_s, strict=True)]
+    return Known(settings, Records(made=tuple(made), loop=LOOP, batches=len(costs)))
+
+
+@pytest.mark.parametrize("kind", ["equal", "lognormal", "second half"])
+@pytest.mark.parametrize("num_workers", [0, 2, 8, 32])
+def test_a_whole_epoch_is_predicted_from_a_fifth_of_it(kind: str, num_workers: int) -> None:
+    costs, settings = epoch(kind), QueueSettings(num_workers, 2.0)
+    truth_s = replay(costs, LOOP, settings).epoch_s
+    found = predict(of_trial(costs, 4, 120).records, settings).epoch_s
+    assert found.value == pytest.approx(truth_s, rel=0.12)
+    low, high = found.ends
+    assert low / 1.05 <= truth_s <= high * 1.05
+
+
+def test_the_band_is_narrow_if_all_batches_cost_the_same() -> None:
+    found = predict(of_trial(epoch("equal"), 4, 60).records, QueueSettings(8, 2.0)).epoch_s
+    low, high = found.ends
+    assert high / low < 1.01
+
+
+def test_a_long_epoch_has_the_pace_of_its_first_batches() -> None:
+    records = of_trial(epoch("equal"), 4, 60).records
+    short, long = (predict(replace(records, batches=n), QueueSettings(8, 2.0)).epoch_s.value for n in (4000, 40_000))
+    assert long / short == pytest.approx(10, rel=0.01)
+
+
+def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
+    costs = epoch("lognormal")
+    known = (of_trial(costs, 2, 100), of_trial(costs, 8, 300, factor=1.5))
+    assert [one.factor for one in known] == [pytest.approx(1.0), pytest.approx(1.5)]
+    model = Model(known)
+    plain = Model((known[0], replace(known[1], records=of_trial(costs, 8, 300).records)))
+    for workers, factor in ((1, 1.0), (2, 1.0), (4, 1.5**0.5), (8, 1.5), (32, 1.5)):
+        settings = QueueSettings(workers, 2.0)
+        assert model.epoch_s(settings) / plain.epoch_s(settings) == pytest.approx(factor)
+
+
+def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
+    costs = epoch("second half")
+    short, long = of_trial(costs, 2, 10), of_trial(costs, 32, 400)
+    slower = [replace(one, cost=replace(one.cost, wait_s=2 * one.cost.wait_s)) for one in long.records.made]
+    model = Model((short, replace(long, records=replace(long.records, made=tuple(slower)))))
+    truth_s = replay(costs, LOOP, QueueSettings(2, 2.0)).epoch_s
+    assert model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
+
+
+def test_what_is_taken_away_is_gained() -> None:
+    draw = random.Random(1)
+    records = of_trial([BatchCost(0.001, draw.lognormvariate(-4.5, 1.2)) for _ in range(600)], 4, 300).records
+    settings = QueueSettings(8, 2.0)
+    whole_s = predict(records, settings).epoch_s.value
+    assert predict(records.without_waiting(), settings).epoch_s.value < 0.6 * whole_s
+    assert predict(records.without_variation(), settings).epoch_s.value < 0.95 * whole_s
+    assert predict(records.without_start(), settings).epoch_s.value < whole_s
+    loaded = replace(records, loop=replace(LOOP, consumer_s=0.1))
+    assert predict(loaded, settings).epoch_s.value == pytest.approx(60, rel=0.02)
+    assert predict(loaded.without_consumer(), settings).epoch_s.value == pytest.approx(whole_s)
