@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.results.measurements import BatchTime, Window, WindowKind
+from nws_sweep.results.measurements import BatchRecord, BatchTime, Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 
 # Version of result.json; to be raised when older programs cannot read the new files.
@@ -26,6 +26,10 @@ SCHEMA_VERSION = 4
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
 
 BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+COST_COLUMNS = (
+    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "returned_s", "settings",
+)  # fmt: skip
+_RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
 _SUMMARISED = (
     "kind", "batches", "samples", "startup_s", "wait_s", "consume_s", "end_s", "produced", "batch_bytes",
     "batch_tensors",
@@ -95,6 +99,38 @@ def parse_batches(text: str) -> list[BatchTime]:
         return msgspec.convert(list(reader), list[BatchTime], strict=False)
     except (ValueError, TypeError, csv.Error) as error:
         raise ValueError(f"not a table of batches: {error!r}") from error
+
+
+def costs_text(result: SearchRecord) -> str:
+    """The content of costs.csv: one row per batch that was made, with its cost."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COST_COLUMNS)
+    for trial in result.trials:
+        settings = result.configuration.differing(trial.settings)
+        for record in trial.records:
+            cost, returned_s = record.cost, "" if record.returned_s is None else record.returned_s
+            place = trial.num_workers, record.epoch, record.number, record.position
+            writer.writerow((*place, cost.cpu_s, cost.wait_s, cost.copy_s, returned_s, settings))
+    return text.getvalue()
+
+
+def with_records(result: SearchRecord, costs: str) -> SearchRecord:
+    """Adds the records of costs.csv to the trials.
+
+    Raises:
+        UNREADABLE: If the text is not a complete costs.csv.
+    """
+    records: dict[tuple[int, str], list[BatchRecord]] = defaultdict(list)
+    for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
+        values = {name: value for name, value in row.items() if name in _RECORD_FIELDS and value != ""}
+        data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": {name: row[name] for name in _COST_FIELDS}}
+        records[int(row["num_workers"]), row["settings"]].append(msgspec.convert(data, BatchRecord, strict=False))
+    trials = (
+        replace(trial, records=tuple(records[trial.num_workers, result.configuration.differing(trial.settings)]))
+        for trial in result.trials
+    )
+    return replace(result, trials=tuple(trials))
 
 
 def with_windows(text: str, batches: str) -> SearchRecord:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
+COSTS = "costs.csv"
 RANKS = "ranks.csv"  # with several ranks
 BEST = "best.yaml"
 BEST_GROUP = "best"  # folder that is a config group of Hydra: one option per configuration
@@ -124,6 +125,7 @@ def save(folder: Path, result: SearchRecord) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_timings(folder, result)
     atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)
+    atomic.write_text(folder / COSTS, codec.costs_text(result))
     if result.configuration.ranks > 1:
         atomic.write_text(folder / RANKS, timing_table.ranks_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
@@ -147,9 +149,24 @@ def load(folder: Path) -> StoredRun:
         return run
     try:
         text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
-        return replace(run, result=codec.with_windows(text, batches))
+        run = replace(run, result=codec.with_windows(text, batches))
     except (*codec.UNREADABLE, OSError) as error:
         return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
+    with contextlib.suppress(NotARunError):
+        run = replace(run, result=with_records(run))
+    return run
+
+
+def with_records(run: StoredRun) -> SearchRecord:
+    """The result with the records of its batches, from costs.csv.
+
+    Raises:
+        NotARunError: If costs.csv is missing (of an earlier version) or cannot be read.
+    """
+    try:
+        return codec.with_records(run.result, (run.folder / COSTS).read_text("utf-8"))
+    except (*codec.UNREADABLE, OSError) as error:
+        raise NotARunError(_cannot_be_read(run.folder / COSTS, error)) from error
 
 
 def write_options(group: Path, options: Mapping[str, str]) -> None:
@@ -173,7 +190,7 @@ def numbered_folders(folder: Path) -> Iterator[Path]:
 
 def set_aside(folder: Path, why: str) -> Path:
     """Renames the files of a configuration; returns the new path of its result."""
-    for name in (TIMINGS, BATCHES, RANKS):
+    for name in (TIMINGS, BATCHES, COSTS, RANKS):
         if (folder / name).exists():
             atomic.set_aside(folder / name, why)
     return atomic.set_aside(folder / RESULT, why)

@@ -13,7 +13,7 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import tables, writer
-from nws_sweep.results import SearchRecord, WindowKind, codec, storage
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, WindowKind, codec, storage
 from tests.factories import failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
 
@@ -22,10 +22,17 @@ def whole() -> SearchRecord:
     began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
     looked = window(WindowKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
     other = replace(loader_settings(2), prefetch_factor=4)
+    costs = BatchCost(0.1, 1 / 3, 0.25), BatchCost(1e-5, 0.0)
+    records = tuple(
+        BatchRecord(
+            number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, returned_s=0.5 if n else None
+        )
+        for n, cost in enumerate(costs)
+    )
     return search_result(
         trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9), looked)),
         failed_trial(1, "worker died"),
-        trial(2, 1 / 3, windows=windows()),
+        trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02)),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
     )
 
@@ -34,7 +41,7 @@ def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path) -> None:
     folder = store_run(tmp_path, whole())
     assert storage.load(folder) == storage.StoredRun(folder=folder, result=whole())
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert sorted(before) == ["batches.csv", "result.json", "timings.csv"]
+    assert sorted(before) == ["batches.csv", "costs.csv", "result.json", "timings.csv"]
     storage.save(folder, storage.load(folder).result)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -55,7 +62,9 @@ def test_a_result_with_unreadable_batches_is_loaded_without_them(tmp_path: Path,
     path.write_text(spoil(path.read_text()))
     loaded = storage.load(folder)
     assert str(path) in loaded.batches_error
-    assert loaded.result == replace(whole(), trials=tuple(replace(each, windows=()) for each in whole().trials))
+    assert loaded.result == replace(
+        whole(), trials=tuple(replace(each, windows=(), records=()) for each in whole().trials)
+    )
 
 
 @pytest.mark.parametrize(

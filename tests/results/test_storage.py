@@ -227,7 +227,7 @@ def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_pat
     assert [run.folder for run in storage.find(tmp_path).runs] == [folder]
     assert storage.find(tmp_path / "grid").set_aside == tuple(
         f"run/{name}.unreadable-1: could not be read, and was set aside"
-        for name in ("batches.csv", "result.json", "timings.csv")
+        for name in ("batches.csv", "costs.csv", "result.json", "timings.csv")
     )
 
 

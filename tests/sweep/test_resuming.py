@@ -42,7 +42,7 @@ def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
     assert state(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
     folder = store_run(tmp_path, complete)
     assert state(folder, complete) == ResumeState(folder=folder, record=complete)
-    assert names_in(folder) == {"result.json", "timings.csv", "batches.csv"}
+    assert names_in(folder) == {"result.json", "timings.csv", "batches.csv", "costs.csv"}
     assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
 
@@ -93,7 +93,7 @@ def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Pat
     assert found.record is not None
     assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
     assert found.message.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
-    assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
+    assert (folder / "batches.csv.unreadable-1", "costs.csv.unreadable-1").read_text() == "garbled"
     assert state(folder, complete).message == ""
 
 
