@@ -9,46 +9,52 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Window, WindowKind
+from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, TimeSlice, Window, WindowKind
 
 # CPU seconds for ending a worker: 9 ms measured with fork on Linux, whatever the number of workers.
 _STOP_S = 0.009
 
 
 def batch_records(
-    windows: Sequence[Window], settings: LoaderSettings, batches_per_epoch: int | None
+    slices: Sequence[TimeSlice], settings: LoaderSettings, batches_per_epoch: int | None
 ) -> tuple[BatchRecord, ...]:
     """The records of all batches, epoch by epoch in their order, with the moments at which they were returned."""
     return tuple(
         record
-        for epoch, taken in enumerate(_epochs(windows))
+        for epoch, taken in enumerate(_epochs(slices))
         for record in _of_epoch(epoch, taken, settings.num_workers, batches_per_epoch)
     )
 
 
-def _epochs(windows: Sequence[Window]) -> list[list[Window]]:
-    epochs: list[list[Window]] = []
-    for window in windows:
-        if window.startup_s is not None:
-            epochs.append([])
-        if epochs:
-            epochs[-1].append(window)
+_Placed = tuple[Window, int | None]  # a window, and the round of its time slice
+
+
+def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
+    epochs: list[list[_Placed]] = []
+    for time_slice in slices:
+        for window in time_slice.windows:
+            if window.startup_s is not None:
+                epochs.append([])
+            if epochs:
+                epochs[-1].append((window, time_slice.round))
     return epochs
 
 
-def _of_epoch(epoch: int, windows: Sequence[Window], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
+def _of_epoch(epoch: int, placed: Sequence[_Placed], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
     """Time does not pass between windows: the processes are paused."""
-    returned_s, now_s = [], 0.0
-    for window in windows:
+    returned: list[tuple[float, int | None]] = []
+    now_s = 0.0
+    for window, number in placed:
         for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-            returned_s.append(now_s + wait_s)
+            returned.append((now_s + wait_s, number))
             now_s += wait_s + consume_s
+    windows = [window for window, _ in placed]
     made = [record for window in windows for record in window.records]
     if not num_workers:
         made = list(_without_workers(windows, batches))
     for record in made:
-        moment_s = returned_s[record.number] if record.number < len(returned_s) else None
-        yield replace(record, epoch=epoch, returned_s=moment_s)
+        returned_s, number = returned[record.number] if record.number < len(returned) else (None, None)
+        yield replace(record, epoch=epoch, returned_s=returned_s, round=number)
 
 
 def _without_workers(windows: Sequence[Window], batches: int | None) -> Iterator[BatchRecord]:

@@ -105,7 +105,7 @@ class TrialProgress:
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
-            records=costs.batch_records(self.windows, self.settings, self.batches_per_epoch),
+            records=costs.batch_records(self.slices, self.settings, self.batches_per_epoch),
             loop=costs.loop_costs(self.windows, self.settings),
         )
 

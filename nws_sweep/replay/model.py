@@ -10,9 +10,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
@@ -20,6 +22,14 @@ from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Trial
 
 _DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
+
+
+class _Step(NamedTuple):
+    """The time between two batches."""
+
+    measured_s: float
+    replayed_s: float
+    round: int | None
 
 
 @dataclass(frozen=True)
@@ -35,15 +45,35 @@ class Known:
 
         The start of an epoch is left out: it has costs of its own.
         """
-        measured_s = replayed_s = 0.0
+        steps = self._steps
+        replayed_s = sum(step.replayed_s for step in steps)
+        return sum(step.measured_s for step in steps) / replayed_s if replayed_s else 1.0
+
+    @cached_property
+    def by_round(self) -> Mapping[int, float]:
+        """The same of the batches that were returned in each round."""
+        measured: dict[int, float] = defaultdict(float)
+        replayed: dict[int, float] = defaultdict(float)
+        for step in self._steps:
+            if step.round is not None:
+                measured[step.round] += step.measured_s
+                replayed[step.round] += step.replayed_s
+        return {number: measured[number] / replayed[number] for number in measured if replayed[number] > 0}
+
+    @cached_property
+    def _steps(self) -> list[_Step]:
+        steps = []
         for _, records in itertools.groupby(self.records.made, key=lambda record: record.epoch):
-            taken = [(one.cost, one.returned_s) for one in records if one.returned_s is not None]
+            taken = [one for one in records if one.returned_s is not None]
             first = min(len(taken) // 4, self.settings.num_workers * self.settings.prefetch_factor)
-            if len(taken) > first + 1:
-                found = replay_queue([cost for cost, _ in taken], self.records.loop, self.settings).returned_s
-                measured_s += taken[-1][1] - taken[first][1]
-                replayed_s += found[-1] - found[first]
-        return measured_s / replayed_s if measured_s and replayed_s else 1.0
+            found = replay_queue([one.cost for one in taken], self.records.loop, self.settings).returned_s
+            for (one, before), (end_s, begin_s) in zip(
+                zip(taken[first + 1 :], taken[first:], strict=False),
+                zip(found[first + 1 :], found[first:], strict=False),
+                strict=True,
+            ):
+                steps.append(_Step((one.returned_s or 0.0) - (before.returned_s or 0.0), end_s - begin_s, one.round))
+        return steps
 
 
 @dataclass(frozen=True)
