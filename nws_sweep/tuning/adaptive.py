@@ -9,10 +9,12 @@ leave headroom: the larger the headroom, the more candidates without improvement
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from nws_sweep import units
+from nws_sweep.replay.model import queue_settings
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.bottleneck import Forecast, Measured, Profile
 from nws_sweep.tuning.paired_comparison import (
@@ -116,8 +118,21 @@ class Adaptive(Strategy):
             profile=Profile(loading_s=loading_s, cpu_s=cpu_s, consume_s=consume_s, cores=self.cores),
             batches=fewest.batches,
             measured={o.num_workers: Measured(batch_s=_batch_s(o), startup_s=o.startup_s or 0.0) for o in measured},
+            replayed=self._replayed(measured),
             worker_start_s=_FORKED_S if self.start_method == "fork" else _SPAWNED_S / self.cores,
         )
+
+    def _replayed(self, measured: Sequence[Observation]) -> Callable[[int], float] | None:
+        model, batches = measured[0].model, measured[0].batches
+        if model is None:
+            return None
+
+        @cache
+        def cost_s(num_workers: int) -> float:
+            queue = queue_settings(with_workers(self.base, num_workers), self.cores)
+            return model.epoch_s(queue) if batches else model.batch_s(queue)
+
+        return cost_s
 
     def _first_candidates(self, observations: Sequence[Observation], forecast: Forecast) -> list[int]:
         """The predicted best within the first step, its check, the guess and the reference."""

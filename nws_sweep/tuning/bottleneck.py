@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nws_sweep.results import Estimate
@@ -61,6 +61,7 @@ class Forecast:
     batches: int | None  # length of an epoch; if None, costs are times per batch
     measured: Mapping[int, Measured]  # by num_workers
     worker_start_s: float = 0.01  # time to start and end a worker, until a candidate with workers is measured
+    replayed: Callable[[int], float] | None = None  # the cost of a candidate by the replay of records
 
     def cost_s(self, num_workers: int) -> float:
         """The predicted cost of a candidate: seconds per epoch, or per batch if the length of an epoch is unknown.
@@ -69,6 +70,8 @@ class Forecast:
         candidates the departure from the model lies between the interpolated and the smaller one; one worker has no
         departure unless measured; beyond all measured candidates the departure grows at the same rate.
         """
+        if self.replayed is not None and self._has_workers:
+            return self.replayed(num_workers)
         batch_s = self.profile.batch_s(num_workers) * self._factor(num_workers)
         if self.batches is None:
             return batch_s
@@ -77,6 +80,10 @@ class Forecast:
     def may_beat(self, cost_s: float, num_workers: int) -> bool:
         """True if a candidate may cost less: its start-up alone takes less time."""
         return self.batches is None or self._startup_s(num_workers) < cost_s
+
+    @property
+    def _has_workers(self) -> bool:
+        return any(self.measured)
 
     @property
     def floor_s(self) -> float:

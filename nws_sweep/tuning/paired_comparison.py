@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.measurement.stats import student_t_975
+from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
 
 # Prior of the noise: standard deviation of the logarithm of the ratio of two windows, and its weight in ratios.
@@ -36,6 +37,7 @@ class Observation:
     batches: int | None = None  # batches of an epoch; None if unknown
     spent_s: float = 0.0  # cost of the measurements so far
     may_continue: bool = False  # True if the candidate can be measured further
+    model: Model | None = None  # of all trials that differ in num_workers only
 
     @property
     def num_workers(self) -> int:

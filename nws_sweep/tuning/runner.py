@@ -8,9 +8,10 @@ from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.rounds import Rounds
+from nws_sweep.replay.model import model_of, queue_settings
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy
+from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy, with_workers
 from nws_sweep.tuning.strategy import make
 
 # Limit of an adaptive search without a budget, if the length of an epoch is known; again for each setting in also.
@@ -90,7 +91,32 @@ def _observations(rounds: Rounds) -> list[Observation]:
         has_length = trial.measurement is not None and trial.measurement.epoch_s is not None
         batches = facts.batches_of(trial.settings, start.configuration.ranks) if has_length and facts else None
         kept.append(replace(_observation(trial, start.configuration.ranks), batches=batches, spent_s=0.0))
-    return [*kept, *(_observation(c.progress.trial, start.configuration.ranks, c) for c in rounds.search.candidates)]
+    observed = [_observation(c.progress.trial, start.configuration.ranks, c) for c in rounds.search.candidates]
+    return [*kept, *_replayed(observed, rounds)]
+
+
+def _replayed(observed: list[Observation], rounds: Rounds) -> list[Observation]:
+    """Observations with costs of whole epochs: what the replay of all records says, corrected by what was measured."""
+    progresses = {candidate.settings: candidate.progress for candidate in rounds.search.candidates}
+    base = rounds.search.start.configuration.loader
+    usual = [o for o in observed if o.settings == with_workers(base, o.num_workers) and o.cost_s is not None]
+    if not usual or rounds.search.start.configuration.ranks > 1:
+        return observed
+    cpus = progresses[usual[0].settings].cores
+    model = model_of([progresses[o.settings].trial for o in usual], usual[0].batches, cpus)
+    if model is None:
+        return observed
+    known = {one.settings: one for one in model.known}
+    found = []
+    for o in observed:
+        queue = queue_settings(o.settings, cpus)
+        if o not in usual or queue not in known:
+            found.append(replace(o, model=model))
+            continue
+        value = model.epoch_s(queue) if o.batches else model.batch_s(queue)
+        by_round = {number: value / known[queue].factor * ratio for number, ratio in known[queue].by_round.items()}
+        found.append(replace(o, cost_s=value, by_round=by_round, batch_s=model.batch_s(queue), model=model))
+    return found
 
 
 def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -> Observation:
