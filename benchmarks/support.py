@@ -11,9 +11,9 @@ from datetime import date
 
 import psutil
 
-from nws_sweep.system import host, processes
+from nws_sweep.system import host, host_lock, processes
 
-LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")  # as in conf/paths
+LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
     "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",

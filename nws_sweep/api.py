@@ -184,7 +184,7 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
     result = rank0.run_on_rank0(lambda: _search_here(make_loader_input(), plan, given))
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
-        warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is no choice: {wrong.reason}", stacklevel=3)
+        warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is excluded: {wrong.reason}", stacklevel=3)
     return result
 
 

@@ -137,7 +137,7 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--fail-if", choices=ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
-        "configuration that was measured in A but failed in B; \"can't tell\" is neither",
+        "configuration that was measured in A but failed in B; inconclusive is neither",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write the comparison as a page")
     options = parser.parse_args(arguments)
@@ -169,7 +169,7 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Measures the best settings again; exit status 1 if times changed by more than --within."""
+    """Measures the best settings again; exit status 1 if one changed by more than --within or failed."""
     parser = _parser(check, "DIR")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=10.0,

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from numbers import Integral
 from typing import Any, cast
 
@@ -199,7 +199,7 @@ def configuration(
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    values = {**plain, "columns": columns, "loader": asdict(loader), "collate_fn": plain["loader"]["collate_fn"]}
+    values = {**plain, "columns": columns, "loader": loader, "collate_fn": plain["loader"]["collate_fn"]}
     return msgspec.convert(values, Configuration)
 
 
@@ -241,7 +241,7 @@ def no_such_key(key: str) -> str:
 
 
 def _checked(config: Any, *targets: str) -> dict[str, Any]:
-    """The plain values, those of ``search`` as in ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
+    """The plain values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
     for key, permitted in RANGES.items():
         node, _, name = key.rpartition(".")
@@ -249,12 +249,16 @@ def _checked(config: Any, *targets: str) -> dict[str, Any]:
         if name not in values:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
         require(key, values[name], written=shown(values[name]))
+    for group in ("loader", "search", "measure"):
+        for name, value in plain[group].items():
+            if (key := f"{group}.{name}") not in RANGES:
+                raise ConfigurationError(f"{key}={shown(value)}: {no_such_key(key)}")
     for key in targets:
         if "_target_" not in plain[key]:
             raise ConfigurationError(
                 f"{key}={shown(plain[key])}: needs a _target_, such as {key}._target_=package.Class"
             )
-    return {**plain, "search": asdict(search_rules(plain["search"]))}
+    return {**plain, "search": search_rules(plain["search"])}
 
 
 def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
@@ -269,9 +273,10 @@ def require(name: str, value: Any, key: str | None = None, *, written: str | Non
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
     """The rules of valid values of the keys below ``search``."""
     candidates = values["candidates"]
-    tried = range(values["max_workers"] + 1) if candidates is None else sorted(map(int, candidates))
+    tried = tuple(range(values["max_workers"] + 1) if candidates is None else sorted(map(int, candidates)))
     reference = values["reference"] if values["reference"] in tried else None
-    return msgspec.convert({**values, "candidates": list(tried), "reference": reference}, SearchRules)
+    rest = {name: value for name, value in values.items() if name != "max_workers"}
+    return SearchRules(**{**rest, "candidates": tried, "reference": reference, "also": tuple(values["also"])})
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:

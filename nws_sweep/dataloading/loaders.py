@@ -19,11 +19,10 @@ from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading.counting import WorkerStart
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import LoaderSettings, ProjectFacts, Rank
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts, Rank
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
-_DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
 _GOLDEN = (5**0.5 - 1) / 2
 _MOST_SPREAD = 100_000  # batches held in memory, and listed within a second
 
@@ -35,7 +34,7 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     it has workers; with ``in_effect``, as the number that the workers use.
     """
     context = loader.multiprocessing_context
-    is_default = loader.prefetch_factor == _DEFAULT_PREFETCH_FACTOR and not in_effect
+    is_default = loader.prefetch_factor == DEFAULT_PREFETCH and not in_effect
     return LoaderSettings(
         batch_size=loader.batch_size,
         num_workers=loader.num_workers,
@@ -107,7 +106,7 @@ def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
 
 
 def without_workers(loader: Loader) -> Loader:
-    """A copy without workers, to be pickled or given to ``with_settings``; it cannot be iterated.
+    """A copy without workers, to be pickled or given to ``with_settings``, not to be iterated.
 
     No iterator is made for it, since that would draw from the random numbers of the program.
     """
@@ -123,7 +122,7 @@ def _copy(loader: Loader, settings: LoaderSettings) -> Loader:
         if name in own:
             own[name] = getattr(settings, name)
     if settings.num_workers and settings.prefetch_factor is None:
-        own["prefetch_factor"] = _DEFAULT_PREFETCH_FACTOR
+        own["prefetch_factor"] = DEFAULT_PREFETCH
     own["_iterator"] = own["_IterableDataset_len_called"] = None
     own["_DataLoader__multiprocessing_context"] = None
     if settings.multiprocessing_context is not None:

@@ -12,7 +12,6 @@ import fsspec
 import numpy as np
 import torch
 from fsspec.asyn import AsyncFileSystem, sync
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -119,4 +118,6 @@ def first_bytes(content: bytes, count: int = 1024) -> Tensor:
 
 def image(content: bytes) -> Any:
     """A ``PIL.Image`` in mode RGB, decoded from any format that Pillow reads."""
+    from PIL import Image
+
     return Image.open(io.BytesIO(content)).convert("RGB")

@@ -31,6 +31,7 @@ _WATCH_EVERY_S = 0.5
 # After the first failure, other ranks may report the same one, or the cause of a lost connection.
 _SAME_WITHIN_S, _CAUSE_WITHIN_S = 0.3, 5.0
 _ADDRESS = "127.0.0.1"
+_USUAL_PORT = 29500  # of torchrun
 _STEP_COUNTERS = "step_counters"  # of ``lockstep``, which imports torch
 _RANK0_ONLY = ("logged", "load", "load_one_by_one", "samples")
 
@@ -213,5 +214,6 @@ def environment_of(rank: Rank, port: int, outside: Mapping[str, str]) -> dict[st
 
 def free_port() -> int:
     """A free port, for programs that read ``MASTER_PORT``."""
-    with socket.create_server((_ADDRESS, 0)) as listener:
+    with contextlib.suppress(OSError), socket.create_server((_ADDRESS, 0)) as listener:
         return int(listener.getsockname()[1])
+    return _USUAL_PORT  # without a network ``lockstep`` reports the error

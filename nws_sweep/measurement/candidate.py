@@ -33,7 +33,7 @@ class Candidate:
     configuration: Configuration  # what is held fixed
     environment: Environment
     is_late: Callable[[], bool]  # True if the search must end, so that no window starts
-    on_stall: Callable[[Candidate], None]  # called when one of its windows makes no progress
+    on_stall: Callable[[Candidate], None]  # called when one of its windows takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # of its trial process
     process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
@@ -148,8 +148,12 @@ class Candidate:
         self.progress.batches_per_epoch = process.batches_per_epoch
         return process
 
-    def _take_windows(self, process: TrialProcess, number: int | None, *, last_look: bool = False) -> None:
-        """Takes windows up to the first that counts, pauses the process, and adds the time slice."""
+    def _take_windows(self, process: TrialProcess, number: int | None) -> None:
+        """Takes windows up to the first that counts, pauses the process, and adds the time slice.
+
+        Without a round ``number`` it is the last look, without the consumer.
+        """
+        last_look = number is None
         was_paused = bool(self.progress.slices)
         machine_before, began = self.environment.machine_time(), self.environment.clock()
         windows: list[Window] = []
@@ -194,8 +198,10 @@ class Candidate:
 
     def _take_last_look(self) -> None:
         """Takes a window without the consumer; of whole epochs the start of another, for the memory of workers."""
-        process, found, conditions = self.process.running, self.progress.measurement, self.progress.conditions
-        if not self.done or process is None or found is None or not self.settings.num_workers:
+        process, conditions = self.process.running, self.progress.conditions
+        if not self.done or process is None or not self.settings.num_workers:
+            return
+        if (found := self.progress.measurement) is None:
             return
         share = quantities.MIN_CONSUMER_SHARE
         has_consumer = found.batch_s is not None and (found.consume_s or 0.0) >= share * found.batch_s.value
@@ -207,7 +213,7 @@ class Candidate:
         earlier = list(self.progress.slices)
         try:
             process.resume()
-            self._take_windows(process, None, last_look=True)
+            self._take_windows(process, None)
         except (TrialError, errors.TimeBudgetSpent):
             self.progress.slices = earlier
             self.process.close()

@@ -22,7 +22,7 @@ class CandidateProcess:
     settings: LoaderSettings  # canonical
     configuration: Configuration
     environment: Environment
-    on_stall: Callable[[], None]  # called when a window makes no progress
+    on_stall: Callable[[], None]  # called when a window takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
@@ -41,7 +41,7 @@ class CandidateProcess:
         self.running, self.facts = process, process.facts
         process.watch(self.on_stall)
         process.open(self.settings)
-        self.usage = process.usage()
+        self.read_usage()
         self.startup_s += self.environment.clock() - began
         return process
 
@@ -52,6 +52,11 @@ class CandidateProcess:
                 with suppress(TrialError):  # the next time slice raises it again
                     self.running.wait_until_idle()
             self.running.pause()
+
+    def read_usage(self) -> None:
+        """Reads the resources used so far; the next time slice counts what is used from now on."""
+        if self.running is not None:
+            self.usage = self.running.usage()
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """The answer of the paused process; None without a process or if the process fails."""
@@ -64,7 +69,7 @@ class CandidateProcess:
             return None
         finally:
             self.running.pause()
-            self.usage = self.running.usage()  # no part of the next time slice
+            self.read_usage()
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Compares the memory at the latest pause with a limit.

@@ -62,7 +62,7 @@ class TrialProcess(Protocol):
         """Sets the memory limit of its processes; None for no limit."""
 
     def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets the function that is called when a window makes no progress for 10 s."""
+        """Sets the function that is called when a window, or loading, takes longer than 10 s."""
 
     def wait_until_idle(self) -> None:
         """Waits until the queue is full and all workers are idle."""

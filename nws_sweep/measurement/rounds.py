@@ -114,7 +114,9 @@ class Rounds(ExitStack):
 
     def _pause_others(self) -> None:
         while self._resumed:
-            self._resumed.pop().process.pause()
+            process = self._resumed.pop().process
+            process.pause()
+            process.read_usage()
 
     def _take_round(
         self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None

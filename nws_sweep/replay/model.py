@@ -19,9 +19,7 @@ from typing import NamedTuple
 from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Trial
-
-_DEFAULT_PREFETCH_FACTOR = 2  # DataLoader's, with workers
+from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, Trial
 
 
 class _Step(NamedTuple):
@@ -166,7 +164,7 @@ def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
     return QueueSettings(
         num_workers=loader.num_workers,
         cpus=cpus,
-        prefetch_factor=loader.prefetch_factor or _DEFAULT_PREFETCH_FACTOR,
+        prefetch_factor=loader.prefetch_factor or DEFAULT_PREFETCH,
         in_order=loader.in_order,
         persistent_workers=loader.persistent_workers,
     )

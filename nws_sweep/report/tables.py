@@ -35,7 +35,7 @@ def trials(summary: Summary) -> Rows:
     """
     several = len(summary.hosts) > 1
     rows = [
-        {**timing_row(trial, c.run.result), **({"host": c.run.result.host.hostname} if several else {})}
+        {**({"host": c.run.result.host.hostname} if several else {}), **timing_row(trial, c.run.result)}
         for c in summary.configurations
         for trial in c.run.result.trials
     ]

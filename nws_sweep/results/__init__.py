@@ -16,15 +16,15 @@ from nws_sweep.results.search_record import (
     SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, LoaderSettings, MeasureRules, PROGRAM_STRATEGY, ProcessSpec, Rank, SearchRules, shown,
-    varying_columns,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, PROGRAM_STRATEGY, ProcessSpec, Rank, SearchRules,
+    shown, varying_columns,
 )  # fmt: skip
 
 __all__ = [
-    "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord", "BatchTime", "Configuration",
-    "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime", "MeasureRules", "Measurement",
-    "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement", "SampleCheck",
-    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules",
-    "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind", "WindowRequest", "shown",
-    "varying_columns",
+    "DEFAULT_PREFETCH", "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord", "BatchTime",
+    "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime", "MeasureRules",
+    "Measurement", "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
+    "SampleCheck", "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord",
+    "SearchRules", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind", "WindowRequest",
+    "shown", "varying_columns",
 ]  # fmt: skip

@@ -133,8 +133,8 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
     return replace(result, trials=tuple(trials))
 
 
-def with_windows(text: str, batches: str) -> SearchRecord:
-    """Reads result.json and adds the windows of its trials, with the times of their batches from batches.csv.
+def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
+    """Adds the windows of its trials to a result, as read from the text of result.json, and the times of batches.csv.
 
     Raises:
         UNREADABLE: If one of the texts is not valid, or they do not match.
@@ -142,7 +142,7 @@ def with_windows(text: str, batches: str) -> SearchRecord:
     rows: dict[tuple[int, str, int], list[BatchTime]] = defaultdict(list)
     for row in parse_batches(batches):
         rows[row.num_workers, row.settings, row.window].append(row)
-    result, trials = from_text(text), []
+    trials = []
     for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
         workers, settings = trial.num_workers, result.configuration.differing(trial.settings)
         summaries = enumerate(data.get("windows", ()))

@@ -21,7 +21,7 @@ _TUNED = (
     "batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context",
     "in_order",
 )  # fmt: skip
-_DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
+DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class LoaderSettings:
     @property
     def queued_batches(self) -> int:
         """Batches that the workers may hold ready or in preparation."""
-        return self.num_workers * (_DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
+        return self.num_workers * (DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
 
     def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
         """The keywords to change in a loader with settings ``own``: num_workers, those searched, those that differ."""
         names = {"num_workers", *searched}
-        mine, theirs = (replace(one, prefetch_factor=one.prefetch_factor or _DEFAULT_PREFETCH) for one in (self, own))
+        mine, theirs = (replace(one, prefetch_factor=one.prefetch_factor or DEFAULT_PREFETCH) for one in (self, own))
         names |= {each.name for each in fields(self) if getattr(mine, each.name) != getattr(theirs, each.name)}
         if self.batch_size is None:
             names.discard("batch_size")

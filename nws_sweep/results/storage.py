@@ -149,7 +149,7 @@ def load(folder: Path) -> StoredRun:
         return run
     try:
         text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
-        run = replace(run, result=codec.with_windows(text, batches))
+        run = replace(run, result=codec.with_windows(run.result, text, batches))
     except (*codec.UNREADABLE, OSError) as error:
         return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
     with contextlib.suppress(NotARunError):

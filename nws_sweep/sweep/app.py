@@ -62,7 +62,7 @@ def _run_and_conclude(session: Session) -> int:
         status = stop.status if isinstance(stop, Interrupted) else 130
     except Exception as error:
         # Results of other jobs of a grid must be reported all the same.
-        if isinstance(error, NwsSweepError) or not session.search_started.is_set():
+        if isinstance(error, NwsSweepError) or not session.search_started:
             raise
         logger.exception("a job failed")
         status = 1
@@ -110,7 +110,9 @@ class GridCallback(Callback):
     def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
-            prepare(config, current or Session(), is_grid=is_grid)
+            if current is None:
+                raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
+            prepare(config, current, is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
 
@@ -139,7 +141,8 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     _check_datasets(samples, session)
     configuration = None
     if not is_grid:
-        configuration = _configuration(values, composed.hydra, session)
+        is_open = schema.has_open_settings(values)
+        configuration = _configuration(values, composed.hydra, session) if is_open else samples[0]
         resuming.refuse_another(folder, configuration)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)

@@ -152,7 +152,7 @@ def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[s
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Points that have every value of every axis at least once; their number is the sum of the lengths of the axes."""
+    """Points that have every value of every axis at least once; their number grows with the sum of axis lengths."""
     first = {key: values[0] for key, values in expanded.items()}
     yield list(first.values())
     for key, values in expanded.items():

@@ -52,7 +52,7 @@ def measure(
     if start.error:  # a failed search is repeated
         start = replace(start, error="", stop_reason="", verdict=None)
     start = replace(start, forced=start.forced or session.forced)
-    session.search_started.set()
+    session.search_started = True
     if start.complete:
         storage.save(state.folder, start)
         session.remember(start)

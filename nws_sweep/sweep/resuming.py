@@ -144,8 +144,10 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
     """Whether a record is of this configuration; on another host the candidates may differ with its CPUs."""
     if record.configuration.fingerprint == configuration.fingerprint:
         return True
+    if not record.host.difference(host, MACHINE):
+        return False
     there, here = (_without_cpu_defaults(each).fingerprint for each in (record.configuration, configuration))
-    return there == here and record.host.difference(host, MACHINE) != ""
+    return there == here
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ class Session:
     forced: str = ""  # what a forced resumption mixes
     # Searches of this process, without windows, from which later searches learn.
     results: deque[SearchRecord] = field(default_factory=lambda: deque(maxlen=_RESULTS_KEPT))
-    search_started: threading.Event = field(default_factory=threading.Event)
+    search_started: bool = False
     interrupts: Interrupts = field(default_factory=Interrupts)
     dataset_server: DatasetServer = field(default_factory=DatasetServer)
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)

@@ -69,7 +69,7 @@ class GridState:
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
         """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
-        if not isinstance(error, LostJob) and not self._session.search_started.is_set():
+        if not isinstance(error, LostJob) and not self._session.search_started:
             raise error
         logger.debug("a job was lost", exc_info=error)
         folder = self._folder / storage.folder_name(point)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict, shown
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, Verdict, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.paired_comparison import (
     Decision,
@@ -20,17 +20,15 @@ from nws_sweep.tuning.paired_comparison import (
     Measure,
     MeasureRound,
     Observation,
-    PairedComparison,
     Stop,
     Strategy,
     with_workers,
 )
 
-STRATEGIES = ("adaptive", "patience", "exhaustive")
 ALSO = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
-_PREFETCH_FACTORS, _DEFAULT_PREFETCH = (1, 2, 4, 8), 2
+_PREFETCH_FACTORS = (1, 2, 4, 8)
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
 
 
@@ -133,9 +131,11 @@ class OtherSettingsSearch(Strategy):
         self, best: LoaderSettings, variants: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
     ) -> Mapping[LoaderSettings, LogRatio]:
         """The log ratio of each measured variant to the best so far."""
-        measured = [known[each] for each in (best, *variants) if each in known and known[each].cost_s is not None]
-        comparison = PairedComparison(tuple(measured), self.rules.tolerance, self.measure.precision)
-        return {o.settings: comparison.log_ratio(o, known[best]) for o in measured if o.settings != best}
+        comparison = self.comparison([known[each] for each in (best, *variants) if each in known])
+        if comparison is None:
+            return {}
+        others = (o for o in comparison.observations if o.settings != best)
+        return {o.settings: comparison.log_ratio(o, known[best]) for o in others}
 
     def _round(
         self,
@@ -165,13 +165,18 @@ class OtherSettingsSearch(Strategy):
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
     if name == "prefetch_factor":
-        return tuple(n for n in _PREFETCH_FACTORS if settings.prefetch_factor is not None or n != _DEFAULT_PREFETCH)
+        return tuple(n for n in _PREFETCH_FACTORS if settings.prefetch_factor is not None or n != DEFAULT_PREFETCH)
     if name == "multiprocessing_context":
         return (None, *multiprocessing.get_all_start_methods()[1:])  # None is the default, the first one
     if name == "threads_per_worker":
         share = int(cores) // max(1, settings.num_workers)
         return (None, 2, share) if share > 1 else (None, 2)
     return (False, True)
+
+
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "adaptive": Adaptive, "patience": Patience, "exhaustive": Patience,
+}  # fmt: skip
 
 
 def make(
@@ -191,8 +196,7 @@ def make(
         method = base.multiprocessing_context or start_method
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
-        kind = {"patience": Patience, "exhaustive": Patience}[rules.strategy]
-        workers = kind(rules=rules, base=base, measure=measure)
+        workers = STRATEGIES[rules.strategy](rules=rules, base=base, measure=measure)
     if not rules.also:
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -97,6 +98,14 @@ _OUT_OF_RANGE = {
     [
         *((each, f"{each}: allowed is {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
         ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
+        (
+            "+measure.max_second=3",
+            "measure.max_second=3: there is no key measure.max_second; did you mean measure.max_seconds?",
+        ),
+        (
+            "+search.max_worker=3",
+            "search.max_worker=3: there is no key search.max_worker; did you mean search.max_workers?",
+        ),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
@@ -196,3 +205,13 @@ def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]
 @pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
 def test_other_arguments_are_not_quoted(typed: str) -> None:
     assert schema.with_quoted_overrides(typed) == typed
+
+
+def test_rules_take_any_float_that_is_in_range() -> None:
+    values = {
+        "strategy": "patience", "maximum_patience": 2, "tolerance": np.float64(0.05), "time_budget_s": 5,
+        "also": ["pin_memory"], "max_workers": 2, "candidates": None, "reference": 4,
+    }  # fmt: skip
+    found = schema.search_rules(values)
+    assert (found.candidates, found.reference, found.also) == ((0, 1, 2), None, ("pin_memory",))
+    assert (found.maximum_patience, found.tolerance, found.time_budget_s) == (2, 0.05, 5)

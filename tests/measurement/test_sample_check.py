@@ -251,12 +251,12 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
 
 def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search) -> None:
-    with pytest.warns(UserWarning, match=r"nws_sweep: num_workers=\d is no choice: .*utils\.data\.get_worker_info"):
+    with pytest.warns(UserWarning, match=r"nws_sweep: num_workers=\d is excluded: .*utils\.data\.get_worker_info"):
         result = measured(Stream(None), candidates=[0, 2, 4])
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
     loader = DataLoader(Stream(None), batch_size=5)
-    with pytest.warns(UserWarning, match="is no choice"):  # also from a stored result
+    with pytest.warns(UserWarning, match="is excluded"):  # also from a stored result
         tuned = nws_sweep.tune(loader, candidates=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
