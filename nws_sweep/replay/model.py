@@ -82,22 +82,29 @@ class Model:
 
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
-        nearest = self._nearest(settings.num_workers)
-        records = self._pooled(nearest)
+        records = self.records_for(settings.num_workers)
         records = records if consumer_s is None else _with_consumer(records, consumer_s)
-        found, factor = predict(records, settings), self._factor(settings.num_workers)
+        found, factor = predict(records, settings), self.factor(settings.num_workers)
         return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
 
     def epoch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of an epoch, without a band."""
-        return self._replayed(settings)[0] * self._factor(settings.num_workers)
+        return self._replayed(settings)[0] * self.factor(settings.num_workers)
 
     def batch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of a batch at the steady pace, without a band."""
-        return self._replayed(settings)[1] * self._factor(settings.num_workers)
+        return self._replayed(settings)[1] * self.factor(settings.num_workers)
 
     def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
-        return epoch_of(self._pooled(self._nearest(settings.num_workers)), settings)
+        return epoch_of(self.records_for(settings.num_workers), settings)
+
+    def records_for(self, num_workers: int) -> Records:
+        """The records that stand for this number of workers."""
+        return self._records[self._nearest(num_workers).settings.num_workers]
+
+    @cached_property
+    def _records(self) -> Mapping[int, Records]:
+        return {one.settings.num_workers: self._pooled(one) for one in self.known}
 
     def _pooled(self, chosen: Known) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
@@ -127,7 +134,7 @@ class Model:
             return (alone or with_workers)[0]
         return min(with_workers or alone, key=lambda one: abs(_log(one.settings.num_workers) - _log(num_workers)))
 
-    def _factor(self, num_workers: int) -> float:
+    def factor(self, num_workers: int) -> float:
         """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
         if num_workers == 0:
             return self._nearest(0).factor
