@@ -103,7 +103,7 @@ def _consumer(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual
 
 def _transfer(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
     load_s, hand_over_s = replayed.load_s, replayed.hand_over_s
-    figures = f"handing a batch over takes {seconds(hand_over_s)} of CPU time"
+    figures = f"handing a batch over takes {seconds(hand_over_s)}"
     if not diagnosis.best.num_workers and load_s < hand_over_s:
         against = f"{seconds(load_s)} against {seconds(hand_over_s)}"
         figures = f"loading a batch is cheaper than handing it over ({against}), so workers cannot help"

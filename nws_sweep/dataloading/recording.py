@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
@@ -21,6 +20,22 @@ from nws_sweep.results import BatchCost, BatchRecord
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
+
+
+def _unknown_delay_s() -> float:
+    return 0.0
+
+
+def run_delay_clock() -> Callable[[], float]:
+    """A clock of the seconds in which the main thread of this process was ready to run and did not.
+
+    It stands still where the kernel does not count them.
+    """
+    try:
+        schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
+    except OSError:
+        return _unknown_delay_s
+    return lambda: int(os.pread(schedule, 64, 0).split()[1]) * 1e-9
 
 
 class BatchLog:
@@ -110,7 +125,7 @@ class BatchRecorder:
     log: BatchLog
     collate_fn: Callable[[Any], Any]
     _worker: int | None = field(default=None, init=False)
-    _schedule: int | None = field(default=None, init=False)  # file descriptor
+    _run_delay_s: Callable[[], float] = field(default=_unknown_delay_s, init=False)
     _is_open: bool = field(default=False, init=False)  # a batch has begun
     _process_s: float | None = field(default=None, init=False)  # CPU time of all threads when it began
     _delay_s: float = field(default=0.0, init=False)
@@ -120,8 +135,7 @@ class BatchRecorder:
 
     def start(self, worker: int) -> None:
         """Called in a worker before its first batch."""
-        with suppress(OSError):
-            self._schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
+        self._run_delay_s = run_delay_clock()
         self._worker = worker
 
     def begin(self) -> None:
@@ -146,9 +160,3 @@ class BatchRecorder:
             busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
             self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
         return batch
-
-    def _run_delay_s(self) -> float:
-        """Time in which this thread was ready to run and did not; 0 where the kernel does not count it."""
-        if self._schedule is None:
-            return 0.0
-        return int(os.pread(self._schedule, 64, 0).split()[1]) * 1e-9

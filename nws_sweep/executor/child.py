@@ -38,7 +38,7 @@ from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.counting import Counter, WorkerStart
 from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep
@@ -158,6 +158,7 @@ class _ChildCommands:
             drain=settings.persistent_workers,
             others=self._other_ranks,
             cpu_clock=time.process_time,
+            delay_clock=run_delay_clock(),
             on_epoch=self._batch_log.begin_epoch if self._batch_log else lambda: None,
             consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )

@@ -6,6 +6,7 @@ the batches itself.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -72,8 +73,9 @@ def _without_workers(windows: Sequence[Window], batches: int | None) -> Iterator
             number += 1
 
 
-def loop_costs(windows: Sequence[Window], settings: LoaderSettings) -> LoopCosts | None:
+def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCosts | None:
     """Costs beside making batches; None before the first batch. What is not known counts as 0."""
+    windows = [window for time_slice in slices for window in time_slice.windows]
     taken = sum(window.batches for window in windows)
     consuming = [window for window in windows if window.kind is not WindowKind.LOADING]
     consumed = sum(window.batches for window in consuming)
@@ -82,11 +84,29 @@ def loop_costs(windows: Sequence[Window], settings: LoaderSettings) -> LoopCosts
     workers = settings.num_workers
     starts_s = [window.start_cpu_s for window in windows if window.start_cpu_s is not None]
     start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
+    receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
+    delay_s = sum(window.receive_delay_s for window in windows) / taken
+    ready_s = [wait_s for epoch in _epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
-        receive_s=sum(window.receive_cpu_s or 0.0 for window in windows) / taken if workers else 0.0,
+        receive_s=receive_s if workers else 0.0,
+        receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
         consumer_s=sum(sum(window.consume_s) for window in consuming) / consumed,
         consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in consuming) / consumed,
         fork_s=sum(starts_s) / len(starts_s) / workers if workers and starts_s else 0.0,
         start_s=start_s,
         stop_s=_STOP_S if workers else 0.0,
     )
+
+
+def _waits_for_ready_batches(epoch: Sequence[_Placed]) -> Iterator[float]:
+    """The consumer's waits for batches that their worker had handed over before the consumer asked for them."""
+    made = {record.number: record for window, _ in epoch for record in window.records}
+    number = 0
+    for window, _ in epoch:
+        asked_s = window.began_s
+        for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
+            record = made.get(number)
+            if record and record.ended_s + record.cost.copy_s < asked_s:
+                yield wait_s
+            asked_s += wait_s + consume_s
+            number += 1

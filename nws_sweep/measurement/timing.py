@@ -67,6 +67,7 @@ class LoaderSession:
     others: OtherRanks | None = None  # None for a single rank
     consumer_synchronizes: bool = False  # the consumer makes the ranks wait for each other
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
+    delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     _start_cpu_s: float | None = field(default=None, init=False)
     _iterator: Iterator[Any] | None = field(default=None, init=False)
@@ -107,11 +108,12 @@ class LoaderSession:
         if ahead and self.others is not None:
             self.others.publish(_state(request, 1, 0.0))
         state = _State.CONTINUES
-        self._start_cpu_s, receive_cpu_s, consume_cpu_s = None, 0.0, 0.0
+        self._start_cpu_s, receive_cpu_s, receive_delay_s, consume_cpu_s = None, 0.0, 0.0, 0.0
         while state is _State.CONTINUES:
-            cpu_s = self.cpu_clock()
+            cpu_s, delay_s = self.cpu_clock(), self.delay_clock()
             batch = self._next()
             receive_cpu_s += self.cpu_clock() - cpu_s
+            receive_delay_s += self.delay_clock() - delay_s
             finished = arrived = self.clock()
             if batch is not _END:
                 if consumes:
@@ -141,6 +143,8 @@ class LoaderSession:
             batch_tensors=tensors,
             receive_cpu_s=receive_cpu_s - (self._start_cpu_s or 0.0),
             consume_cpu_s=consume_cpu_s,
+            receive_delay_s=receive_delay_s,
+            began_s=started,
             start_cpu_s=self._start_cpu_s,
             barrier_s=tuple(barrier_s),
         )

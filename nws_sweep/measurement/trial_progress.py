@@ -106,7 +106,7 @@ class TrialProgress:
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
             records=costs.batch_records(self.slices, self.settings, self.batches_per_epoch),
-            loop=costs.loop_costs(self.windows, self.settings),
+            loop=costs.loop_costs(self.slices, self.settings),
         )
 
     @property

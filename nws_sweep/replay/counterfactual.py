@@ -19,8 +19,8 @@ from nws_sweep.replay.prediction import Records, steady_pace
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts
 
-_BATCHES = 300  # of an epoch are replayed, and at least so many times the queue
-_QUEUES = 3
+# So many batches are replayed with the best number of workers and with others, and at least so many times the queue.
+_BATCHES, _FEW_BATCHES, _QUEUES = 1000, 250, 3
 # Beside workers a step counts as slowed down if it takes this multiple of a whole batch without workers. A step on an
 # accelerator seems shorter without workers, since it continues while the main process loads.
 _SLOWED = 1.1
@@ -102,7 +102,7 @@ class Counterfactual:
 
     def with_settings(self, settings: QueueSettings) -> Saving:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        count = max(_length(settings), _length(self.best))
+        count = max(_BATCHES, _QUEUES * settings.queued_batches, _QUEUES * self.best.queued_batches)
         ratio = self._seconds(self._epoch(settings, count)) / self._seconds(self._epoch(self.best, count))
         return Saving(1 - ratio, settings.num_workers)
 
@@ -135,9 +135,9 @@ class Counterfactual:
 
     @property
     def hand_over_s(self) -> float:
-        """CPU seconds to hand a batch over, in a worker and in the main process."""
-        mean, making = _mean(self._handed_over.costs), self._handed_over.making
-        return (1 - making) * mean.cpu_s + mean.copy_s + self._handed_over.loop.receive_s
+        """Seconds to hand a batch over, in a worker and in the main process."""
+        mean, making, loop = _mean(self._handed_over.costs), self._handed_over.making, self._handed_over.loop
+        return (1 - making) * mean.cpu_s + mean.copy_s + loop.receive_s + loop.receive_wait_s
 
     @property
     def waiting(self) -> float:
@@ -167,8 +167,12 @@ class Counterfactual:
 
     @cached_property
     def _epochs(self) -> dict[int, Epoch]:
-        changed = (replace(self.best, num_workers=number) for number in self.allowed)
-        return {settings.num_workers: self._epoch(settings, _length(settings)) for settings in changed}
+        found = {}
+        for number in self.allowed:
+            settings = replace(self.best, num_workers=number)
+            count = _BATCHES if settings == self.best else _FEW_BATCHES
+            found[number] = self._epoch(settings, max(count, _QUEUES * settings.queued_batches))
+        return found
 
     @cached_property
     def _now_s(self) -> dict[int, float]:
@@ -214,10 +218,6 @@ class Counterfactual:
         return known[0], next((one for one in known if one.settings.num_workers), known[0])
 
 
-def _length(settings: QueueSettings) -> int:
-    return max(_BATCHES, _QUEUES * settings.num_workers * settings.prefetch_factor)
-
-
 def _without_start(epoch: Epoch) -> Epoch:
     return replace(epoch, loop=replace(epoch.loop, fork_s=0.0, start_s=0.0, stop_s=0.0))
 
@@ -251,7 +251,7 @@ def _without_consumer(epoch: Epoch) -> Epoch:
 
 def _without_hand_over(epoch: Epoch) -> Epoch:
     costs = [replace(cost, cpu_s=epoch.making * cost.cpu_s, copy_s=0.0) for cost in epoch.costs]
-    return replace(epoch, costs=costs, loop=replace(epoch.loop, receive_s=0.0))
+    return replace(epoch, costs=costs, loop=replace(epoch.loop, receive_s=0.0, receive_wait_s=0.0))
 
 
 def _with_cpus(epoch: Epoch, cpus: float = math.inf) -> Epoch:

@@ -2,14 +2,15 @@
 
 Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs. What the replay does
 not know (locks, memory bandwidth, servers that saturate) shows as the measured time of a trial / its replayed time:
-this factor is interpolated as a power of the number of workers, and applied to predictions.
+this factor is interpolated as a power of the number of workers, and applied to predictions. How far the factor may
+change between trials is learnt from its changes so far, as the variance of a random walk over doublings of the workers.
 """
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,16 @@ from typing import NamedTuple
 from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, Trial
+from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
+
+# Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
+_MISFIT = 0.055
+# The same of a factor measured in one round, before the rounds of a trial show it.
+_NOISE = 0.035
+# CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
+# worker; 1.5 to 3 s for a new process that imports torch.
+_FORKED_S, _SPAWNED_S = 0.01, 2.0
+_BATCHES = 200  # of an epoch of unknown length
 
 
 class _Step(NamedTuple):
@@ -32,38 +42,54 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """A trial with records."""
+    """A trial whose costs are known.
+
+    Attributes:
+        settings: The settings of its queue.
+        records: Costs of its batches; of a trial without records, one batch with the mean cost.
+        measured_s: Time of an epoch if whole epochs were measured, or without records; else None.
+    """
 
     settings: QueueSettings
     records: Records
+    measured_s: float | None = None
 
     @cached_property
     def factor(self) -> float:
         """Measured / replayed time of the recorded batches, each replayed with its own cost; 1 if unknown.
 
-        The start of an epoch is left out: it has costs of its own.
+        The start of an epoch is left out, unless whole epochs were measured: it has costs of its own.
         """
-        steps = self._steps
-        replayed_s = sum(step.replayed_s for step in steps)
-        return sum(step.measured_s for step in steps) / replayed_s if replayed_s else 1.0
+        if self.measured_s is not None:
+            return self.measured_s / epoch_of(self.records, self.settings)[0]
+        replayed_s = sum(step.replayed_s for step in self._steps)
+        return sum(step.measured_s for step in self._steps) / replayed_s if replayed_s else 1.0
 
     @cached_property
     def by_round(self) -> Mapping[int, float]:
-        """The same of the batches that were returned in each round."""
+        """The same of the batches that were returned in each round; empty if whole epochs were measured."""
         measured: dict[int, float] = defaultdict(float)
         replayed: dict[int, float] = defaultdict(float)
-        for step in self._steps:
+        for step in self._steps if self.measured_s is None else ():
             if step.round is not None:
                 measured[step.round] += step.measured_s
                 replayed[step.round] += step.replayed_s
         return {number: measured[number] / replayed[number] for number in measured if replayed[number] > 0}
 
     @cached_property
+    def variance(self) -> float:
+        """Of the logarithm of the factor, from the differences between rounds, with the weight of a round for noise."""
+        logs = [math.log(ratio) for ratio in self.by_round.values()]
+        mean = statistics.fmean(logs) if logs else 0.0
+        squares = _NOISE**2 + sum((one - mean) ** 2 for one in logs)
+        return squares / max(1, len(logs)) ** 2
+
+    @cached_property
     def _steps(self) -> list[_Step]:
         steps = []
         for _, records in itertools.groupby(self.records.made, key=lambda record: record.epoch):
             taken = [one for one in records if one.returned_s is not None]
-            first = min(len(taken) // 4, self.settings.num_workers * self.settings.prefetch_factor)
+            first = min(len(taken) // 4, self.settings.queued_batches)
             found = replay_queue([one.cost for one in taken], self.records.loop, self.settings).returned_s
             for (one, before), (end_s, begin_s) in zip(
                 zip(taken[first + 1 :], taken[first:], strict=False),
@@ -76,9 +102,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Model:
-    """What a search knows of one configuration: at least one trial with records."""
+    """What a search knows of one configuration: at least one trial whose costs are known.
 
-    known: tuple[Known, ...]  # by num_workers
+    Attributes:
+        known: The trials, by num_workers.
+        start_method: Of workers: fork, spawn or forkserver.
+    """
+
+    known: tuple[Known, ...]
+    start_method: str = "fork"
 
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
@@ -95,16 +127,73 @@ class Model:
         """Predicted seconds of a batch at the steady pace, without a band."""
         return self._replayed(settings)[1] * self.factor(settings.num_workers)
 
+    def factor(self, num_workers: int) -> float:
+        """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
+        below, above, share = self._neighbours(num_workers)
+        return (
+            math.exp((1 - share) * math.log(below.factor) + share * math.log(above.factor)) if below and above else 1.0
+        )
+
+    def misfit(self, num_workers: int) -> float:
+        """How far the logarithm of the factor may be below that of ``factor``, 0 for the workers of a known trial.
+
+        It is one standard deviation; beyond all trials at most that of a doubling, since more workers seldom make
+        loading more efficient. Between two trials the factor may also grow later than a power of the workers.
+        """
+        below, above, share = self._neighbours(num_workers)
+        if below is None or above is None or below is above:
+            far = 1.0 if below is None else min(1.0, abs(_doublings(below, num_workers)))
+            return math.sqrt(self._variance * far) if num_workers else 0.0
+        doublings = _doublings(below, above.settings.num_workers)
+        change = abs(math.log(above.factor / below.factor))
+        return math.sqrt(self._variance * doublings * share * (1 - share)) + change * share * (1 - share)
+
+    def _neighbours(self, num_workers: int) -> tuple[Known | None, Known | None, float]:
+        """The trials below and above, and the share of the doublings between them; the same trial at or beyond both."""
+        known = self._with_workers if num_workers else (self._nearest(0),)
+        if not known:
+            return None, None, 0.0
+        below = max((one for one in known if one.settings.num_workers <= num_workers), key=_workers, default=known[0])
+        above = min((one for one in known if one.settings.num_workers >= num_workers), key=_workers, default=known[-1])
+        if below is above:
+            return below, below, 0.0
+        return below, above, _doublings(below, num_workers) / _doublings(below, above.settings.num_workers)
+
+    @cached_property
+    def _variance(self) -> float:
+        """Of the logarithm of the factor, for a doubling of the workers; at most the usual one.
+
+        Larger changes show where the factor grows. Between trials it is then interpolated, not more uncertain.
+        """
+        changes = []
+        for before, after in itertools.pairwise(self._with_workers):
+            square = math.log(after.factor / before.factor) ** 2 - before.variance - after.variance
+            changes.append(max(0.0, square) / _doublings(before, after.settings.num_workers))
+        return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
+
+    @cached_property
+    def _with_workers(self) -> tuple[Known, ...]:
+        return tuple(one for one in self.known if one.settings.num_workers)
+
     def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
         return epoch_of(self.records_for(settings.num_workers), settings)
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
-        return self._records[self._nearest(num_workers).settings.num_workers]
+        return self._records[self._nearest(num_workers).settings.num_workers, num_workers > 0]
 
     @cached_property
-    def _records(self) -> Mapping[int, Records]:
-        return {one.settings.num_workers: self._pooled(one) for one in self.known}
+    def _records(self) -> Mapping[tuple[int, bool], Records]:
+        """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
+        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
+        found = {}
+        for one in self.known:
+            found[one.settings.num_workers, one.settings.num_workers > 0] = pooled = self._pooled(one)
+            if not one.settings.num_workers:
+                found[0, True] = replace(pooled, loop=replace(pooled.loop, start_s=start_s))
+            else:
+                found[one.settings.num_workers, False] = pooled
+        return found
 
     def _pooled(self, chosen: Known) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
@@ -115,8 +204,8 @@ class Model:
         if chosen.settings.num_workers == 0:
             return chosen.records
         made = {_batch(record): record for record in chosen.records.made}
-        for other in self.known:
-            if other is not chosen and other.settings.num_workers:
+        for other in self._with_workers:
+            if other is not chosen:
                 ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
                 ratios = [_ratio(name, ours) for name in ("cpu_s", "wait_s", "copy_s")]
                 for record in other.records.made:
@@ -128,46 +217,51 @@ class Model:
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
-        with_workers = [one for one in self.known if one.settings.num_workers]
         alone = [one for one in self.known if not one.settings.num_workers]
         if num_workers == 0:
-            return (alone or with_workers)[0]
-        return min(with_workers or alone, key=lambda one: abs(_log(one.settings.num_workers) - _log(num_workers)))
-
-    def factor(self, num_workers: int) -> float:
-        """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
-        if num_workers == 0:
-            return self._nearest(0).factor
-        known = [one for one in self.known if one.settings.num_workers]
-        if not known:
-            return 1.0
-        numbers = [one.settings.num_workers for one in known]
-        place = bisect.bisect(numbers, num_workers)
-        if place in (0, len(numbers)):
-            return known[max(0, place - 1)].factor
-        below, above = known[place - 1], known[place]
-        share = (_log(num_workers) - _log(numbers[place - 1])) / (_log(numbers[place]) - _log(numbers[place - 1]))
-        return math.exp((1 - share) * math.log(below.factor) + share * math.log(above.factor))
+            return (alone or self._with_workers)[0]
+        return min(self._with_workers or alone, key=lambda one: abs(_doublings(one, num_workers)))
 
 
-def model_of(trials: Sequence[Trial], batches: int | None, cpus: float) -> Model | None:
-    """The model of all trials with records; None if there are none.
+def model_of(trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str = "fork") -> Model | None:
+    """The model of all trials whose costs are known; None if there are none.
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
+        start_method: Of workers.
     """
-    known = []
+    known: list[Known] = []
     for trial in sorted(trials, key=lambda trial: trial.num_workers):
-        if trial.records and trial.loop:
-            known.append(
-                Known(
-                    settings=queue_settings(trial.settings, cpus),
-                    records=Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records)),
-                )
-            )
-    return Model(tuple(known)) if known else None
+        found = known_of(trial, batches, cpus, known[0].records if known else None)
+        known += [] if found is None else [found]
+    return Model(tuple(known), start_method) if known else None
+
+
+def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
+    """The costs of a trial as recorded; None before its first batch.
+
+    Without records they are those of ``instead``, the records of another trial, or of a mean batch.
+    """
+    settings, found = queue_settings(trial.settings, cpus), trial.measurement
+    whole_s = trial.objective_s if batches else None
+    if trial.records and trial.loop:
+        records = Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records))
+        has_pace = found is not None and found.batch_s is not None
+        return Known(settings, records, None if has_pace else whole_s)
+    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
+        return None
+    batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
+    workers, consumer_s = settings.num_workers, found.consume_s or 0.0
+    making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
+    if instead is None:
+        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
+        made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
+        instead = Records(made=made, loop=LoopCosts(consumer_s=consumer_s), batches=batches or _BATCHES)
+    start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
+    records = replace(instead, loop=replace(instead.loop, consumer_s=consumer_s, fork_s=start_s))
+    return Known(settings, records, whole_s or batch_s * records.batches)
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
@@ -179,6 +273,10 @@ def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
         in_order=loader.in_order,
         persistent_workers=loader.persistent_workers,
     )
+
+
+def _workers(known: Known) -> int:
+    return known.settings.num_workers
 
 
 def _batch(record: BatchRecord) -> tuple[int, int]:
@@ -195,5 +293,6 @@ def _with_consumer(records: Records, consumer_s: float) -> Records:
     return replace(records, loop=replace(records.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
 
 
-def _log(num_workers: int) -> float:
-    return math.log(max(1, num_workers))
+def _doublings(known: Known, num_workers: int) -> float:
+    """How often the workers of a trial are doubled to get this number; negative if it is smaller."""
+    return math.log2(max(1, num_workers) / max(1, known.settings.num_workers))

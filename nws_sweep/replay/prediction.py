@@ -19,7 +19,7 @@ from nws_sweep.replay.queue import QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
-_MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
+_MOST_BATCHES = 1000  # of a longer epoch so many are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band
 _ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
 _NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
@@ -59,6 +59,11 @@ class Records:
         ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
         return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
 
+    @cached_property
+    def usual_epoch(self) -> list[BatchCost]:
+        """``epoch`` with a fixed seed."""
+        return self.epoch(random.Random(0))
+
     def epoch(self, draw: random.Random, most: int = _MOST_BATCHES) -> list[BatchCost]:
         """The costs of at most ``most`` batches in the order of an epoch, whose costs they represent.
 
@@ -90,7 +95,9 @@ class Prediction:
 
 def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[float, float]:
     """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
-    costs = records.epoch(random.Random(seed))
+    costs = records.epoch(random.Random(seed)) if seed else records.usual_epoch
+    if len(records.made) == 1:  # equal batches have their pace from the second queue on
+        costs = costs[: max(50, 4 * settings.queued_batches)]
     found = replay_queue(costs, records.loop, settings)
     batch_s = steady_pace(found, settings, records.loop.consumer_s)
     return found.epoch_s + (records.batches - len(costs)) * batch_s, batch_s
@@ -98,10 +105,13 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
 
 def steady_pace(found: Replayed, settings: QueueSettings, consumer_s: float) -> float:
     """Seconds per batch after the first full queue; of epochs shorter than two queues, epoch / batches."""
-    count, queued = len(found.returned_s), settings.num_workers * settings.prefetch_factor
+    count, queued = len(found.returned_s), settings.queued_batches
     if count < max(2, 2 * queued):
         return found.epoch_s / count
-    return (found.returned_s[-1] - found.returned_s[queued]) / (count - 1 - queued)
+    last = count - 1 - (queued if count >= 4 * queued else 0)  # at the end of an epoch workers have no further work
+    workers = max(1, settings.num_workers)  # they often finish together: whole multiples of them count
+    steady = max(1, (last - queued) // workers * workers)
+    return (found.returned_s[last] - found.returned_s[last - steady]) / steady
 
 
 def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:

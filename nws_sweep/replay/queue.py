@@ -29,6 +29,11 @@ class QueueSettings:
     in_order: bool = True
     persistent_workers: bool = False
 
+    @property
+    def queued_batches(self) -> int:
+        """Batches that are assigned to workers or ready, at most."""
+        return self.num_workers * self.prefetch_factor
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -156,7 +161,7 @@ class _Epoch:
             machine.compute(own, loop.fork_s)
             yield
             next(worker)
-        for _ in range(self._settings.prefetch_factor * len(self._workers)):
+        for _ in range(self._settings.queued_batches):
             self._assign()
         threads = max(1.0, loop.consumer_cpu_s / loop.consumer_s) if loop.consumer_s else 1.0
         consumer_wait_s = loop.consumer_s - loop.consumer_cpu_s / threads
@@ -170,6 +175,9 @@ class _Epoch:
                 received[batch if in_order else expected] = worker_number
                 machine.compute(own, loop.receive_s)
                 yield
+                if loop.receive_wait_s:
+                    machine.wait(own, loop.receive_wait_s)
+                    yield
             self._outstanding[received.pop(expected)] -= 1
             self._assign()
             self._returned_s.append(machine.now)

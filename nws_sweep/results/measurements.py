@@ -78,6 +78,7 @@ class LoopCosts:
     """What the main process and the life of workers cost, in seconds."""
 
     receive_s: float = 0.0  # CPU time for receiving one batch from a worker
+    receive_wait_s: float = 0.0  # beside it, until a batch that is finished has been received
     consumer_s: float = 0.0  # of the consumer per batch, with all CPUs free
     consumer_cpu_s: float = 0.0  # CPU time of all threads in ``consumer_s``
     fork_s: float = 0.0  # CPU time of the main process for starting one worker
@@ -103,6 +104,8 @@ class Window:
     batch_tensors: int | None = None  # of the first batch, likewise
     records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished
     receive_cpu_s: float | None = None  # CPU time of the main process in ``next()``, without the start of an epoch
+    receive_delay_s: float = 0.0  # in ``next()``, in which the main thread was ready to run and did not
+    began_s: float = 0.0  # on the clock of the records
     consume_cpu_s: float | None = None  # CPU time of the main process in the consumer
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.measurement.stats import student_t_975
-from nws_sweep.replay.model import Model
+from nws_sweep.replay.model import Known
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Verdict
 
 # Prior of the noise: standard deviation of the logarithm of the ratio of two windows, and its weight in ratios.
@@ -30,14 +30,10 @@ class Observation:
     settings: LoaderSettings  # canonical
     cost_s: float | None = None  # the objective, smaller is better; None if it is not, or cannot be, measured
     by_round: Mapping[int, float] = field(default_factory=dict)  # cost at the pace of each round, s, by round
-    batch_s: float | None = None  # seconds per batch
-    startup_s: float | None = None  # from the start of an epoch to its first batch
-    cpu_s: float | None = None  # CPU seconds per batch
-    consume_s: float | None = None  # seconds per batch in the consumer
     batches: int | None = None  # batches of an epoch; None if unknown
     spent_s: float = 0.0  # cost of the measurements so far
     may_continue: bool = False  # True if the candidate can be measured further
-    model: Model | None = None  # of all trials that differ in num_workers only
+    known: Known | None = None  # costs of its batches; None before the first one
 
     @property
     def num_workers(self) -> int:
@@ -142,6 +138,23 @@ class PairedComparison:
     def is_eliminated(self, one: Observation) -> bool:
         """True if the candidate is certainly not the one to recommend."""
         return one.settings != self.recommended.settings and self.deciding_ratio(one).low > self._edge(one, 0.0)
+
+    def expected_loss(self, one: Observation) -> float:
+        """Expected time lost beyond the tolerance by not choosing a candidate, as a share; 0 for cheaper ones.
+
+        For the recommended one it is the time lost by choosing it instead of the fastest. The log ratio has a normal
+        distribution, so the loss is that of the linear loss function (Raiffa and Schlaifer, Applied Statistical
+        Decision Theory, 1961, section 11.2).
+        """
+        ratio = self.deciding_ratio(one)
+        if one.settings == self.recommended.settings:
+            excess = ratio.value - self._edge(one, 0.0)
+        elif self._is_cheap(one):
+            return 0.0
+        else:
+            excess = self._edge(one, 0.0) - ratio.value
+        normal = statistics.NormalDist(excess, max(1e-9, ratio.half_width / 2))
+        return excess * (1 - normal.cdf(0.0)) + normal.variance * normal.pdf(0.0)
 
     def is_negligible(self, one: Observation) -> bool:
         """True if further measuring can gain at most ``precision`` beyond the tolerance.

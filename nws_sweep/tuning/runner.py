@@ -8,9 +8,12 @@ from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.rounds import Rounds
-from nws_sweep.replay.model import model_of, queue_settings
+from nws_sweep.measurement.search_progress import SearchProgress
+from nws_sweep.replay.model import known_of
+from nws_sweep.replay.prediction import Records
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import processes
+from nws_sweep.tuning.forecast import forecast_of
 from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy, with_workers
 from nws_sweep.tuning.strategy import make
 
@@ -85,51 +88,38 @@ def _deadline(result: SearchRecord, began: float) -> float | None:
 
 def _observations(rounds: Rounds) -> list[Observation]:
     """The observations of trials from the start and of candidates."""
-    start, facts = rounds.search.start, rounds.search.facts
-    kept = []
-    for trial in start.trials:
-        has_length = trial.measurement is not None and trial.measurement.epoch_s is not None
-        batches = facts.batches_of(trial.settings, start.configuration.ranks) if has_length and facts else None
-        kept.append(replace(_observation(trial, start.configuration.ranks), batches=batches, spent_s=0.0))
-    observed = [_observation(c.progress.trial, start.configuration.ranks, c) for c in rounds.search.candidates]
-    return [*kept, *_replayed(observed, rounds)]
+    search = rounds.search
+    trials: list[tuple[Trial, Candidate | None]] = [(trial, None) for trial in search.start.trials]
+    trials += [(candidate.progress.trial, candidate) for candidate in search.candidates]
+    found: list[Observation] = []
+    for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
+        instead = next((o.known.records for o in found if o.known), None)
+        found.append(_observation(trial, search, candidate, instead))
+    base = search.start.configuration.loader
+    usual = (o for o in found if o.settings == with_workers(base, o.num_workers))
+    forecast = forecast_of(usual, _cores(search), processes.start_method())
+    return [forecast.corrected(o) for o in found] if forecast else found
 
 
-def _replayed(observed: list[Observation], rounds: Rounds) -> list[Observation]:
-    """Observations with costs of whole epochs: what the replay of all records says, corrected by what was measured."""
-    progresses = {candidate.settings: candidate.progress for candidate in rounds.search.candidates}
-    base = rounds.search.start.configuration.loader
-    usual = [o for o in observed if o.settings == with_workers(base, o.num_workers) and o.cost_s is not None]
-    if not usual or rounds.search.start.configuration.ranks > 1:
-        return observed
-    cpus = progresses[usual[0].settings].cores
-    model = model_of([progresses[o.settings].trial for o in usual], usual[0].batches, cpus)
-    if model is None:
-        return observed
-    known = {one.settings: one for one in model.known}
-    found = []
-    for o in observed:
-        queue = queue_settings(o.settings, cpus)
-        if o not in usual or queue not in known:
-            found.append(replace(o, model=model))
-            continue
-        value = model.epoch_s(queue) if o.batches else model.batch_s(queue)
-        by_round = {number: value / known[queue].factor * ratio for number, ratio in known[queue].by_round.items()}
-        found.append(replace(o, cost_s=value, by_round=by_round, batch_s=model.batch_s(queue), model=model))
-    return found
-
-
-def _observation(trial: Trial, ranks: int, candidate: Candidate | None = None) -> Observation:
-    found = trial.measurement
+def _observation(
+    trial: Trial, search: SearchProgress, candidate: Candidate | None, instead: Records | None
+) -> Observation:
+    ranks, has_length = search.start.configuration.ranks, trial.measurement and trial.measurement.epoch_s
+    if candidate:
+        batches = candidate.progress.batches_per_epoch
+    else:
+        batches = search.facts.batches_of(trial.settings, ranks) if has_length and search.facts else None
     return Observation(
         settings=trial.settings,
         cost_s=trial.objective_s,
         by_round=candidate.progress.by_round if candidate else {},
-        batch_s=found.batch_s.value if found and found.batch_s else None,
-        startup_s=found.startup_s if found else None,
-        cpu_s=found.cpu_s / ranks if found and found.cpu_s is not None else None,
-        consume_s=found.consume_s if found else None,
-        batches=candidate.progress.batches_per_epoch if candidate else None,
-        spent_s=trial.cost_s,
+        known=known_of(trial, batches, _cores(search), instead),
+        batches=batches,
+        spent_s=trial.cost_s if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,
     )
+
+
+def _cores(search: SearchProgress) -> float:
+    """CPUs that the processes of one rank may use."""
+    return search.environment.cores_of_each(search.start.configuration.ranks)

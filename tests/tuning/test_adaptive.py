@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.replay.model import Known, known_of
+from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, SearchRules, Trial, TrialState
 from nws_sweep.tuning.paired_comparison import MeasureRound, Observation, Stop
 from nws_sweep.tuning.strategy import make
+from tests import factories
 from tests.factories import loader_settings
 
 CANDIDATES = tuple(range(65))
@@ -91,13 +93,24 @@ class Simulation:
             settings=settings,
             cost_s=truth.cost_s(n, mean),
             by_round={**before.by_round, self.rounds: truth.cost_s(n, factor)},
-            batch_s=true_s * mean,
-            startup_s=truth.startup_s(n),
-            cpu_s=truth.cpu_s * factor,
-            consume_s=truth.consume_s,
+            known=self._known(settings, mean),
             batches=truth.batches,
             spent_s=before.spent_s + length_s + settings.queued_batches * true_s,
             may_continue=measured_s < 20.0,  # as measure.max_seconds
+        )
+
+    def _known(self, settings: LoaderSettings, factor: float) -> Known | None:
+        truth, batch_s = self.truth, self.truth.batch_s(settings.num_workers) * factor
+        found = Measurement(
+            startup_s=truth.startup_s(settings.num_workers) + batch_s,
+            batch_s=factories.estimate(batch_s),
+            epoch_s=None if truth.batches is None else truth.cost_s(settings.num_workers, factor),
+            consume_s=truth.consume_s * factor,
+            cpu_s=truth.cpu_s,
+        )
+        instead = next((o.known.records for o in self.known.values() if o.known), None)
+        return known_of(
+            Trial(settings=settings, state=TrialState.OK, measurement=found), truth.batches, truth.cores, instead
         )
 
 
@@ -132,7 +145,6 @@ TRUTHS: dict[str, Truth] = {
     "peak at 20": peaked(20),
     "two humps": Truth(batch_s=lambda n: 0.1 * float(np.interp(n, list(HUMPS), list(HUMPS.values()))), cpu_s=0.004),
     "consumer": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, consume_s=0.1),
-    "crash": replace(waiting(8), crashes=(8,)),
     "crashes above": replace(waiting(16), crashes=range(10, 65)),
     "no length": replace(waiting(4), batches=None),
     "short": replace(waiting(16), batches=20, startup_s=lambda n: 0.05 + 0.03 * n),
