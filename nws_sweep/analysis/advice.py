@@ -2,42 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.replay.counterfactual import Bottleneck, Counterfactual
-from nws_sweep.results import Measurement, Noise
+from nws_sweep.results import Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _NO_CONSUMER = 1 / MIN_CONSUMER_SHARE  # a loader that takes so many times the consumer's time
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
+# How each bottleneck is called, what is taken away, and figures with the remedy.
+_TEXTS = {
+    Bottleneck.STARTUP: (
+        "start-up-bound", "without the start-up of workers",
+        "persistent_workers=true removes most of it after the first epoch{spawn}",
+    ),
+    Bottleneck.ORDER: ("head-of-line blocking", "with batches of equal cost", "{suggested}"),
+    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
+    Bottleneck.COMPETITION: (
+        "workers compete with the training step", "with an undisturbed step",
+        "beside workers it takes {beside} per batch on {cpus} instead of {alone}; cheaper transforms, fewer threads "
+        "for the step (torch.set_num_threads) or more CPUs help, more workers do not",
+    ),
+    Bottleneck.CONSUMER: (
+        "consumer-bound", "with an instant consumer",
+        "the consumer takes {consume} of {batch} per batch; {enough}, and more workers will not help",
+    ),
+    Bottleneck.TRANSFER: (
+        "transfer-bound", "without hand-over",
+        "{handed_over}; reduce the data per batch (a smaller dtype, conversion on the device), or use fewer and larger "
+        "tensors",
+    ),
+    Bottleneck.CPU: (
+        "CPU-bound", "with enough CPUs",
+        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{consumer} or more CPUs help, more workers do "
+        "not",
+    ),
+    Bottleneck.LATENCY: (
+        "latency-bound", "without I/O wait",
+        "loading a batch takes {load}, {waiting} of it I/O wait: more workers than CPUs help ({workers} used)",
+    ),
+}  # fmt: skip
+
 
 def sentence(diagnosis: Diagnosis) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
-    found, replayed = diagnosis.best.measurement, diagnosis.replayed
-    if replayed is None or found is None:
+    if diagnosis.replayed is None:
         return _noise(diagnosis)
-    if not diagnosis.causes:
-        return f"no bottleneck found: nothing saves a tenth of the epoch if it is taken away; {_busy(diagnosis, found)}"
-    first, *others = diagnosis.causes
-    taken = diagnosis.bottlenecks if diagnosis.together else [first.bottleneck]
-    names, without = (" and ".join(words[each] for each in taken) for words in (_NAMES, _WITHOUT))
-    start = f"{names}: {without} the epoch would take {share(first.saved)} less"
-    if first.bottleneck is Bottleneck.ORDER and not diagnosis.together:
-        start = f"{names} costs {share(first.saved)} of the epoch"
-    also = " and ".join(f"{share(cause.saved)} less {_WITHOUT[cause.bottleneck]}" for cause in others)
-    also = f"; also: {also}" if also and not diagnosis.together else ""
-    return f"{start}; {_REMEDIES[first.bottleneck](diagnosis, found, replayed)}{also}"
+    figures = _figures(diagnosis, diagnosis.replayed)
+    if not diagnosis.saved:
+        return f"no bottleneck found: nothing saves a tenth of the epoch if it is taken away; {figures['busy']}"
+    (first, saved), *others = diagnosis.saved.items()
+    taken = diagnosis.bottlenecks if diagnosis.together else [first]
+    names, without, _ = (" and ".join(words) for words in zip(*map(_TEXTS.__getitem__, taken), strict=True))
+    start = f"{names}: {without} the epoch would take {share(saved)} less"
+    if taken == [Bottleneck.ORDER]:
+        start = f"{names} costs {share(saved)} of the epoch"
+    also = " and ".join(f"{share(other)} less {_TEXTS[each][1]}" for each, other in others)
+    return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """Costs that depend on the position, settings that save time, and the upper bound of what a faster loader saves."""
     if diagnosis.replayed is None:
         return
-    rise = diagnosis.replayed.rise
+    rise, bound = diagnosis.replayed.rise, diagnosis.replayed.free_loader
     if max(rise, 1 / rise) >= _RISE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
@@ -45,15 +77,16 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
-    bound = diagnosis.replayed.free_loader
     if bound < _NO_CONSUMER:
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
 
 
 def _suggested(diagnosis: Diagnosis) -> str:
-    names, savings = zip(*diagnosis.suggestions, strict=True)
-    return f"{' or '.join(names)} would save {' or '.join(share(saved) for saved in savings)} of the epoch"
+    if not diagnosis.suggestions:
+        return "batches of more even cost help (a larger batch_size, or shuffle)"
+    savings = " or ".join(map(share, diagnosis.suggestions.values()))
+    return f"{' or '.join(diagnosis.suggestions)} would save {savings} of the epoch"
 
 
 def _noise(diagnosis: Diagnosis) -> str:
@@ -62,116 +95,43 @@ def _noise(diagnosis: Diagnosis) -> str:
     return (
         f"too much noise to identify the bottleneck: {took}other programs used up to {diagnosis.other_cpus:.1f} CPUs, "
         f"the hypervisor took {share(noise.steal)} of the CPU time; measure again on a quiet machine, or "
-        f"{diagnosis.configuration.search.measure_longer_hint}"
+        f"{diagnosis.result.configuration.search.measure_longer_hint}"
     )
 
 
-def _startup(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
+def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
+    """The figures of the sentences by name."""
+    best, found, means = diagnosis.best.num_workers, diagnosis.best.measurement, replayed.means
+    cores, consume_s = diagnosis.result.host.usable_cpus, (found.consume_s if found else None) or 0.0
+    batch_s = found.batch_s.value if found and found.batch_s else consume_s + ((found.wait_s if found else None) or 0.0)
+    cpu_s = found.cpu_s if found else None
+    load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
+    costs_more = not best and means.hand_over_s > means.load_s
     uses_fork = diagnosis.best.settings.multiprocessing_context in (None, "fork")
-    spawn = "" if uses_fork else "; fork starts faster than spawn"
-    return f"persistent_workers=true removes most of it after the first epoch{spawn}"
-
-
-def _order(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    if diagnosis.suggestions:
-        return _suggested(diagnosis)
-    return "batches of more even cost help (a larger batch_size, or shuffle)"
-
-
-def _memory(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    refused = diagnosis.refused[0]
-    return f"{_workers(refused.num_workers)} did not fit ({refused.reason}); {_workers(diagnosis.best.num_workers)} did"
-
-
-def _competition(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    alone_s, beside_s = replayed.consumer_s
-    return (
-        f"beside workers it takes {seconds(beside_s)} per batch on {counted(diagnosis.cores, 'CPU')} instead of "
-        f"{seconds(alone_s)}; cheaper transforms, fewer threads for the step (torch.set_num_threads) or more CPUs "
-        "help, more workers do not"
-    )
-
-
-def _consumer(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    best = diagnosis.best.num_workers
-    keeps_up = f"{_workers(best)} keep{'s' if best == 1 else ''} up" if best else "no workers are needed"
-    return (
-        f"the consumer takes {seconds(found.consume_s)} of {seconds(_batch_s(found))} per batch; "
-        f"{keeps_up}, and more workers will not help"
-    )
-
-
-def _transfer(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    load_s, hand_over_s = replayed.load_s, replayed.hand_over_s
-    figures = f"handing a batch over takes {seconds(hand_over_s)}"
-    if not diagnosis.best.num_workers and load_s < hand_over_s:
-        against = f"{seconds(load_s)} against {seconds(hand_over_s)}"
-        figures = f"loading a batch is cheaper than handing it over ({against}), so workers cannot help"
-    return (
-        f"{figures}; reduce the data per batch (a smaller dtype, conversion on the device), "
-        "or use fewer and larger tensors"
-    )
-
-
-def _cpu(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    twice = replayed.with_cpus(2 * diagnosis.cores)
-    consumer = ", a consumer that needs less CPU" if replayed.free_loader < _NO_CONSUMER else ""
-    return (
-        f"with {counted(2 * diagnosis.cores, 'CPU')} {share(max(0.0, twice.share))} less; {_busy(diagnosis, found)}; "
-        f"cheaper transforms{consumer} or more CPUs help, more workers do not"
-    )
-
-
-def _latency(diagnosis: Diagnosis, found: Measurement, replayed: Counterfactual) -> str:
-    best = diagnosis.best.num_workers
-    shared = f"more workers than CPUs help ({best} used)" if best else "no workers share it"
-    return f"loading a batch takes {seconds(replayed.load_s)}, {share(replayed.waiting)} of it I/O wait: {shared}"
-
-
-def _busy(diagnosis: Diagnosis, found: Measurement) -> str:
-    if found.cpu_s is None:
-        return "CPU time unknown"
-    batch_s = _batch_s(found)
-    busy = f"CPU utilization {share(min(1.0, found.cpu_s / (diagnosis.cores * batch_s)))}, " if batch_s else ""
-    return f"{busy}{seconds(found.cpu_s)} of CPU time per batch"
-
-
-def _batch_s(found: Measurement) -> float | None:
-    """Without a steady pace the time in ``next()`` and in the consumer."""
-    return found.batch_s.value if found.batch_s else (found.wait_s or 0.0) + (found.consume_s or 0.0)
+    refused = next((f"{_workers(one.num_workers)} did not fit ({one.reason})" for one in diagnosis.refused), "")
+    has_consumer, is_cpu_bound = replayed.free_loader < _NO_CONSUMER, Bottleneck.CPU in diagnosis.bottlenecks[:1]
+    return {
+        "workers": _workers(best),
+        "spawn": "" if uses_fork else "; fork starts faster than spawn",
+        "suggested": _suggested(diagnosis),
+        "refused": refused,
+        "beside": seconds(means.beside_s),
+        "alone": seconds(means.alone_s),
+        "cpus": counted(cores, "CPU"),
+        "consume": seconds(consume_s),
+        "batch": seconds(batch_s),
+        "enough": f"{_workers(best)} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
+        "handed_over": f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers "
+        "cannot help" if costs_more else f"handing a batch over takes {hand_over}",
+        "more_cpus": counted(2 * cores, "CPU"),
+        "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
+        "busy": f"CPU utilization {share(min(1.0, cpu_s / (cores * batch_s)))}, {seconds(cpu_s)} of CPU time per batch"
+        if cpu_s is not None and batch_s else "CPU time unknown",
+        "consumer": ", a consumer that needs less CPU" if has_consumer else "",
+        "load": load,
+        "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
+    }  # fmt: skip
 
 
 def _workers(count: int) -> str:
     return counted(count, "worker")
-
-
-_NAMES = {
-    Bottleneck.STARTUP: "start-up-bound",
-    Bottleneck.ORDER: "head-of-line blocking",
-    Bottleneck.MEMORY: "memory-bound",
-    Bottleneck.COMPETITION: "workers compete with the training step",
-    Bottleneck.CONSUMER: "consumer-bound",
-    Bottleneck.TRANSFER: "transfer-bound",
-    Bottleneck.CPU: "CPU-bound",
-    Bottleneck.LATENCY: "latency-bound",
-}
-_WITHOUT = {
-    Bottleneck.STARTUP: "without the start-up of workers",
-    Bottleneck.ORDER: "with batches of equal cost",
-    Bottleneck.MEMORY: "with memory for more workers",
-    Bottleneck.COMPETITION: "with an undisturbed step",
-    Bottleneck.CONSUMER: "with an instant consumer",
-    Bottleneck.TRANSFER: "without hand-over",
-    Bottleneck.CPU: "with enough CPUs",
-    Bottleneck.LATENCY: "without I/O wait",
-}
-_REMEDIES: dict[Bottleneck, Callable[[Diagnosis, Measurement, Counterfactual], str]] = {
-    Bottleneck.STARTUP: _startup,
-    Bottleneck.ORDER: _order,
-    Bottleneck.MEMORY: _memory,
-    Bottleneck.COMPETITION: _competition,
-    Bottleneck.CONSUMER: _consumer,
-    Bottleneck.TRANSFER: _transfer,
-    Bottleneck.CPU: _cpu,
-    Bottleneck.LATENCY: _latency,
-}

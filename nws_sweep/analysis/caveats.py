@@ -66,9 +66,10 @@ def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis |
         return
     largest = f"the best value is the largest one allowed (num_workers={best.num_workers})"
     if diagnosis and diagnosis.more_workers:
-        if diagnosis.more_workers.share > search.tolerance:
-            found, saved = diagnosis.more_workers.num_workers, units.share(diagnosis.more_workers.share)
-            yield f"{largest}; {found} workers would save {saved} of the epoch ({search.more_workers_hint})"
+        number, saved = diagnosis.more_workers
+        if saved > search.tolerance:
+            share = units.share(saved)
+            yield f"{largest}; {number} workers would save {share} of the epoch ({search.more_workers_hint})"
     elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
         yield f"{largest}; {search.more_workers_hint} may find a better one"
 

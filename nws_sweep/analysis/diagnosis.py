@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.measurement.stats import half_width
-from nws_sweep.replay.counterfactual import Bottleneck, Counterfactual, Saving
+from nws_sweep.replay.counterfactual import REMOVABLE, Bottleneck, Counterfactual
 from nws_sweep.replay.model import model_of, queue_settings
-from nws_sweep.results import Configuration, Noise, SearchRecord, Trial, TrialState
+from nws_sweep.results import Noise, SearchRecord, Trial, TrialState
 
 _LEAST_SAVED = 0.1  # share of the epoch
 # Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
@@ -22,16 +22,11 @@ _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 # Parts of the others, which have remedies of their own: they are reported first.
 _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
+# A training step beside workers is slowed down from this multiple of a whole batch without workers. A smaller one may
+# be the work of an accelerator, which continues while the main process loads.
+_SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
 _LARGER_PREFETCH = (4, 8)
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A bottleneck, and the share of the epoch that is saved without it: 0 to 1, 0 for noise."""
-
-    bottleneck: Bottleneck
-    saved: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -39,81 +34,76 @@ class Diagnosis:
     """The bottlenecks of one configuration at its best setting.
 
     Attributes:
-        causes: The bottlenecks, the most important first; empty if nothing saves a tenth of the epoch.
-        together: Whether only the two causes together save something, as much as is said of each.
+        result: The search.
         best: The recommended trial.
-        configuration: The settings that were held fixed.
-        cores: Usable CPUs.
-        other_cpus: The most CPUs that other programs used while any candidate was measured.
-        refused: Trials with more workers than the best that did not fit, ascending by workers.
+        saved: The share of the epoch that is saved without each bottleneck, 0 to 1, the most important first; empty if
+            nothing saves a tenth. Noise saves 0.
+        together: Whether only two bottlenecks together save that much.
         replayed: The epoch at the best setting; None if noise is the bottleneck.
     """
 
-    causes: tuple[Cause, ...]
-    together: bool = False
+    result: SearchRecord = field(repr=False)
     best: Trial
-    configuration: Configuration
-    cores: float
-    other_cpus: float = 0.0
-    refused: tuple[Trial, ...] = ()
+    saved: dict[Bottleneck, float]
+    together: bool = False
     replayed: Counterfactual | None = field(default=None, repr=False)
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         """The bottlenecks, the most important first."""
-        return tuple(cause.bottleneck for cause in self.causes)
+        return tuple(self.saved)
+
+    @property
+    def other_cpus(self) -> float:
+        """The most CPUs that other programs used while any candidate was measured."""
+        noises = [trial.noise for trial in worker_trials(self.result) if trial.objective_s is not None]
+        return max((noise.other_cpus for noise in noises if noise), default=0.0)
+
+    @property
+    def refused(self) -> tuple[Trial, ...]:
+        """Trials with more workers than the best that did not fit, ascending by workers."""
+        larger = (trial for trial in worker_trials(self.result) if trial.num_workers > self.best.num_workers)
+        return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
 
     @cached_property
-    def suggestions(self) -> tuple[tuple[str, float], ...]:
+    def suggestions(self) -> dict[str, float]:
         """Other settings and the share of the epoch that they save, if it exceeds the tolerance."""
         if self.replayed is None or not self.best.num_workers:
-            return ()
-        tolerance, found = self.configuration.search.tolerance, []
-        if self.replayed.best.in_order:
-            saved = self.replayed.with_settings(replace(self.replayed.best, in_order=False)).share
-            found += [("in_order=False", saved)] if saved > tolerance else []
-        larger = [factor for factor in _LARGER_PREFETCH if factor > self.replayed.best.prefetch_factor]
-        savings = [self.replayed.with_settings(replace(self.replayed.best, prefetch_factor=n)).share for n in larger]
-        for factor, saved in zip(larger, savings, strict=True):
-            if saved > tolerance and saved > max(savings) - tolerance:  # the smallest of those that save as much
-                return (*found, (f"prefetch_factor={factor}", saved))
-        return tuple(found)
+            return {}
+        own, tolerance = self.replayed.best, self.result.configuration.search.tolerance
+        saved = {"in_order=False": self.replayed.with_settings(replace(own, in_order=False))} if own.in_order else {}
+        larger = [factor for factor in _LARGER_PREFETCH if factor > own.prefetch_factor]
+        savings = {n: self.replayed.with_settings(replace(own, prefetch_factor=n)) for n in larger}
+        enough = max(savings.values(), default=0.0) - tolerance
+        saved |= dict([(f"prefetch_factor={n}", share) for n, share in savings.items() if share > enough][:1])
+        return {name: share for name, share in saved.items() if share > tolerance}
 
     @cached_property
-    def more_workers(self) -> Saving | None:
-        """What more workers than the largest candidate save; None if the best is not the largest candidate."""
-        largest = max(self.configuration.search.candidates)
+    def more_workers(self) -> tuple[int, float] | None:
+        """More workers than the largest candidate, if that is the best, and the share of the epoch that they save."""
+        largest = max(self.result.configuration.search.candidates)
         if self.replayed is None or self.best.num_workers != largest:
             return None
-        more = (replace(self.replayed.best, num_workers=factor * max(1, largest)) for factor in (2, 4))
-        return max(map(self.replayed.with_settings, more), key=lambda saving: saving.share)
+        more = (factor * max(1, largest) for factor in (2, 4))
+        savings = {n: self.replayed.with_settings(replace(self.replayed.best, num_workers=n)) for n in more}
+        return max(savings.items(), key=lambda item: item[1])
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     """Identifies the bottlenecks at this best trial; None without its measurement or records of batches."""
     if best is None or best.measurement is None:
         return None
-    trials = worker_trials(result)
-    others = [trial.noise.other_cpus for trial in trials if trial.noise and trial.objective_s is not None]
-    start = Diagnosis(
-        causes=(Cause(Bottleneck.NOISE),),
-        best=best,
-        configuration=result.configuration,
-        cores=result.host.usable_cpus,
-        other_cpus=max(others, default=0.0),
-        refused=tuple(t for t in trials if t.num_workers > best.num_workers and t.state in _DID_NOT_FIT),
-    )
-    if _is_too_noisy(start):
-        return start
-    recorded = [trial for trial in trials if trial.records and trial.objective_s is not None]
-    batches = result.facts.batches_of(best.settings, 1) if result.facts else None
-    model = model_of(recorded, batches, start.cores) if recorded and result.configuration.ranks == 1 else None
+    found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
+    cores, ranks = result.host.usable_cpus, result.configuration.ranks
+    if _is_too_noisy(found, cores):
+        return found
+    recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
+    batches = result.facts.batches_of(best.settings, ranks) if result.facts else None
+    model = model_of(recorded, batches, cores) if ranks == 1 else None
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(best.settings, start.cores), _allowed(start))
-    found = replace(start, causes=(), replayed=replayed)
-    causes = _causes(found, replayed)
-    return replace(found, causes=causes) if causes else _limiting_together(found, replayed)
+    replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
+    return _with_savings(replace(found, replayed=replayed), replayed)
 
 
 def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
@@ -122,7 +112,7 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
     return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
 
-def _is_too_noisy(diagnosis: Diagnosis) -> bool:
+def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:
     """Other programs count if any candidate met them: with many workers of its own the best may seem undisturbed.
 
     A wide interval is noise if no records show that the batches differ.
@@ -130,30 +120,30 @@ def _is_too_noisy(diagnosis: Diagnosis) -> bool:
     noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
     batch = found.batch_s if found and not diagnosis.best.records else None
     wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
-    return wide or noise.steal > _NOISY_STEAL or diagnosis.other_cpus > _NOISY_CPUS * diagnosis.cores
+    return wide or noise.steal > _NOISY_STEAL or diagnosis.other_cpus > _NOISY_CPUS * cores
 
 
 def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
-    """The best, and candidates that fit: powers of four and no workers."""
-    candidates = diagnosis.configuration.search.candidates
-    refused = min((trial.num_workers for trial in diagnosis.refused), default=_MOST_WORKERS + 1)
-    powers = [0, *itertools.takewhile(lambda n: n <= max(candidates), (1, 4, 16, 64))]
-    fitting = {n for n in (*powers, max(candidates)) if n < refused and n <= _MOST_WORKERS}
-    return sorted(fitting | {diagnosis.best.num_workers})
+    """The best, and candidates that fit: none, powers of four, the largest."""
+    refused, largest = diagnosis.refused, max(diagnosis.result.configuration.search.candidates)
+    most = min([largest, _MOST_WORKERS, *(trial.num_workers - 1 for trial in refused)])
+    return sorted({diagnosis.best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
 
 
-def _causes(diagnosis: Diagnosis, replayed: Counterfactual) -> tuple[Cause, ...]:
-    found = [Cause(bottleneck, replayed.without(bottleneck).share) for bottleneck in replayed.removable]
-    more = [replayed.with_settings(replace(replayed.best, num_workers=t.num_workers)) for t in diagnosis.refused]
-    found.append(Cause(Bottleneck.MEMORY, max((saving.share for saving in more), default=0.0)))
-    limiting = [cause for cause in found if cause.saved >= _LEAST_SAVED]
-    return tuple(sorted(limiting, key=lambda cause: (cause.bottleneck not in _SPECIFIC, -cause.saved)))
-
-
-def _limiting_together(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
-    # Start-up comes last: it is seldom what to change.
-    names = sorted(replayed.removable, key=lambda bottleneck: bottleneck is Bottleneck.STARTUP)
-    saved, pair = max((replayed.without(*pair).share, pair) for pair in itertools.combinations(names, 2))
-    if saved < _LEAST_SAVED:
-        return diagnosis
-    return replace(diagnosis, causes=tuple(Cause(each, saved) for each in pair), together=True)
+def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
+    own, is_slowed = replayed.best, False
+    if own.num_workers == 0:
+        is_slowed = replayed.means.beside_s > _SLOWED * replayed.model.batch_s(own)
+    applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: is_slowed}
+    removable = [each for each in REMOVABLE if applies.get(each, True)]
+    saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
+    refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
+    saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
+    order = sorted(saved, key=lambda each: (each not in _SPECIFIC, -saved[each]))
+    if limiting := {each: saved[each] for each in order if saved[each] >= _LEAST_SAVED}:
+        return replace(diagnosis, saved=limiting)
+    removable.sort(key=lambda each: each is Bottleneck.STARTUP)  # seldom what to change
+    both = {pair: replayed.without(*pair) for pair in itertools.combinations(removable, 2)}
+    pair = max(both, key=lambda each: both[each])
+    limiting = dict.fromkeys(pair, both[pair]) if both[pair] >= _LEAST_SAVED else {}
+    return replace(diagnosis, saved=limiting, together=bool(limiting))

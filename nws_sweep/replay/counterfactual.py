@@ -6,24 +6,22 @@ them is predicted to be faster than the best setting as things are: the search h
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from typing import NamedTuple
 
 from nws_sweep.replay.model import Known, Model
-from nws_sweep.replay.prediction import Records, steady_pace
+from nws_sweep.replay.prediction import steady_pace
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts
 
 # So many batches are replayed with the best number of workers and with others, and at least so many times the queue.
 _BATCHES, _FEW_BATCHES, _QUEUES = 1000, 250, 3
-# Beside workers a step counts as slowed down if it takes this multiple of a whole batch without workers. A step on an
-# accelerator seems shorter without workers, since it continues while the main process loads.
-_SLOWED = 1.1
 
 
 class Bottleneck(str, Enum):
@@ -40,29 +38,30 @@ class Bottleneck(str, Enum):
     LATENCY = "latency"
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """The share of an epoch that a change saves, at most 1 (negative if it takes longer), and the workers it takes."""
-
-    share: float
-    num_workers: int
+REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """Costs of an epoch's batches in their order, or of as many that stand for them, and its settings."""
-
-    costs: Sequence[BatchCost]
+class _Epoch(NamedTuple):
+    costs: Sequence[BatchCost]  # of batches in their order, which stand for all
     loop: LoopCosts
     settings: QueueSettings
-    reach: float = 1.0  # share of the epoch within which its batches may change places
-    making: float = 1.0  # CPU time of making a batch in the main process / in a worker
-    alone: LoopCosts | None = None  # the costs without workers beside the consumer, if they are known
+
+
+class MeanCosts(NamedTuple):
+    """Mean seconds per batch."""
+
+    load_s: float  # in one process
+    wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
+    hand_over_s: float  # in a worker and in the main process
+    alone_s: float  # of the consumer without workers, if that was measured
+    beside_s: float  # of the consumer beside the fewest workers
 
 
 @dataclass(frozen=True)
 class Counterfactual:
     """An epoch at the best setting of a configuration, compared with what it would be otherwise.
+
+    Savings are shares of the epoch, at most 1, and negative if it takes longer.
 
     Attributes:
         model: Of the trials.
@@ -74,132 +73,92 @@ class Counterfactual:
     best: QueueSettings
     allowed: Sequence[int]
 
-    @property
-    def removable(self) -> tuple[Bottleneck, ...]:
-        """What can be taken away."""
-        alone, fewest = self._ends
-        slowed_s = _SLOWED * self.model.batch_s(alone.settings)
-        is_slowed = self.best.num_workers == 0 and fewest.records.loop.consumer_s > slowed_s
-        excluded = [
-            *([Bottleneck.STARTUP] if self.best.persistent_workers else []),
-            *([] if is_slowed else [Bottleneck.COMPETITION]),
-        ]
-        return tuple(bottleneck for bottleneck in REMOVED if bottleneck not in excluded)
+    def without(self, *taken: Bottleneck, cpus: float = math.inf) -> float:
+        """What is saved without these things; there are ``cpus`` CPUs without their limit."""
+        now_s, times_s = self._now_s[self.best.num_workers], []
+        for number, epoch in self._epochs.items():
+            rest = functools.reduce(lambda left, each: self._removed(each, left, cpus), taken, epoch)
+            times_s.append(self._seconds(rest) * max(1.0, now_s / self._now_s[number]))
+        return 1 - min(times_s) / now_s
 
-    def without(self, *taken: Bottleneck) -> Saving:
-        """What is saved without these things, with the best of the allowed numbers of workers."""
-
-        def change(epoch: Epoch) -> Epoch:
-            for bottleneck in taken:
-                epoch = REMOVED[bottleneck](epoch)
-            return epoch
-
-        return self._saving(change)
-
-    def with_cpus(self, cpus: float) -> Saving:
-        """What is saved with so many CPUs, with the best of the allowed numbers of workers."""
-        return self._saving(lambda epoch: _with_cpus(epoch, cpus))
-
-    def with_settings(self, settings: QueueSettings) -> Saving:
+    def with_settings(self, settings: QueueSettings) -> float:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        count = max(_BATCHES, _QUEUES * settings.queued_batches, _QUEUES * self.best.queued_batches)
-        ratio = self._seconds(self._epoch(settings, count)) / self._seconds(self._epoch(self.best, count))
-        return Saving(1 - ratio, settings.num_workers)
+        batches = max(_BATCHES, _QUEUES * settings.queued_batches, _QUEUES * self.best.queued_batches)
+        return 1 - self._seconds(self._epoch(settings, batches)) / self._seconds(self._epoch(self.best, batches))
 
-    @cached_property
+    @property
     def free_loader(self) -> float:
         """Time of the epoch / its time with a loader that takes no time."""
-        records = self._records(self.best.num_workers)
-        loop, batches = records.loop, records.batches
-        least_s = batches * max(loop.consumer_s, loop.consumer_cpu_s / self.best.cpus)
-        now_s = self._now_s[self.best.num_workers]
-        return now_s / least_s if least_s else math.inf
+        records = self.model.records_for(self.best.num_workers)
+        least_s = records.batches * max(records.loop.consumer_s, records.loop.consumer_cpu_s / self.best.cpus)
+        return self._now_s[self.best.num_workers] / least_s if least_s else math.inf
 
-    @cached_property
+    @property
     def rise(self) -> float:
         """Cost of a batch in the last third of the epoch / in the first; 1 if costs do not depend on the position."""
-        records = self._records(self.best.num_workers)
-        if records.reach == 1:
-            return 1.0
-        thirds: tuple[list[float], ...] = ([], [], [])
-        for one in records.made:
-            thirds[min(2, int(3 * one.position))].append(one.cost.cpu_s + one.cost.wait_s)
-        first, _, last = thirds
-        return statistics.fmean(last) / statistics.fmean(first) if first and last and any(first) else 1.0
+        records = self.model.records_for(self.best.num_workers)
+        costs_s = [max(1e-9, one.cost.cpu_s + one.cost.wait_s) for one in records.in_order]
+        third = len(costs_s) // 3
+        return 1.0 if records.reach == 1 else statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third])
 
-    @property
-    def load_s(self) -> float:
-        """Seconds to load a batch in one process."""
-        mean, making = _mean(self._handed_over.costs), self._handed_over.making
-        return making * mean.cpu_s + mean.wait_s
+    @functools.cached_property
+    def means(self) -> MeanCosts:
+        """Costs at the best setting, or with the fewest workers if it has none."""
+        alone, fewest = (known.records.loop for known in self._ends)
+        records = self.model.records_for(self.best.num_workers or self._ends[1].settings.num_workers)
+        mean, loop = _mean([one.cost for one in records.made]), records.loop
+        making_s = self._making * mean.cpu_s
+        hand_over_s = mean.cpu_s - making_s + mean.copy_s + loop.receive_s + loop.receive_wait_s
+        return MeanCosts(making_s + mean.wait_s, mean.wait_s, hand_over_s, alone.consumer_s, fewest.consumer_s)
 
-    @property
-    def hand_over_s(self) -> float:
-        """Seconds to hand a batch over, in a worker and in the main process."""
-        mean, making, loop = _mean(self._handed_over.costs), self._handed_over.making, self._handed_over.loop
-        return (1 - making) * mean.cpu_s + mean.copy_s + loop.receive_s + loop.receive_wait_s
-
-    @property
-    def waiting(self) -> float:
-        """Share of ``load_s`` in which the process neither runs nor is ready to run."""
-        return _mean(self._handed_over.costs).wait_s / self.load_s if self.load_s else 0.0
-
-    @property
-    def consumer_s(self) -> tuple[float, float]:
-        """Seconds of the consumer per batch in the trials with the fewest workers: possibly none, and at least one."""
-        alone, fewest = self._ends
-        return alone.records.loop.consumer_s, fewest.records.loop.consumer_s
-
-    @cached_property
-    def _handed_over(self) -> Epoch:
-        """The epoch at the best setting, or with the fewest workers if it has none."""
-        number = self.best.num_workers or self._ends[1].settings.num_workers
-        return self._epoch(replace(self.best, num_workers=number), _BATCHES)
-
-    def _saving(self, change: Callable[[Epoch], Epoch]) -> Saving:
-        now_s = self._now_s[self.best.num_workers]
-        times = [
-            (self._seconds(change(epoch)) * max(1.0, now_s / self._now_s[number]), number)
-            for number, epoch in self._epochs.items()
-        ]
-        least_s, number = min(times)
-        return Saving(1 - least_s / now_s, number)
-
-    @cached_property
-    def _epochs(self) -> dict[int, Epoch]:
+    @functools.cached_property
+    def _epochs(self) -> dict[int, _Epoch]:
         found = {}
         for number in self.allowed:
             settings = replace(self.best, num_workers=number)
-            count = _BATCHES if settings == self.best else _FEW_BATCHES
-            found[number] = self._epoch(settings, max(count, _QUEUES * settings.queued_batches))
+            batches = _BATCHES if settings == self.best else _FEW_BATCHES
+            found[number] = self._epoch(settings, max(batches, _QUEUES * settings.queued_batches))
         return found
 
-    @cached_property
+    @functools.cached_property
     def _now_s(self) -> dict[int, float]:
         return {number: self._seconds(epoch) for number, epoch in self._epochs.items()}
 
-    def _seconds(self, epoch: Epoch) -> float:
-        number = epoch.settings.num_workers
-        found = replay(epoch.costs, epoch.loop, epoch.settings)
-        others = self._records(number).batches - len(epoch.costs)
-        whole_s = found.epoch_s + others * steady_pace(found, epoch.settings, epoch.loop.consumer_s)
-        return whole_s * self.model.factor(number)
+    def _epoch(self, settings: QueueSettings, batches: int) -> _Epoch:
+        records = self.model.records_for(settings.num_workers)
+        return _Epoch(records.epoch(random.Random(0), batches), records.loop, settings)
 
-    def _epoch(self, settings: QueueSettings, count: int) -> Epoch:
-        records, (alone, _) = self._records(settings.num_workers), self._ends
-        return Epoch(
-            costs=records.epoch(random.Random(0), count),
-            loop=records.loop,
-            settings=settings,
-            reach=records.reach,
-            making=self._making if settings.num_workers else 1.0,
-            alone=None if alone.settings.num_workers else alone.records.loop,
-        )
+    def _seconds(self, epoch: _Epoch) -> float:
+        number, found = epoch.settings.num_workers, replay(*epoch)
+        more = self.model.records_for(number).batches - len(epoch.costs)
+        pace_s = steady_pace(found, epoch.settings, epoch.loop.consumer_s)
+        return (found.epoch_s + more * pace_s) * self.model.factor(number)
 
-    def _records(self, num_workers: int) -> Records:
-        return self.model.records_for(num_workers)
+    def _removed(self, bottleneck: Bottleneck, epoch: _Epoch, cpus: float) -> _Epoch:
+        costs, loop, settings = epoch
+        match bottleneck:
+            case Bottleneck.STARTUP:
+                loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
+            case Bottleneck.ORDER:  # as far as batches may change places
+                size = math.ceil(self.model.records_for(settings.num_workers).reach * len(costs))
+                chunks = [costs[begin : begin + size] for begin in range(0, len(costs), size)]
+                costs = [mean for chunk in chunks for mean in [_mean(chunk)] * len(chunk)]
+            case Bottleneck.CONSUMER:
+                loop = replace(loop, consumer_s=0.0, consumer_cpu_s=0.0)
+            case Bottleneck.TRANSFER:
+                making = self._making if settings.num_workers else 1.0
+                costs = [BatchCost(making * cost.cpu_s, cost.wait_s) for cost in costs]
+                loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
+            case Bottleneck.LATENCY:
+                costs = [replace(cost, wait_s=0.0) for cost in costs]
+            case _:  # CPUs, or competition for them: the consumer is not slowed down
+                alone = self._ends[0].records.loop
+                if alone.consumer_s < loop.consumer_s:
+                    loop = replace(loop, consumer_s=alone.consumer_s, consumer_cpu_s=alone.consumer_cpu_s)
+                settings = replace(settings, cpus=cpus) if bottleneck is Bottleneck.CPU else settings
+        return _Epoch(costs, loop, settings)
 
-    @cached_property
+    @functools.cached_property
     def _making(self) -> float:
         """CPU time of making a batch without workers / with the fewest: the median of batches that both have made.
 
@@ -218,56 +177,9 @@ class Counterfactual:
         return known[0], next((one for one in known if one.settings.num_workers), known[0])
 
 
-def _without_start(epoch: Epoch) -> Epoch:
-    return replace(epoch, loop=replace(epoch.loop, fork_s=0.0, start_s=0.0, stop_s=0.0))
-
-
-def _without_variation(epoch: Epoch) -> Epoch:
-    """All batches as expensive as the mean one, as far as they may change places."""
-    size = max(1, math.ceil(epoch.reach * len(epoch.costs)))
-    chunks = [epoch.costs[begin : begin + size] for begin in range(0, len(epoch.costs), size)]
-    return replace(epoch, costs=[mean for chunk in chunks for mean in [_mean(chunk)] * len(chunk)])
-
-
 def _mean(costs: Sequence[BatchCost]) -> BatchCost:
-    return BatchCost(
-        cpu_s=statistics.fmean(cost.cpu_s for cost in costs),
-        wait_s=statistics.fmean(cost.wait_s for cost in costs),
-        copy_s=statistics.fmean(cost.copy_s for cost in costs),
-    )
+    return BatchCost(*(sum(values) / len(costs) for values in zip(*map(_parts, costs), strict=True)))
 
 
-def _without_competition(epoch: Epoch) -> Epoch:
-    """With a consumer that takes no longer than without workers."""
-    if epoch.alone is None or epoch.alone.consumer_s >= epoch.loop.consumer_s:
-        return epoch
-    consumer_s, cpu_s = epoch.alone.consumer_s, epoch.alone.consumer_cpu_s
-    return replace(epoch, loop=replace(epoch.loop, consumer_s=consumer_s, consumer_cpu_s=cpu_s))
-
-
-def _without_consumer(epoch: Epoch) -> Epoch:
-    return replace(epoch, loop=replace(epoch.loop, consumer_s=0.0, consumer_cpu_s=0.0))
-
-
-def _without_hand_over(epoch: Epoch) -> Epoch:
-    costs = [replace(cost, cpu_s=epoch.making * cost.cpu_s, copy_s=0.0) for cost in epoch.costs]
-    return replace(epoch, costs=costs, loop=replace(epoch.loop, receive_s=0.0, receive_wait_s=0.0))
-
-
-def _with_cpus(epoch: Epoch, cpus: float = math.inf) -> Epoch:
-    return _without_competition(replace(epoch, settings=replace(epoch.settings, cpus=cpus)))
-
-
-def _without_waiting(epoch: Epoch) -> Epoch:
-    return replace(epoch, costs=[replace(cost, wait_s=0.0) for cost in epoch.costs])
-
-
-REMOVED: dict[Bottleneck, Callable[[Epoch], Epoch]] = {
-    Bottleneck.STARTUP: _without_start,
-    Bottleneck.ORDER: _without_variation,
-    Bottleneck.COMPETITION: _without_competition,
-    Bottleneck.CONSUMER: _without_consumer,
-    Bottleneck.TRANSFER: _without_hand_over,
-    Bottleneck.CPU: _with_cpus,
-    Bottleneck.LATENCY: _without_waiting,
-}
+def _parts(cost: BatchCost) -> tuple[float, float, float]:
+    return cost.cpu_s, cost.wait_s, cost.copy_s
