@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nws_sweep.errors import TimeBudgetSpent
@@ -40,10 +41,12 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
         except KeyboardInterrupt:
             observer.interrupted(rounds.search.record)
             raise
-    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(_observations(rounds))
+    observations = _observations(rounds)
+    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(observations)
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
+    result = _with_epochs(result, observations)
     observer.search_finished(result)
     return result
 
@@ -99,6 +102,18 @@ def _observations(rounds: Rounds) -> list[Observation]:
     usual = (o for o in found if o.settings == with_workers(base, o.num_workers))
     forecast = forecast_of(usual, _cores(search), processes.start_method())
     return [forecast.corrected(o) for o in found] if forecast else found
+
+
+def _with_epochs(result: SearchRecord, observations: Sequence[Observation]) -> SearchRecord:
+    """The result with the epochs that candidates are compared by: of all batches, not only of those that were timed."""
+    costs_s = {o.settings: o.cost_s for o in observations if o.batches is not None}
+
+    def with_epoch(trial: Trial) -> Trial:
+        found, cost_s = trial.measurement, costs_s.get(trial.settings)
+        has_epoch = found is not None and found.epoch_s is not None and cost_s is not None
+        return replace(trial, measurement=replace(found, epoch_s=cost_s)) if found and has_epoch else trial
+
+    return replace(result, trials=tuple(map(with_epoch, result.trials)))
 
 
 def _observation(
