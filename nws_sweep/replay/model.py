@@ -206,8 +206,12 @@ class Model:
         for other in self._with_workers:
             if other is not chosen:
                 ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
+                ratios = [_ratio(name, ours) for name in ("cpu_s", "wait_s", "copy_s")]
                 for record in other.records.made:
-                    made.setdefault(_batch(record), replace(record, cost=_scaled(record.cost, ours)))
+                    if _batch(record) not in made:
+                        costs = (record.cost.cpu_s, record.cost.wait_s, record.cost.copy_s)
+                        scaled = BatchCost(*(cost * ratio for cost, ratio in zip(costs, ratios, strict=True)))
+                        made[_batch(record)] = replace(record, cost=scaled)
         return replace(chosen.records, made=tuple(made.values()))
 
     def _nearest(self, num_workers: int) -> Known:
@@ -278,14 +282,10 @@ def _batch(record: BatchRecord) -> tuple[int, int]:
     return record.epoch, record.number
 
 
-def _scaled(cost: BatchCost, pairs: Sequence[tuple[BatchCost, BatchCost]]) -> BatchCost:
-    """The cost times the ratio of sums over pairs of costs of the same batch; as it is if there are none."""
-
-    def ratio(name: str) -> float:
-        theirs = sum(getattr(other, name) for _, other in pairs)
-        return sum(getattr(own, name) for own, _ in pairs) / theirs if theirs else 1.0
-
-    return BatchCost(*(getattr(cost, name) * ratio(name) for name in ("cpu_s", "wait_s", "copy_s")))
+def _ratio(name: str, pairs: Sequence[tuple[BatchCost, BatchCost]]) -> float:
+    """The ratio of sums over pairs of costs of the same batch; 1 if there are none."""
+    theirs = sum(getattr(other, name) for _, other in pairs)
+    return sum(getattr(own, name) for own, _ in pairs) / theirs if theirs else 1.0
 
 
 def _with_consumer(records: Records, consumer_s: float) -> Records:
