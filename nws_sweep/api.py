@@ -83,8 +83,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         maximum_patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/searching.md).
         candidates: Values of num_workers to choose from; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is adaptive, else for
-            twice the usable CPUs.
+        max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
+            adaptive, else for twice the usable CPUs.
         also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
         consumer: What uses each batch: None for nothing; a number of seconds to sleep, which resembles a training step
             on an accelerator; or a function, which is called with the batch.
