@@ -8,6 +8,7 @@ from dataclasses import replace
 from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
+from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
@@ -46,7 +47,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
-    result = _with_epochs(result, observations)
+    result = _with_predictions(result, observations)
     observer.search_finished(result)
     return result
 
@@ -104,16 +105,21 @@ def _observations(rounds: Rounds) -> list[Observation]:
     return [forecast.corrected(o) for o in found] if forecast else found
 
 
-def _with_epochs(result: SearchRecord, observations: Sequence[Observation]) -> SearchRecord:
-    """The result with the epochs that candidates are compared by: of all batches, not only of those that were timed."""
-    costs_s = {o.settings: o.cost_s for o in observations if o.batches is not None}
+def _with_predictions(result: SearchRecord, observations: Sequence[Observation]) -> SearchRecord:
+    """The result with predicted times: of whole epochs, as candidates were compared, and without the consumer."""
+    seen = {o.settings: o for o in observations}
+    return replace(result, trials=tuple(_with_prediction(trial, seen.get(trial.settings)) for trial in result.trials))
 
-    def with_epoch(trial: Trial) -> Trial:
-        found, cost_s = trial.measurement, costs_s.get(trial.settings)
-        has_epoch = found is not None and found.epoch_s is not None and cost_s is not None
-        return replace(trial, measurement=replace(found, epoch_s=cost_s)) if found and has_epoch else trial
 
-    return replace(result, trials=tuple(map(with_epoch, result.trials)))
+def _with_prediction(trial: Trial, seen: Observation | None) -> Trial:
+    found = trial.measurement
+    if found is None or seen is None or seen.known is None:
+        return trial
+    if seen.batches is not None and seen.cost_s is not None:
+        found = replace(found, epoch_s=seen.cost_s)
+    if found.batch_s and (found.consume_s or 0.0) >= MIN_CONSUMER_SHARE * found.batch_s.value:
+        found = replace(found, loading_s=seen.known.loading_s)
+    return replace(trial, measurement=found)
 
 
 def _observation(
