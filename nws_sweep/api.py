@@ -28,7 +28,7 @@ from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, temporary
-from nws_sweep.system.host import cpus_of_rank, most_workers
+from nws_sweep.system.host import cpus_of_rank
 from nws_sweep.tuning.runner import DEFAULT_LIMIT
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
@@ -83,7 +83,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         maximum_patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/searching.md).
         candidates: Values of num_workers to choose from; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest candidate; None for twice the usable CPUs, and at least 32 if the strategy is adaptive.
+        max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
+            adaptive, else for twice the usable CPUs.
         also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
         consumer: What uses each batch: None for nothing; a number of seconds to sleep, which resembles a training step
             on an accelerator; or a function, which is called with the batch.
@@ -202,7 +203,7 @@ def _rules(given: Mapping[str, Any]) -> SearchRules:
     ranks, most = given["ranks"], given["max_workers"]
     schema.require("ranks", ranks)
     if most is None:
-        most = most_workers(ranks) if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
+        most = None if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
     values = {name: given[name] for name in ("strategy", "maximum_patience", "tolerance", "time_budget_s")}
     values |= {"also": list(given["also"]), "max_workers": most, "reference": cpus_of_rank(ranks)}
     values["candidates"] = None if given["candidates"] is None else list(given["candidates"])

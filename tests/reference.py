@@ -53,7 +53,6 @@ _MISSING = "???"
 _MEANINGS = {
     "${..patience}": "that of `patience`",
     "${nws_sweep.usable_cpus:1,${..ranks}}": "the usable CPUs, shared by the ranks",
-    "${nws_sweep.most_workers:${..ranks}}": "twice the usable CPUs, at least 32; shared by the ranks, at least 8 each",
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")

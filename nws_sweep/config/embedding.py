@@ -66,18 +66,12 @@ def register_resolvers() -> None:
 
         return host.cpus_of_rank(max(1, ranks), times)
 
-    def most_workers(ranks: int = 1) -> int:
-        from nws_sweep.system import host
-
-        return host.most_workers(max(1, ranks))
-
     def best_setting(name: str, *given: Any, _root_: Any) -> Any:
         from nws_sweep.config import best_resolver
 
         return best_resolver.best_setting(name, *given, _root_=_root_)
 
     OmegaConf.register_new_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
-    OmegaConf.register_new_resolver("nws_sweep.most_workers", most_workers, replace=True)
     OmegaConf.register_new_resolver("nws_best", best_setting, replace=True)
 
 

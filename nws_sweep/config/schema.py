@@ -44,6 +44,10 @@ class Allowed:
     test: Callable[[Any], bool] = lambda value: True
 
 
+# The candidates without a limit: all numbers of workers up to 64, then four for each doubling.
+_WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
+
+
 def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
@@ -92,7 +96,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "search.strategy": (str, _one_of(*STRATEGIES)),
     "search.maximum_patience": (int, _at_least(0)),
     "search.candidates": (list[int] | None, _or_null(_CANDIDATES)),
-    "search.max_workers": (int, _at_least(0)),
+    "search.max_workers": (int | None, _or_null(_at_least(0))),
     "search.reference": (int | None, _or_null(_at_least(0))),
     "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "search.also": (list[str], _ALSO),
@@ -273,7 +277,9 @@ def require(name: str, value: Any, key: str | None = None, *, written: str | Non
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
     """The rules of valid values of the keys below ``search``."""
     candidates = values["candidates"]
-    tried = tuple(range(values["max_workers"] + 1) if candidates is None else sorted(map(int, candidates)))
+    if candidates is None:
+        candidates = _WITHOUT_LIMIT if values["max_workers"] is None else range(values["max_workers"] + 1)
+    tried = tuple(sorted(map(int, candidates)))
     reference = values["reference"] if values["reference"] in tried else None
     rest = {name: value for name, value in values.items() if name != "max_workers"}
     return SearchRules(**{**rest, "candidates": tried, "reference": reference, "also": tuple(values["also"])})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nws_sweep import errors
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement import quantities, schedule
+from nws_sweep.measurement import schedule
 from nws_sweep.measurement.candidate_process import CandidateProcess
 from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.measurement.trial_progress import TrialProgress
@@ -151,7 +151,7 @@ class Candidate:
     def _take_windows(self, process: TrialProcess, number: int | None) -> None:
         """Takes windows up to the first that counts, pauses the process, and adds the time slice.
 
-        Without a round ``number`` it is the last look, without the consumer.
+        Without a round ``number`` it is the last look.
         """
         last_look = number is None
         was_paused = bool(self.progress.slices)
@@ -163,8 +163,10 @@ class Candidate:
                 if self.is_late():
                     raise errors.TimeBudgetSpent
                 request = self._next_request(windows, was_paused, last_look)
-                windows.append(process.window(replace(request, kind=WindowKind.LOADING) if last_look else request))
+                windows.append(process.window(request))
                 self._check_end(request, windows[-1])
+                if last_look:
+                    break
             self.progress.process_warnings = process.warned()
             if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
@@ -182,9 +184,9 @@ class Candidate:
             self.progress.slices.append(time_slice)
 
     def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
+        if last_look:  # the first batch of another epoch is enough
+            return WindowRequest(kind=WindowKind.WARM_UP, fresh=True)
         taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
-        if last_look and schedule.whole_epochs(taken, conditions):  # the first batch of another epoch is enough
-            return WindowRequest(kind=WindowKind.STEADY, fresh=True)
         return schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
 
     def _check_end(self, request: WindowRequest, window: Window) -> None:
@@ -197,18 +199,12 @@ class Candidate:
         self.progress.exhausted = True
 
     def _take_last_look(self) -> None:
-        """Takes a window without the consumer; of whole epochs the start of another, for the memory of workers."""
+        """After whole epochs, starts another one for the memory of its workers, which end with each epoch."""
         process, conditions = self.process.running, self.progress.conditions
-        if not self.done or process is None or not self.settings.num_workers:
+        if not self.done or process is None or not self.settings.num_workers or self.settings.persistent_workers:
             return
-        if (found := self.progress.measurement) is None:
-            return
-        share = quantities.MIN_CONSUMER_SHARE
-        has_consumer = found.batch_s is not None and (found.consume_s or 0.0) >= share * found.batch_s.value
-        has_no_workers = (  # between whole epochs, unless workers persist
-            schedule.whole_epochs(self.progress.windows, conditions) and not self.settings.persistent_workers
-        )
-        if not (has_consumer or has_no_workers) or self.progress.exhausted or self.is_late():
+        is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
+        if not is_whole or self.progress.exhausted or self.is_late():
             return
         earlier = list(self.progress.slices)
         try:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, TimeSlice, Window, WindowKind
+from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, TimeSlice, Window
 
 # CPU seconds for ending a worker: 9 ms measured with fork on Linux, whatever the number of workers.
 _STOP_S = 0.009
@@ -43,12 +43,11 @@ def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
 
 def _of_epoch(epoch: int, placed: Sequence[_Placed], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
     """Time does not pass between windows: the processes are paused."""
-    returned: list[tuple[float | None, int | None]] = []
+    returned: list[tuple[float, int | None]] = []
     now_s = 0.0
     for window, number in placed:
         for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-            # Without the consumer the times of a loop are not those of training.
-            returned.append((None if window.kind is WindowKind.LOADING else now_s + wait_s, number))
+            returned.append((now_s + wait_s, number))
             now_s += wait_s + consume_s
     windows = [window for window, _ in placed]
     made = [record for window in windows for record in window.records]
@@ -77,9 +76,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     """Costs beside making batches; None before the first batch. What is not known counts as 0."""
     windows = [window for time_slice in slices for window in time_slice.windows]
     taken = sum(window.batches for window in windows)
-    consuming = [window for window in windows if window.kind is not WindowKind.LOADING]
-    consumed = sum(window.batches for window in consuming)
-    if not consumed:
+    if not taken:
         return None
     workers = settings.num_workers
     starts_s = [window.start_cpu_s for window in windows if window.start_cpu_s is not None]
@@ -90,8 +87,8 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
-        consumer_s=sum(sum(window.consume_s) for window in consuming) / consumed,
-        consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in consuming) / consumed,
+        consumer_s=sum(sum(window.consume_s) for window in windows) / taken,
+        consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in windows) / taken,
         fork_s=sum(starts_s) / len(starts_s) / workers if workers and starts_s else 0.0,
         start_s=start_s,
         stop_s=_STOP_S if workers else 0.0,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from nws_sweep.measurement.stats import outliers
-from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
+from nws_sweep.results import Noise, TimeSlice, Window
 
 _MIN_POINTS_FOR_GROWTH = 3
 # Bytes that a process may read from storage for itself, such as a part of a library.
@@ -32,7 +32,7 @@ def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
     for time_slice in slices:
         taken += sum(window.batches for window in time_slice.windows)
         memory_bytes = time_slice.after.memory_bytes
-        if memory_bytes is not None and any(window.kind is not WindowKind.LOADING for window in time_slice.windows):
+        if memory_bytes is not None and any(window.counts for window in time_slice.windows):
             held[taken] = memory_bytes
     batches, memory = list(held)[1:], list(held.values())[1:]
     enough = len(batches) >= _MIN_POINTS_FOR_GROWTH

@@ -64,7 +64,6 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
     found = Measurement(
         startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
-        loading_s=_loading_s(windows, conditions),
         cpu_s=cpu_s / made if made and cpu_s > 0 else None,
         memory_bytes=max(
             (one.after.memory_bytes for one in slices if one.after.memory_bytes is not None), default=None
@@ -118,13 +117,10 @@ class _Steady:
 
 
 def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
-    batch_s, consume_s = steady.estimate.value, measurement.consume_s or 0.0
-    loads_itself = conditions.settings.num_workers == 0 and consume_s >= MIN_CONSUMER_SHARE * batch_s
-    samples = sum(window.samples for window in steady.usable)
+    batch_s, samples = steady.estimate.value, sum(window.samples for window in steady.usable)
     batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
     return replace(
         measurement,
-        loading_s=measurement.wait_s if loads_itself else measurement.loading_s,
         batch_s=steady.estimate,
         bias_bound=steady.bias_bound,
         samples_per_s=batch_length / batch_s if batch_s > 0 else None,
@@ -167,12 +163,6 @@ def _workers_decide(usable: Sequence[Window], conditions: Conditions) -> bool:
         return mean < 0
     waiting = sum(sum(window.wait_s) for window in usable) / sum(window.elapsed_s for window in usable)
     return waiting >= _HARDLY_WAITS
-
-
-def _loading_s(windows: Sequence[Window], conditions: Conditions) -> float | None:
-    """Seconds per batch of the latest window without the consumer; None if there is none or an epoch's end cut it."""
-    usable = [b for b in windows if b.kind is WindowKind.LOADING and b.batches and b.startup_s is None]
-    return _paced_s(usable[-1:], conditions, True) if usable and not usable[-1].ended_epoch else None
 
 
 def _taken(windows: Sequence[Window]) -> int:

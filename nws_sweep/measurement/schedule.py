@@ -193,7 +193,7 @@ def part_of(window: Window, begin: int, end: int) -> Window:
 
 def epoch_starts(windows: Iterable[Window], conditions: Conditions) -> list[Window]:
     """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
-    starts = [window for window in windows if window.startup_s is not None and window.kind is not WindowKind.LOADING]
+    starts = [window for window in windows if window.startup_s is not None]
     if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return starts
     return starts[1:] or starts

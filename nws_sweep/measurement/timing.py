@@ -101,8 +101,7 @@ class LoaderSession:
         steps: list[_Step] = []
         barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
-        consumes = request.kind is not WindowKind.LOADING
-        ahead = self.others is not None and self.consumer_synchronizes and consumes
+        ahead = self.others is not None and self.consumer_synchronizes
         produced_before = self.produced()
         started = now = self.clock()
         if ahead and self.others is not None:
@@ -116,10 +115,9 @@ class LoaderSession:
             receive_delay_s += self.delay_clock() - delay_s
             finished = arrived = self.clock()
             if batch is not _END:
-                if consumes:
-                    cpu_s = self.cpu_clock()
-                    self.consume(batch)
-                    consume_cpu_s += self.cpu_clock() - cpu_s
+                cpu_s = self.cpu_clock()
+                self.consume(batch)
+                consume_cpu_s += self.cpu_clock() - cpu_s
                 finished = self.clock()
                 steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
                 if fresh and len(steps) == 1:

@@ -65,6 +65,11 @@ class Known:
         replayed_s = sum(step.replayed_s for step in self._steps)
         return sum(step.measured_s for step in self._steps) / replayed_s if replayed_s else 1.0
 
+    @property
+    def loading_s(self) -> float:
+        """Seconds of a batch without the consumer."""
+        return epoch_of(self.records.without_consumer(), self.settings)[1] * self.factor
+
     @cached_property
     def by_round(self) -> Mapping[int, float]:
         """The same of the batches that were returned in each round; empty if whole epochs were measured."""

@@ -76,8 +76,6 @@ def batches_text(result: SearchRecord) -> str:
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, window in enumerate(trial.windows):
-            if window.kind is WindowKind.LOADING:
-                continue
             identity = trial.num_workers, number
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):

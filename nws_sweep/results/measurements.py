@@ -34,14 +34,14 @@ class WindowKind(str, enum.Enum):
     WARM_UP = "warm_up"  # not counted: the queue fills
     STEADY = "steady"  # whole multiples of the workers within an epoch
     EPOCH = "epoch"  # a whole epoch, start-up included
-    LOADING = "loading"  # without the consumer
+    LOADING = "loading"  # without the consumer; in files of earlier versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRequest:
     """What the next window must contain: the least number of batches and seconds, in multiples of the workers."""
 
-    kind: WindowKind  # ``EPOCH`` starts a new epoch and ends with the epoch, ``LOADING`` skips the consumer
+    kind: WindowKind  # ``EPOCH`` starts a new epoch and ends with the epoch
     min_batches: int = 1
     min_seconds: float = 0.0
     multiple_of: int = 1  # the number of batches is a multiple of this: n workers deliver in multiples of n
@@ -231,8 +231,7 @@ class Measurement:
     consume_s: NotNegative | None = None  # in the consumer, likewise
     stall_fraction: NotNegative | None = None  # waits / (waits + consumer)
     epoch_s: NotNegative | None = None  # measured or projected; None if the length of an epoch is unknown
-    # Per batch without the consumer, from one window; without workers the time of a batch minus that of the consumer.
-    # None if there is no consumer.
+    # Per batch without the consumer, predicted; None if there is no consumer.
     loading_s: NotNegative | None = None
     cpu_s: NotNegative | None = None  # of all processes per batch, user and system
     memory_bytes: Bytes | None = None  # of all processes, the maximum after a time slice; shared memory counts once

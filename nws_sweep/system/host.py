@@ -21,7 +21,6 @@ from nws_sweep.results import Host
 from nws_sweep.system import cgroups
 
 _ROOT = Path("/")
-_MAX_WORKERS, _MIN_WORKERS_OF_RANK = 32, 8
 
 
 def describe(ranks: int = 1) -> Host:
@@ -52,13 +51,6 @@ def _version(distribution: str) -> str:
 def usable_cpus() -> int:
     """Whole CPUs that this process may use, at least 1."""
     return max(1, int(usable_cores()))
-
-
-def most_workers(ranks: int = 1) -> int:
-    """The default limit of the adaptive search, workers of each rank; loading with I/O wait gains beyond the CPUs."""
-    if ranks == 1:
-        return max(_MAX_WORKERS, 2 * usable_cpus())
-    return max(_MIN_WORKERS_OF_RANK, _MAX_WORKERS // ranks, cpus_of_rank(ranks, 2))
 
 
 def cpus_of_rank(ranks: int, times: int = 1) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nws_sweep.errors import TimeBudgetSpent
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
+from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
@@ -40,10 +42,12 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
         except KeyboardInterrupt:
             observer.interrupted(rounds.search.record)
             raise
-    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(_observations(rounds))
+    observations = _observations(rounds)
+    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(observations)
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
+    result = _with_predictions(result, observations)
     observer.search_finished(result)
     return result
 
@@ -99,6 +103,23 @@ def _observations(rounds: Rounds) -> list[Observation]:
     usual = (o for o in found if o.settings == with_workers(base, o.num_workers))
     forecast = forecast_of(usual, _cores(search), processes.start_method())
     return [forecast.corrected(o) for o in found] if forecast else found
+
+
+def _with_predictions(result: SearchRecord, observations: Sequence[Observation]) -> SearchRecord:
+    """The result with predicted times: of whole epochs, as candidates were compared, and without the consumer."""
+    seen = {o.settings: o for o in observations}
+    return replace(result, trials=tuple(_with_prediction(trial, seen.get(trial.settings)) for trial in result.trials))
+
+
+def _with_prediction(trial: Trial, seen: Observation | None) -> Trial:
+    found = trial.measurement
+    if found is None or seen is None or seen.known is None:
+        return trial
+    if seen.batches is not None and seen.cost_s is not None:
+        found = replace(found, epoch_s=seen.cost_s)
+    if found.batch_s and (found.consume_s or 0.0) >= MIN_CONSUMER_SHARE * found.batch_s.value:
+        found = replace(found, loading_s=seen.known.loading_s)
+    return replace(trial, measurement=found)
 
 
 def _observation(

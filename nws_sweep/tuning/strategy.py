@@ -14,6 +14,7 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, Verdict, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
+from nws_sweep.tuning.forecast import forecast_of
 from nws_sweep.tuning.paired_comparison import (
     Decision,
     LogRatio,
@@ -30,6 +31,8 @@ ALSO = (
 )  # fmt: skip
 _PREFETCH_FACTORS = (1, 2, 4, 8)
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
+_PREDICTED = ("prefetch_factor", "in_order")
+_WORTH_A_TRIAL = 0.01  # predicted gain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ class OtherSettingsSearch(Strategy):
     """Searches num_workers, and then the settings in ``rules.also``.
 
     A value is kept only if it is faster than the best so far and the interval of the ratio excludes 1, so a setting
-    without effect stays unchanged.
+    without effect stays unchanged. Of settings that the replay predicts only the best value is measured, if any.
     """
 
     workers: Strategy  # searches num_workers
@@ -108,8 +111,14 @@ class OtherSettingsSearch(Strategy):
             return decision, verdict
         known = {o.settings: o for o in observations}
         best, reason = verdict.recommended, decision.reason
+        forecast = forecast_of(of_workers, self.cores, "fork")
         for name in self.rules.also:
             variants = self._variants(best, name)
+            if forecast and name in _PREDICTED and variants:
+                variants = [min(variants, key=forecast.cost_s)]
+                if forecast.cost_s(variants[0]) > forecast.cost_s(best) / (1 + _WORTH_A_TRIAL):
+                    reason += f"; no other {name} is predicted to be faster"
+                    continue
             ratios = self._ratios(best, variants, known)
             if next_round := self._round(best, variants, ratios, known):
                 return next_round, replace(verdict, recommended=best)

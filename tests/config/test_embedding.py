@@ -96,7 +96,7 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
-    assert found["nws_sweep"]["search"]["max_workers"] == host.most_workers()
+    assert found["nws_sweep"]["search"]["max_workers"] is None
     assert found["nws_sweep"]["search"]["reference"] == host.usable_cpus()
     write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
     found = in_host(

@@ -49,11 +49,11 @@ def refused(*overrides: str) -> str:
 
 def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "shared_cores", lambda *_: 48.0)
-    found = configured("ranks=4")
+    found = configured("ranks=4", "search=patience")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks
     assert found.search.reference == 12
-    assert configured("ranks=96").search.candidates == tuple(range(8 + 1))  # at least 8 per rank
+    assert configured("ranks=96").search.candidates[-1] == 1024  # the adaptive search has no limit of its own
     assert configured("ranks=4", "search.max_workers=5").search.candidates == tuple(range(5 + 1))
 
 

@@ -99,11 +99,6 @@ def test_a_consumer_with_a_barrier_gets_no_second_one() -> None:
     assert merged.consume_s == (0.5,) * 4
     assert merged.wait_s == (1.0,) * 4
     assert [rank.barrier_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
-    found, ranks = windows(
-        [0.25, 1.0], WindowRequest(kind=WindowKind.LOADING, min_batches=4), consume_s=9.0, has_barrier=True
-    )
-    assert found[0].barrier_s == (0.75,) * 4  # a window without the consumer has its own barrier
-    assert ranks.barriers_passed == 1 + 4
 
 
 def run_ranks(folder: Path, *works: Callable[[lockstep.Lockstep], object]) -> None:

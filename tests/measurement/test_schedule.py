@@ -202,7 +202,7 @@ def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_
 
 def test_an_epoch_of_one_batch_of_each_worker_has_no_steady_state() -> None:
     _, found = simulate(4, batches=4, end_s=0.5)
-    assert (found.batch_s, found.samples_per_s, found.loading_s) == (None, None, None)
+    assert (found.batch_s, found.samples_per_s) == (None, None)
     assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, start-up included
     assert found.epoch_s == pytest.approx(1.0)
 

@@ -32,9 +32,6 @@ def test_waits_and_consumer_times_add_up_to_the_clock() -> None:
     assert window.wait_s == pytest.approx([0.3] * 4)
     assert window.consume_s == pytest.approx([0.2] * 4)
     assert window.elapsed_s == pytest.approx(clock.now)
-    without = measured.window(request(kind=WindowKind.LOADING, min_batches=4))
-    assert without.wait_s == pytest.approx([0.3] * 4)
-    assert without.consume_s == pytest.approx([0.0] * 4)
 
 
 def test_the_first_batch_of_an_epoch_is_the_startup() -> None:

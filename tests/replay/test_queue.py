@@ -104,12 +104,12 @@ def test_no_epoch_is_faster_than_a_bound_or_slower_than_one_thing_at_a_time(seed
         (work_s + own_s) / using.cpus,
         sum(batch.cpu_s + batch.wait_s for batch in batches) / using.num_workers,
         max(batch.cpu_s + batch.wait_s for batch in batches),
-        count * (loop.receive_s + loop.consumer_s) + using.num_workers * loop.fork_s,
+        count * (loop.receive_s + loop.receive_wait_s + loop.consumer_s) + using.num_workers * loop.fork_s,
     ]
     assert len(found.returned_s) == count
     assert all(earlier <= later for earlier, later in pairwise(found.returned_s))
     assert found.epoch_s >= max(bounds) * (1 - 1e-9)
-    alone = sum(batch.wait_s for batch in batches) + work_s + count * loop.consumer_s + own_s
+    alone = sum(batch.wait_s for batch in batches) + work_s + count * (loop.consumer_s + loop.receive_wait_s) + own_s
     assert found.epoch_s <= alone * (1 + 1e-9)
 
 

@@ -20,7 +20,6 @@ from tests.factories import failed_trial, loader_settings, search_result, store_
 def whole() -> SearchRecord:
     """A result with all kinds of windows, and two candidates with equal num_workers."""
     began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
-    looked = window(WindowKind.LOADING, 4, wait_s=(0.5,) * 4, consume_s=(0.0,) * 4)
     other = replace(loader_settings(2), prefetch_factor=4)
     costs = BatchCost(0.1, 1 / 3, 0.25), BatchCost(1e-5, 0.0)
     records = tuple(
@@ -30,7 +29,7 @@ def whole() -> SearchRecord:
         for n, cost in enumerate(costs)
     )
     return search_result(
-        trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9), looked)),
+        trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9))),
         failed_trial(1, "worker died"),
         trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02)),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),

@@ -71,4 +71,3 @@ def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monke
     assert host.cpus_of_rank(1) == host.usable_cpus() == 4
     assert [host.cpus_of_rank(ranks) for ranks in (3, 4, 32)] == [5, 4, 1]
     assert host.cpus_of_rank(3, 2) == 10
-    assert (host.most_workers(2), host.most_workers(8)) == (16, 8)

@@ -110,24 +110,14 @@ def test_the_time_of_loading_without_the_consumer_is_reported() -> None:
     assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
 
 
-def test_a_failure_without_the_consumer_keeps_the_trial_and_without_a_consumer_there_is_no_such_window() -> None:
-    machine = raising(machine_of(consume_s=0.4), TrialError("killed"), lambda window: window.kind is WindowKind.LOADING)
-    trial = only_trial(machine)
-    assert (trial.state, trial.reason, found(trial).loading_s) == (TrialState.OK, "", None)
-    assert machine.requests[-1][1].kind is WindowKind.LOADING
-    machine = machine_of()
-    run_search(configuration(), machine)
-    assert all(request.kind is not WindowKind.LOADING for _, request in machine.requests)
-
-
 def test_after_whole_epochs_workers_are_started_once_more_to_measure_their_memory() -> None:
     machine = machine_of(consume_s=0.4, batches=50)
-    trials = measured(configuration(mode="epoch"), machine)
-    looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is WindowKind.LOADING]
+    loader = LoaderSettings(batch_size=8, prefetch_factor=2)
+    trials = measured(replace(configuration(mode="epoch"), loader=loader), machine)
+    looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is WindowKind.WARM_UP]
     assert sorted(looks) == [(1, 1), (2, 1), (4, 1)]
-    for number, trial in trials.items():
+    for trial in trials.values():
         assert [window.kind for window in trial.windows if window.counts] == [WindowKind.EPOCH]
-        assert (found(trial).loading_s is None) == (number > 0)
         assert found(trial).memory_growth_bytes is None
 
 
