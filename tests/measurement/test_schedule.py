@@ -191,8 +191,8 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
-# 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2, 2,
-# ..., 5 s: the multiples of the workers after the first are steady.
+# 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
+# 2, ..., 5 s: the multiples of the workers after the first are steady.
 @pytest.mark.parametrize(("num_workers", "batches", "batch_s"), [(4, 16, 0.25), (3, 13, 1 / 3)])
 def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_count(
     num_workers: int, batches: int, batch_s: float
@@ -205,7 +205,7 @@ def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_
 def test_a_batch_of_an_epoch_shorter_than_two_queues_takes_its_share_of_the_epoch(batches: int) -> None:
     _, found = simulate(4, batches=batches, end_s=0.5)
     assert found.epoch_s == pytest.approx(math.ceil(batches / 4) + 0.5)
-    assert pace(found) == pytest.approx(found.epoch_s / batches)
+    assert pace(found) == pytest.approx((math.ceil(batches / 4) + 0.5) / batches)
 
 
 def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
