@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nws_sweep.analysis.diagnosis import Bottleneck
+from nws_sweep.replay.counterfactual import Bottleneck
 
 _NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
 
@@ -19,6 +19,7 @@ class Case:
     about: str
     expected: Bottleneck  # the first bottleneck of a right diagnosis
     besides: tuple[Bottleneck, ...] = ()  # further bottlenecks that it must have
+    says: str = ""  # what its explanation must contain
     dataset: tuple[str, Mapping[str, Any]]  # class in ``benchmarks.workloads``, and its arguments
     consumer: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # for Hydra's ``instantiate``
     loader: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +61,8 @@ CASES = (
         consumer=_sleeping(0.008), loader={"batch_size": 8},
     ),
     Case(
-        name="moving", about="tensors in memory, 784 values a sample", expected=Bottleneck.TRANSFER,
+        name="moving", about="tensors in memory, 784 values a sample: handing a batch over costs more than loading it",
+        expected=Bottleneck.TRANSFER, says="workers cannot help",
         dataset=("InMemory", {"samples": 60_000}), loader={"batch_size": 300},
     ),
     Case(
@@ -109,6 +111,17 @@ CASES = (
         name="training in memory", about="tensors in memory, a training step of a small network",
         expected=Bottleneck.CONSUMER, besides=(Bottleneck.TRANSFER,), dataset=("InMemory", {"samples": 60_000}),
         consumer=_training(784, 600, 300, 100, 10), loader={"batch_size": 300},
+    ),
+    Case(
+        name="uneven", about="sample times are log-normal: mean 10 ms, sigma 1.2", expected=Bottleneck.ORDER,
+        besides=(Bottleneck.LATENCY,), says="in_order=False",
+        dataset=("Latency", {"samples": 8000, "mean_s": 0.01, "spread": 1.2}), loader={"batch_size": 8},
+    ),
+    Case(
+        name="rising", about="the second half of the epoch takes twenty times as long as the first, in order",
+        expected=Bottleneck.LATENCY, says="in the last third of the epoch",
+        dataset=("Latency", {"samples": 8000, "mean_s": 0.001, "rise": 20.0}),
+        loader={"batch_size": 8, "shuffle": False}, most=16,
     ),
     Case(
         name="disturbed", about="1 ms of CPU a sample, beside two programs that compute", expected=Bottleneck.NOISE,

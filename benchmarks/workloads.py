@@ -28,18 +28,20 @@ class _Sized(Dataset[Any]):
 class Latency(_Sized):
     """Sleeps for each sample, as a read over a network does.
 
-    Times are log-normal with mean ``mean_s``, s, and ``spread``, the standard deviation of their logarithm. A sample is
-    a float32 tensor, shape (values,).
+    Times are log-normal with mean ``mean_s``, s, and ``spread``, the standard deviation of their logarithm; samples of
+    the second half take ``rise`` times as long. A sample is a float32 tensor, shape (values,).
     """
 
-    def __init__(self, samples: int, mean_s: float, spread: float = 0.0, values: int = 256) -> None:
+    def __init__(self, samples: int, mean_s: float, spread: float = 0.0, values: int = 256, rise: float = 1.0) -> None:
         super().__init__(samples)
         self._median_s = mean_s / math.exp(spread**2 / 2)
         self._spread = spread
         self._values = values
+        self._rise = rise
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(self._median_s * math.exp(random.Random(index).gauss(0.0, self._spread)))
+        rise = self._rise if 2 * index >= len(self) else 1.0
+        time.sleep(rise * self._median_s * math.exp(random.Random(index).gauss(0.0, self._spread)))
         return torch.full((self._values,), float(index))
 
 

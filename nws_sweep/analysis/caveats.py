@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
-from nws_sweep.analysis.diagnosis import evidence_of, is_consumer_bound
+from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import epoch_check, sample_check
 from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
 
@@ -21,7 +21,7 @@ _DISTURBANCES = (
 _MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
-def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
+def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = None) -> Iterator[str]:
     """The warnings about the answer of a search; ``best`` is the recommended trial, if any."""
     if result.provisional:
         yield result.provisional
@@ -29,7 +29,7 @@ def on(result: SearchRecord, best: Trial | None) -> Iterator[str]:
         yield from _about_workers(result.trials)
     if result.verdict is not None and result.verdict.tied:
         yield about_tie(result.verdict)
-    yield from _about_edge(result, best)
+    yield from _about_edge(result, best, diagnosis)
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
         yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
@@ -59,14 +59,18 @@ def about_tie(verdict: Verdict) -> str:
     return f"{names} statistically tied with {verdict.recommended.num_workers}; {more} decide"
 
 
-def _about_edge(result: SearchRecord, best: Trial | None) -> Iterator[str]:
-    """More workers may be better, unless the consumer is busy or the CPUs are saturated."""
-    evidence, search = evidence_of(result, best), result.configuration.search
-    if evidence is None or is_consumer_bound(evidence) or len(search.candidates) == 1:
+def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
+    """More workers may be better: by the replay, or without one if the consumer waits."""
+    search = result.configuration.search
+    if best is None or best.num_workers != max(search.candidates) or len(search.candidates) == 1:
         return
-    number = evidence.best.num_workers
-    if number == max(search.candidates) and evidence.batch_s > evidence.floor_s * (1 + search.tolerance):
-        largest = f"the best value is the largest one allowed (num_workers={number})"
+    largest = f"the best value is the largest one allowed (num_workers={best.num_workers})"
+    if diagnosis and diagnosis.more_workers:
+        number, saved = diagnosis.more_workers
+        if saved > search.tolerance:
+            share = units.share(saved)
+            yield f"{largest}; {number} workers would save {share} of the epoch ({search.more_workers_hint})"
+    elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
         yield f"{largest}; {search.more_workers_hint} may find a better one"
 
 

@@ -23,7 +23,7 @@ from nws_sweep.results import (
 from nws_sweep.results.storage import Stored, StoredRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
 class ConfigurationSummary:
     """The results of one configuration; what could not be measured is None."""
 
@@ -33,10 +33,20 @@ class ConfigurationSummary:
     fastest: Trial | None  # the trial with the least time
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (search.reference)
-    diagnosis: Diagnosis | None  # the bottlenecks at the best setting
     lower_memory: Trial | None  # a candidate nearly as fast as the best with far less memory; None if there is none
-    warnings: tuple[str, ...]  # lines that question the answer or suggest how to improve it
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
+
+    @functools.cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """The bottlenecks at the best setting; None if batches were not recorded."""
+        return diagnose(self.run.recorded, self.best)
+
+    @functools.cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines that question the answer or suggest how to improve it."""
+        result, best = self.run.result, self.best
+        diagnosis = self.diagnosis if best and best.num_workers == max(result.configuration.search.candidates) else None
+        return tuple(caveats.on(result, best, diagnosis))
 
     @property
     def configuration(self) -> Configuration:
@@ -50,14 +60,15 @@ class ConfigurationSummary:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: its bottlenecks first, then predictions and the candidate with lower memory."""
-        if self.diagnosis is None or self.best is None:
+        """Why the best is the best: its bottlenecks first, then further gains and the candidate with lower memory."""
+        if self.best is None:
             return ()
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
-        ranks = per_rank.sentence(self.best, alone)
-        lines = (advice.sentence(self.diagnosis), ranks, *advice.predictions(self.diagnosis))
+        found = self.diagnosis
+        bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
         lower_memory = caveats.about_lower_memory(self.best, self.lower_memory) if self.lower_memory else ""
-        return tuple(line for line in (*lines, lower_memory) if line)
+        lines = (bottlenecks, per_rank.sentence(self.best, alone), *gains, lower_memory)
+        return tuple(line for line in lines if line)
 
     @property
     def best_rate(self) -> float:
@@ -188,9 +199,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        diagnosis=diagnose(result, best),
         lower_memory=caveats.lower_memory(result, best),
-        warnings=tuple(caveats.on(result, best)),
         searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
     )
 

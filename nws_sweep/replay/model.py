@@ -119,7 +119,7 @@ class Model:
 
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
-        records = self._records_for(settings.num_workers)
+        records = self.records_for(settings.num_workers)
         records = records if consumer_s is None else _with_consumer(records, consumer_s)
         found, factor = predict(records, settings), self.factor(settings.num_workers)
         return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
@@ -181,9 +181,10 @@ class Model:
         return tuple(one for one in self.known if one.settings.num_workers)
 
     def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
-        return epoch_of(self._records_for(settings.num_workers), settings)
+        return epoch_of(self.records_for(settings.num_workers), settings)
 
-    def _records_for(self, num_workers: int) -> Records:
+    def records_for(self, num_workers: int) -> Records:
+        """The records that stand for this number of workers."""
         return self._records[self._nearest(num_workers).settings.num_workers, num_workers > 0]
 
     @cached_property

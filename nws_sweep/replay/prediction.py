@@ -64,12 +64,12 @@ class Records:
         """``epoch`` with a fixed seed."""
         return self.epoch(random.Random(0))
 
-    def epoch(self, draw: random.Random) -> list[BatchCost]:
-        """The costs of the first batches of an epoch, at most ``_MOST_BATCHES``, in their order.
+    def epoch(self, draw: random.Random, most: int = _MOST_BATCHES) -> list[BatchCost]:
+        """The costs of at most ``most`` batches in the order of an epoch, whose costs they represent.
 
         Each record is used as often as any other, to within one, and is moved by at most ``reach`` of the epoch.
         """
-        count, made = min(self.batches, _MOST_BATCHES), self.in_order
+        count, made = min(self.batches, most), self.in_order
         near = max(1.0, self.reach * count)
         begin = draw.random()
         places = [
@@ -83,37 +83,6 @@ class Records:
         last = len(made) - 1
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
-
-    def without_waiting(self) -> Records:
-        """All batches without their waiting."""
-        return self._with([replace(one.cost, wait_s=0.0) for one in self.made])
-
-    def without_hand_over(self) -> Records:
-        """No CPU time for handing batches over, in the workers and in the main process."""
-        free = self._with([replace(one.cost, copy_s=0.0) for one in self.made])
-        return replace(free, loop=replace(self.loop, receive_s=0.0, receive_wait_s=0.0))
-
-    def without_variation(self) -> Records:
-        """All batches as expensive as the mean one."""
-        n = len(self.made)
-        mean = BatchCost(
-            cpu_s=sum(one.cost.cpu_s for one in self.made) / n,
-            wait_s=sum(one.cost.wait_s for one in self.made) / n,
-            copy_s=sum(one.cost.copy_s for one in self.made) / n,
-        )
-        return self._with([mean] * n)
-
-    def without_consumer(self) -> Records:
-        """With a consumer that takes no time."""
-        return replace(self, loop=replace(self.loop, consumer_s=0.0, consumer_cpu_s=0.0))
-
-    def without_start(self) -> Records:
-        """With workers that start and end at once."""
-        return replace(self, loop=replace(self.loop, fork_s=0.0, start_s=0.0, stop_s=0.0))
-
-    def _with(self, costs: Sequence[BatchCost]) -> Records:
-        made = (replace(one, cost=cost) for one, cost in zip(self.made, costs, strict=True))
-        return replace(self, made=tuple(made))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nws_sweep.analysis import advice, per_rank
+from nws_sweep.analysis import per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
@@ -128,8 +128,6 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
     shown = [formatted.of_trial(trial, configuration.configuration) for trial in configuration.trials]
     rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.windows, c.state] for c in shown]
     yield snippets.markdown_table(_TRIAL_HEADER, rows)
-    if configuration.diagnosis and (fit := advice.scaling_sentence(configuration.diagnosis)):
-        yield f"The {fit}."
     if best and best.measurement and best.measurement.ranks:
         yield f"The ranks with num_workers={best.num_workers} each, by step:"
         yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])

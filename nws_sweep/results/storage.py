@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,21 @@ _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notat
 _OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for a cached property
 class StoredRun:
     """The result of one configuration and its folder."""
 
     folder: Path
     result: SearchRecord
     batches_error: str = ""  # why batches.csv cannot be read; empty if it can, or does not exist
+
+    @cached_property
+    def recorded(self) -> SearchRecord:
+        """The result with the records of its batches, if costs.csv exists and can be read."""
+        if not any(trial.records for trial in self.result.trials):
+            with contextlib.suppress(NotARunError):
+                return with_records(self)
+        return self.result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

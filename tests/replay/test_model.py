@@ -80,16 +80,3 @@ def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     model = Model((short, replace(long, records=replace(long.records, made=tuple(slower)))))
     truth_s = replay(costs, LOOP, QueueSettings(2, 2.0)).epoch_s
     assert model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
-
-
-def test_what_is_taken_away_is_gained() -> None:
-    draw = random.Random(1)
-    records = of_trial([BatchCost(0.001, draw.lognormvariate(-4.5, 1.2)) for _ in range(600)], 4, 300).records
-    settings = QueueSettings(8, 2.0)
-    whole_s = predict(records, settings).epoch_s.value
-    assert predict(records.without_waiting(), settings).epoch_s.value < 0.6 * whole_s
-    assert predict(records.without_variation(), settings).epoch_s.value < 0.95 * whole_s
-    assert predict(records.without_start(), settings).epoch_s.value < whole_s
-    loaded = replace(records, loop=replace(LOOP, consumer_s=0.1))
-    assert predict(loaded, settings).epoch_s.value == pytest.approx(60, rel=0.02)
-    assert predict(loaded.without_consumer(), settings).epoch_s.value == pytest.approx(whole_s)

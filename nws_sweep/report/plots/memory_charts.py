@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from nws_sweep import units
-from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET
@@ -24,7 +23,6 @@ _NAMES = 2.9  # inches, a name
 _PER_SAMPLES = 1000
 _FEWEST = 2  # candidates to compare
 _QUICK = 0.95  # of the best's speed
-_STEPS = 120  # of the curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +187,6 @@ class Scaling:
     """Throughput against num_workers, samples/s."""
 
     measured: tuple[Point, ...]  # the candidates, ascending by num_workers
-    fit: tuple[Point, ...]  # the scaling fit; empty if there is none
-    ceiling: float | None  # upper bound for any num_workers; None if unknown
-    ceiling_of: str  # its cause, ``consumer`` or ``CPUs``
     best: int  # recommended num_workers
 
 
@@ -202,28 +197,9 @@ def scaling(summary: ConfigurationSummary) -> Scaling | None:
         for trial in summary.worker_trials
         if trial.objective_s is not None and (found := trial.measurement) and found.batch_s and (rate := found.rate)
     )
-    diagnosis, best = summary.diagnosis, summary.best
-    if len(measured) < _FEWEST or best is None or diagnosis is None:
+    if len(measured) < _FEWEST or summary.best is None:
         return None
-    found, floor_s = best.measurement, diagnosis.evidence.floor_s
-    samples = (found.samples_per_s or 0.0) * found.batch_s.value if found and found.batch_s else 0.0
-    return Scaling(
-        measured=measured,
-        fit=tuple(_fit(diagnosis, samples, int(measured[-1].num_workers))),
-        ceiling=samples / floor_s if samples and floor_s > 0 else None,
-        ceiling_of="consumer" if diagnosis.evidence.consume_s >= floor_s else "CPUs",
-        best=best.num_workers,
-    )
-
-
-def _fit(diagnosis: Diagnosis, samples: float, most: int) -> Iterator[Point]:
-    scaling = diagnosis.scaling
-    if scaling is None or not samples or most < 1:
-        return
-    for step in range(_STEPS + 1):
-        number = 1 + (most - 1) * step / _STEPS
-        quick_s, slow_s = scaling.interval_s(number)
-        yield Point(number, samples / scaling.batch_s(number), samples / slow_s, samples / quick_s)
+    return Scaling(measured=measured, best=summary.best.num_workers)
 
 
 @style.styled
@@ -240,23 +216,12 @@ def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Fig
 
 
 def _draw_rates(axes: Axes, scaled: Scaling) -> None:
-    """The candidates with intervals, the scaling fit with its own, and the ceiling."""
+    """The candidates with intervals."""
     numbers, values, lows, highs = zip(*scaled.measured, strict=True)
     ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
     axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
-    tops = [max(highs)]
-    if scaled.fit:
-        x, y, low, high = zip(*scaled.fit, strict=True)
-        axes.plot(x, y, color=COLOURS[4], label="scaling fit, 95 %")
-        axes.fill_between(x, low, high, color=COLOURS[4], alpha=0.25, linewidth=0)
-        tops.append(min(max(high), 1.5 * max(highs)))
-    # A ceiling far above all points would compress them.
-    if scaled.ceiling is not None and scaled.ceiling <= 2 * max(values):
-        about = f"upper bound ({scaled.ceiling_of})"
-        axes.axhline(scaled.ceiling, color=COLOURS[1], linestyle="--", linewidth=1.2, label=about)
-        tops.append(scaled.ceiling)
     if scaled.best in numbers:
         style.ring(axes, scaled.best, values[numbers.index(scaled.best)])
-    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * max(tops)))
+    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * max(highs)))
     axes.grid(axis="y")
     style.label_workers(axes, numbers)
