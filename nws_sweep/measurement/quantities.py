@@ -43,7 +43,7 @@ _MARGIN = 1.05
 
 
 def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
-    """The quantities of a trial; the end of an epoch counts in mode ``epoch`` only, as for a stopwatch.
+    """The quantities of a trial; the end of whole epochs counts, as for a stopwatch.
 
     Raises:
         ValueError: If no batch was taken.
@@ -129,13 +129,14 @@ def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None:
     epochs, multiple = epoch_windows(windows), conditions.worker_multiple
-    # Whole multiples of the workers without the first one, which includes the start-up.
-    after_start = [part_of(epoch, multiple, epoch.batches // multiple * multiple) for epoch in epochs]
-    usable = [window for window in after_start or steady_windows(windows) if window.batches]
-    if not usable:  # an epoch of one batch of each worker has no steady state
+    if epochs and not conditions.is_short:
+        # Whole multiples of the workers without the first one, which includes the start-up.
+        epochs = [part_of(epoch, multiple, epoch.batches // multiple * multiple) for epoch in epochs]
+    usable = [window for window in epochs or steady_windows(windows) if window.batches]
+    if not usable:
         return None
     taken, made = _taken(usable), _made(usable, conditions)
-    by_workers = bool(made) and _workers_decide(usable, conditions)
+    by_workers = bool(made) and not epochs and _workers_decide(usable, conditions)
     # Without counts the queue may have changed from full to empty.
     bias_bound = conditions.settings.queued_batches / taken if made is None else abs(made - taken) / taken
     paced_s = [_paced_s([window], conditions, by_workers) for window in usable]
@@ -190,17 +191,11 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
     if batches is None:
         return None
     if epochs := epoch_windows(starts):
-        return _amortised(epochs, conditions)
+        return _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
     if not steady or not starts:
         return None
     pace_s = steady.estimate.value
     return _mean_epoch_s([b.elapsed_s + max(0, batches - b.batches) * pace_s for b in starts], conditions)
-
-
-def _amortised(epochs: Sequence[Window], conditions: Conditions) -> float:
-    """The mean of whole epochs; the time to end the workers counts in mode ``epoch`` only."""
-    ends_s = [0.0 if conditions.rules.mode == "epoch" else epoch.end_s or 0.0 for epoch in epochs]
-    return _mean_epoch_s([epoch.elapsed_s - end_s for epoch, end_s in zip(epochs, ends_s, strict=True)], conditions)
 
 
 def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:
@@ -225,7 +220,7 @@ def _cost_of_slice(
 ) -> float | None:
     epochs = epoch_windows(time_slice.windows)
     if epochs and epoch_s is not None:
-        return _amortised(epochs, conditions)
+        return _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
     usable = [window for window in epochs or steady_windows(time_slice.windows) if window.batches]
     if steady is None or not usable:
         return None

@@ -68,7 +68,7 @@ class Known:
     @property
     def loading_s(self) -> float:
         """Seconds of a batch without the consumer."""
-        return epoch_of(self.records.without_consumer(), self.settings)[1] * self.factor
+        return epoch_of(_with_consumer(self.records, 0.0), self.settings)[1] * self.factor
 
     @cached_property
     def by_round(self) -> Mapping[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -182,29 +183,29 @@ def test_after_the_maximum_of_time_or_batches_no_window_starts(changes: dict[str
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
-    """The end of an epoch, which only some candidates reach, does not count."""
+    """Its end counts, which windows do not reach."""
     whole, in_whole = simulate(4, batches=20, end_s=5.0)
     by_window, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
     assert (kinds(whole), kinds(by_window)[0]) == (["epoch"] * 4, "warm_up")
-    assert in_whole.epoch_s == pytest.approx(5.0)
+    assert in_whole.epoch_s == pytest.approx(5.0 + 5.0)
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
-# 8 batches of 4 workers arrive at 1 s and at 2 s, 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
-# 2, 3, 3 s: the second multiple of the workers is steady.
-@pytest.mark.parametrize(("num_workers", "batch_s"), [(4, 0.25), (3, 1 / 3)])
+# 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
+# 2, ..., 5 s: the multiples of the workers after the first are steady.
+@pytest.mark.parametrize(("num_workers", "batches", "batch_s"), [(4, 16, 0.25), (3, 13, 1 / 3)])
 def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_count(
-    num_workers: int, batch_s: float
+    num_workers: int, batches: int, batch_s: float
 ) -> None:
-    _, found = simulate(num_workers, batches=8)
+    _, found = simulate(num_workers, batches=batches)
     assert (pace(found), found.startup_s) == pytest.approx((batch_s, 1.0))
 
 
-def test_an_epoch_of_one_batch_of_each_worker_has_no_steady_state() -> None:
-    _, found = simulate(4, batches=4, end_s=0.5)
-    assert (found.batch_s, found.samples_per_s) == (None, None)
-    assert (found.consume_s, found.stall_fraction) == (0.0, 1.0)  # of the epoch, start-up included
-    assert found.epoch_s == pytest.approx(1.0)
+@pytest.mark.parametrize("batches", [4, 8, 15])
+def test_a_batch_of_an_epoch_shorter_than_two_queues_takes_its_share_of_the_epoch(batches: int) -> None:
+    _, found = simulate(4, batches=batches, end_s=0.5)
+    assert found.epoch_s == pytest.approx(math.ceil(batches / 4) + 0.5)
+    assert pace(found) == pytest.approx((math.ceil(batches / 4) + 0.5) / batches)
 
 
 def test_a_window_is_at_most_as_long_as_an_epoch() -> None:

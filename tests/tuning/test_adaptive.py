@@ -154,14 +154,16 @@ STEEP = "peak at 20"
 
 
 @pytest.mark.parametrize("name", TRUTHS)
-@pytest.mark.parametrize(("noise", "median", "most"), [(0.0, 0.055, 0.055), (0.03, 0.031, 0.07), (0.1, 0.055, 0.25)])
-def test_the_recommended_candidate_is_close_to_the_best(name: str, noise: float, median: float, most: float) -> None:
-    found = sorted(Simulation(TRUTHS[name], noise, seed).regret() for seed in range(40))
+@pytest.mark.parametrize(("noise", "seeds", "median", "most"), [(0.0, 1, 0.055, 0.055), (0.1, 5, 0.055, 0.25)])
+def test_the_recommended_candidate_is_close_to_the_best(
+    name: str, noise: float, seeds: int, median: float, most: float
+) -> None:
+    found = [Simulation(TRUTHS[name], noise, seed).regret() for seed in range(seeds)]
     assert statistics.median(found) <= (0.055 if name == STEEP else median)
-    assert found[int(0.95 * len(found))] <= (max(most, 0.12) if name == STEEP else most)
+    assert max(found) <= most
 
 
 def test_the_cost_of_a_search_has_not_grown() -> None:
     """Geometric mean over all workloads, s."""
-    spent_s = [Simulation(truth, 0.03, seed).spent_s() for truth in TRUTHS.values() for seed in range(10)]
-    assert statistics.geometric_mean(spent_s) <= 10.0
+    spent_s = [Simulation(truth, 0.03, seed).spent_s() for truth in TRUTHS.values() for seed in range(3)]
+    assert statistics.geometric_mean(spent_s) <= 9.0
