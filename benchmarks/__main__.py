@@ -73,8 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], about)
     _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
-    about = f"numbers of workers that the oracle measures besides the picks (default {usual})"
+    about = f"numbers of workers for the oracle besides the picks; above 32 only where loading waits (default {usual})"
     _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
+    about = "folder with the source tree of another version, as made by git worktree add; named after the folder"
+    _add(one, "--against", about, type=Path, metavar="DIR")
     _add(one, "--passes", "of the oracle in each repeat (default 2)", type=_positive, default=2)
 
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))

@@ -15,10 +15,11 @@ from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
 from nws_sweep.analysis.summary import recommend
 from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.system.host import most_workers
 
 ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
 _OWN: Mapping[str, SearchRules] = {
-    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), maximum_patience=3, reference=None),
+    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(most_workers() + 1)), reference=None),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
 # Rules of thumb, functions of the usable CPUs and the GPUs.
@@ -29,6 +30,7 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
+OTHER = "adaptive of "  # followed by the name of another version, see ``against``
 METHODS = (*_OWN, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
 _TIMEOUT_S = 3600.0
@@ -46,7 +48,7 @@ class Machine:
 class MethodRun:
     """One run of a method."""
 
-    method: str  # of ``METHODS``
+    method: str  # of ``METHODS``, or that of another version
     workload: Workload
     repeat: int  # from 1; also the seed
     log_path: Path  # output of trial processes is appended to this file
@@ -54,6 +56,8 @@ class MethodRun:
 
 def about(method: str) -> str:
     """One line about a method."""
+    if method.startswith(OTHER):
+        return f"nws_sweep at {method.removeprefix(OTHER)}, strategy adaptive, with its own default candidates."
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:

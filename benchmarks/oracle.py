@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from benchmarks.epoch_times import Timestamps, Until
 from benchmarks.journal import Run
 
-CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 # One run of two may be off by a factor of 1.9 on a busy machine.
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5

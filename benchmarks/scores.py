@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
-from benchmarks.methods import METHODS, is_projected, task_of
+from benchmarks.methods import is_projected, task_of
 from benchmarks.oracle import Projection, Truth
 from benchmarks.peers import PEERS
 
@@ -35,17 +35,17 @@ class Score:
     @property
     def regret(self) -> float | None:
         """Median; None if one is unknown, since a method that fails must not look better."""
-        return _quantile(self.regrets, 0.5)
+        return quantile(self.regrets, 0.5)
 
     @property
     def fastest_regret(self) -> float | None:
         """Median for ``Outcome.fastest``; None if one is unknown."""
-        return _quantile(self.fastest_regrets, 0.5)
+        return quantile(self.fastest_regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
         """The 95th percentile, the largest of fewer than twenty; None if one is unknown."""
-        return _quantile(self.regrets, 0.95)
+        return quantile(self.regrets, 0.95)
 
     @property
     def cost_s(self) -> float:
@@ -60,11 +60,17 @@ class Score:
         return None if self.best_s is None else self.cost_s / self.best_s
 
 
-def _quantile(regrets: Sequence[float | None], share: float) -> float | None:
+def quantile(regrets: Sequence[float | None], share: float) -> float | None:
+    """The smallest regret that at least ``share`` of them do not exceed, for 0.5 the median; None if one is unknown."""
     known = [regret for regret in regrets if regret is not None]
     if not known or len(known) < len(regrets):
         return None
     return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
+
+
+def pooled(scores: Sequence[Score], share: float) -> float | None:
+    """A quantile of the regrets of all repeats on all workloads; None if one is unknown."""
+    return quantile([regret for score in scores for regret in score.regrets], share)
 
 
 def scores_of(
@@ -78,7 +84,7 @@ def scores_of(
     scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
-        for method in sorted(methods, key=METHODS.index):
+        for method in methods:
             group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
             if group:
                 scores.append(_measured(group, truth))

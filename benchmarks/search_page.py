@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
-from benchmarks.methods import ADAPTIVE, about
+from benchmarks.methods import ADAPTIVE, OTHER, about
 from benchmarks.oracle import Truth
-from benchmarks.scores import Score
+from benchmarks.scores import Score, pooled
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
@@ -24,8 +25,8 @@ than the best are left out of later passes.
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
 - noise floor: the regret, by one half of the oracle's passes, of the best number by the other half. Smaller regrets are
   not significant.
-- An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that is
-  not counted. Long epochs are stopped and projected: start + steady pace x remaining batches."""
+- An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
+  Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
 _NOTE_PROJECTED = "(p) not run, since whole epochs would take too long: projected from the oracle's epochs."
 
@@ -48,6 +49,7 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
         "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
         + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
+        *side_by_side(scores),
         "## Scores\n\n" + table(scores),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
@@ -60,6 +62,31 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def side_by_side(scores: Sequence[Score]) -> list[str]:
+    """A section that compares adaptive with that of another version; none if no other version was measured."""
+    others = {score.workload: score for score in scores if score.method.startswith(OTHER)}
+    pairs = [
+        (score, others[score.workload]) for score in scores if score.method == ADAPTIVE and score.workload in others
+    ]
+    if not pairs:
+        return []
+    name = pairs[0][1].method
+    both = f"{ADAPTIVE} | {name}"
+    lines = [
+        f"## {ADAPTIVE} and {name}\n\nRegret: median (95th percentile); cost: median.\n",
+        f"| workload | epoch (s) | regret: {both} | cost (s): {both} | cost (epochs): {both} |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for pair in pairs:
+        cells = [_regret(one.regret, one.high_regret) for one in pair] + [f"{one.cost_s:.1f}" for one in pair]
+        cells += [_epochs(one) for one in pair]
+        lines.append(f"| {pair[0].workload} | {pair[0].best_s or 0:.3g} | {' | '.join(cells)} |")
+    sides = list(zip(*pairs, strict=True))
+    cells = [_regret(pooled(side, 0.5), pooled(side, 0.95)) for side in sides]
+    cells += [f"{statistics.median(one.cost_s for one in side):.1f}" for side in sides]
+    return ["\n".join([*lines, f"| **all workloads together** | | {' | '.join(cells)} | | |"])]
+
+
 def table(scores: Sequence[Score]) -> str:
     """A line per score, a note about projections, and a line per crash and per process left behind."""
     lines = [_HEAD, *(_line(score) for score in scores)]
@@ -70,14 +97,13 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def _line(score: Score) -> str:
-    epochs = score.cost_epochs
     picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
     cells = (
         score.workload,
         f"{score.method} (p)" if score.projected else score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
-        _regret(score),
-        "" if epochs is None else f"{epochs:.2f}",
+        _regret(score.regret, score.high_regret),
+        _epochs(score),
         f"{score.cost_s:.1f}",
         _range(score.trials),
         str(score.ambiguous or ""),
@@ -86,10 +112,12 @@ def _line(score: Score) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _regret(score: Score) -> str:
-    if score.regret is None or score.high_regret is None:
-        return "no value"
-    return f"{percent(score.regret)} ({percent(score.high_regret)})"
+def _regret(median: float | None, high: float | None) -> str:
+    return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
+
+
+def _epochs(score: Score) -> str:
+    return "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}"
 
 
 def _range(numbers: Sequence[int]) -> str:
