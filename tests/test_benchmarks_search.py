@@ -328,3 +328,20 @@ def test_methods_come_before_the_oracle_and_what_is_missing_is_added(
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume")
     assert done == ["play cpus 1", "play cpus 2"]
     assert "| short | zero | 4 x2 |" in text
+    (tmp_path / "v1" / "nws_sweep").mkdir(parents=True)
+    (tmp_path / "v1" / "nws_sweep" / "__init__.py").touch()
+    arguments = f"--repeats 2 --methods adaptive --resume --against {tmp_path}/v1"
+    done, text = done_by(monkeypatch, tmp_path, arguments)
+    assert done == ["play adaptive of v1 1", "play adaptive of v1 2"]
+    assert "| short | 1 | 20.0 % (20.0 %) | 20.0 % (20.0 %) | 3.0 | 3.0 | 3.00 | 3.00 |" in text
+
+
+def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="allowed is a folder with nws_sweep"):
+        against.method_of(tmp_path)
+    (tmp_path / "nws_sweep").mkdir()
+    (tmp_path / "nws_sweep" / "__init__.py").write_text("raise ImportError('of another version')")
+    method_run = MethodRun(method="m", workload=CIFAR, repeat=1, log_path=tmp_path / "log")
+    with pytest.raises(RuntimeError, match="exited with status 1"):
+        against.run_method(tmp_path, method_run)
+    assert "ImportError: of another version" in capfd.readouterr().err
