@@ -15,9 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-import nws_sweep
-from benchmarks import methods, support, sweep_search
-from benchmarks.catalogue import SEARCH_WORKLOADS
+from benchmarks import child, methods, support
+from benchmarks.catalogue import SEARCH_WORKLOADS, chosen
 from benchmarks.journal import Outcome
 
 _PROGRAM = "import sys; from benchmarks.against import main; main(*sys.argv[1:])"
@@ -32,28 +31,31 @@ def method_of(checkout: Path) -> str:
 
 def run_method(checkout: Path, method_run: methods.MethodRun) -> Outcome:
     """Runs the adaptive search of the version in ``checkout``; RuntimeError if its process fails."""
-    paths = (str(checkout.absolute()), str(method_run.log_path.absolute()))
-    command = [sys.executable, "-c", _PROGRAM, *paths, method_run.workload.name, str(method_run.repeat)]
+    given = (str(method_run.log_path.absolute()), method_run.workload.name, str(method_run.repeat))
+    environment = {**os.environ, "PYTHONPATH": str(checkout.absolute())}
     with tempfile.TemporaryDirectory() as folder:
         # The working folder comes first in sys.path, so it has these benchmarks and no nws_sweep.
         (Path(folder) / "benchmarks").symlink_to(Path(__file__).parent.absolute())
-        environment = {**os.environ, "PYTHONPATH": paths[0]}
-        done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, *given],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         raise RuntimeError(f"the search by {checkout} exited with status {done.returncode}")
     return replace(msgspec.convert(json.loads(done.stdout), Outcome), method=method_run.method)
 
 
-def main(checkout: str, log_path: str, workload: str, repeat: str) -> None:
+def main(log_path: str, workload: str, repeat: str) -> None:
     """Prints the outcome of a search with the imported version."""
-    found = Path(nws_sweep.__file__).parent.parent
-    if found != Path(checkout):
-        raise ImportError(f"nws_sweep was imported from {found} instead of {checkout}")
     support.start_fork_server()
-    sweep_search.warm_up(Path(log_path))
+    child.call(os.nice, 0)  # returns when the fork server has imported its modules
     method_run = methods.MethodRun(
         method=methods.ADAPTIVE,
-        workload=next(one for one in SEARCH_WORKLOADS if one.name == workload),
+        workload=chosen(SEARCH_WORKLOADS, (workload,))[0],
         repeat=int(repeat),
         log_path=Path(log_path),
     )

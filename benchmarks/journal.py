@@ -66,11 +66,9 @@ class Forecast:
     prefetch_factor: int
     in_order: bool
     predicted_s: float
-    low_s: float  # of the predicted interval
-    high_s: float
+    interval_s: tuple[float, float]
     measured_s: float
     recorded_s: float  # windows of the trials whose records were replayed
-    recorded_workers: tuple[int, ...]  # of these trials
 
     @property
     def ratio(self) -> float:
@@ -85,16 +83,16 @@ class Forecast:
     @property
     def is_inside(self) -> bool:
         """True if the predicted interval contains the measured epoch."""
-        return self.low_s <= self.measured_s <= self.high_s
+        return self.interval_s[0] <= self.measured_s <= self.interval_s[1]
 
     @property
-    def about(self) -> str:
-        """Settings and times in one line."""
+    def line(self) -> str:
+        """Settings and times."""
+        low_s, high_s = self.interval_s
         return (
-            f"num_workers={self.workers} prefetch_factor={self.prefetch_factor} in_order={self.in_order}: "
-            f"predicted {self.predicted_s:.3g} s ({self.low_s:.3g} to {self.high_s:.3g}), "
-            f"measured {self.measured_s:.3g} s, ratio {self.ratio:.3f}; {self.recorded_s:.1f} s recorded with "
-            f"{', '.join(map(str, self.recorded_workers))} workers"
+            f"{self.workload} num_workers={self.workers} prefetch_factor={self.prefetch_factor} "
+            f"in_order={self.in_order}: predicted {self.predicted_s:.3g} s ({low_s:.3g} to {high_s:.3g}), "
+            f"measured {self.measured_s:.3g} s, ratio {self.ratio:.3f}"
         )
 
 

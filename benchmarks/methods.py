@@ -61,19 +61,15 @@ def about(method: str) -> str:
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
-        return one_line(PEERS[method].__doc__, limit=1000)
+        missing = " Not run on workloads with long epochs." if method in NEED_WHOLE_EPOCHS else ""
+        return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
     return f"nws_sweep, strategy {rules.strategy}, candidates {rules.candidates[0]} to {rules.candidates[-1]}."
 
 
-def is_projected(method: str, workload: Workload) -> bool:
-    """Whether the method would take too long, so that its result is projected."""
+def takes_too_long(method: str, workload: Workload) -> bool:
+    """Whether the method is not run on the workload."""
     return workload.long and method in NEED_WHOLE_EPOCHS
-
-
-def task_of(workload: Workload, cpus: int) -> Task:
-    """The knowledge that a method starts with."""
-    return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
 def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
@@ -98,12 +94,9 @@ def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str],
     if method_run.method in HEURISTICS:
         return {"pick": HEURISTICS[method_run.method][1](machine.cpus, machine.gpus)}
     if method_run.method in PEERS:
-        script = (
-            method_run.method,
-            bare.Recipe(workload=method_run.workload),
-            task_of(method_run.workload, machine.cpus),
-        )
-        pick, probes = child.call(bare.run_peer, script, _TIMEOUT_S)
+        workload = method_run.workload
+        task = Task(cpus=machine.cpus, batches=workload.batches, batch_size=workload.batch_size)
+        pick, probes = child.call(bare.run_peer, (method_run.method, bare.Recipe(workload=workload), task), _TIMEOUT_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
     configuration = sweep_search.configuration_of(method_run.workload, _OWN[method_run.method], method_run.repeat)
     return answer_of(sweep_search.find(configuration, method_run.log_path, print_line))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,9 +23,9 @@ Epochs predicted by replaying records of a short look at the loader, compared wi
   these, settings are drawn at random for each workload, each number of workers once before one is drawn again.
   Epochs predicted to take more than 12 s, and queues of more than 4 GB, are left out.
 - Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
-  process for each setting; epochs shorter than 1 s are repeated. Both are done for one workload after the other.
+  process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted
-  interval."""
+  interval. recorded: the longest of all repeats."""
 
 _HEAD = (
     "epochs | recorded (s) | predicted / measured: median | 10 % | 90 % | error: median | 90 % | inside |\n"
@@ -41,43 +41,39 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
         _INTRODUCTION,
         origin,
         "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
-        "## Workloads\n\n" + _table("workload", found, lambda one: one.workload),
-        "## Settings\n\n" + _table("workers", sorted(found, key=lambda one: one.workers), lambda one: str(one.workers)),
-        _table("prefetch_factor", sorted(found, key=lambda o: o.prefetch_factor), lambda o: str(o.prefetch_factor)),
-        _table("order", found, lambda one: "in order" if one.in_order else "as they come"),
-        "## Largest errors\n\n" + "\n".join(f"- {one.workload}, {one.about}" for one in worst),
+        "## Workloads and settings",
+        *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
+        "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),
         "## About the workloads\n\n" + "\n".join(workload.line for workload in workloads),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
-    """One sentence per target: met or missed, with the figures."""
+    """One sentence per target: met or missed."""
     median, high = np.quantile([one.error for one in found], [0.5, 0.9])
-    inside = sum(one.is_inside for one in found)
     return [
         verdict(f"error, median at most {percent(MOST_MEDIAN)}", [("all", median)], MOST_MEDIAN, percent),
         verdict(f"error, 90th percentile at most {percent(MOST_HIGH)}", [("all", high)], MOST_HIGH, percent),
-        verdict(f"replay of 10,000 batches with 64 workers in at most {MOST_REPLAY_S:g} s, found {replayed_s:.3f} s",
+        verdict(f"replay of 10,000 batches with 64 workers in at most {MOST_REPLAY_S:g} s, took {replayed_s:.3f} s",
                 [("all", replayed_s)], MOST_REPLAY_S, "{:.3f} s".format),
-        f"measured epochs within the predicted 95 % interval: {inside} of {len(found)}",
     ]  # fmt: skip
 
 
-def _table(name: str, found: Sequence[Forecast], key: Callable[[Forecast], str]) -> str:
-    """A line per value of ``key``, in order of appearance, and one for all."""
-    groups: dict[str, list[Forecast]] = {}
-    for one in found:
-        groups.setdefault(key(one), []).append(one)
-    lines = [_line(value, group) for value, group in groups.items()]
-    return "\n".join([f"| {name} | {_HEAD}", *lines, _line("**all**", found)])
+def table(found: Sequence[Forecast], name: str) -> str:
+    """A line per value of the attribute ``name``, and one for all."""
+    values = dict.fromkeys(getattr(one, name) for one in found)
+    groups = {
+        v: [o for o in found if getattr(o, name) == v] for v in (values if name == "workload" else sorted(values))
+    }
+    return "\n".join([f"| {name} | {_HEAD}", *(_line(*group) for group in groups.items()), _line("**all**", found)])
 
 
-def _line(name: str, group: Sequence[Forecast]) -> str:
+def _line(value: object, group: Sequence[Forecast]) -> str:
     low, median, high = np.quantile([one.ratio for one in group], [0.1, 0.5, 0.9])
     error, high_error = np.quantile([one.error for one in group], [0.5, 0.9])
     cells = (
-        name, str(len(group)), f"{max(one.recorded_s for one in group):.1f}", f"{median:.3f}", f"{low:.3f}",
-        f"{high:.3f}", percent(error), percent(high_error), percent(sum(o.is_inside for o in group) / len(group)),
+        value, len(group), f"{max(one.recorded_s for one in group):.1f}", f"{median:.3f}", f"{low:.3f}",
+        f"{high:.3f}", percent(error), percent(high_error), percent(sum(one.is_inside for one in group) / len(group)),
     )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(str, cells))} |"

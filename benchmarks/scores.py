@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
-from benchmarks.methods import is_projected, task_of
-from benchmarks.oracle import Projection, Truth
-from benchmarks.peers import PEERS
+from benchmarks.oracle import Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,6 @@ class Score:
     ambiguous: int = 0  # repeats that ended with tied candidates
     crashes: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()  # processes
-    projected: bool = False  # whether the method did not run but was simulated with the oracle's epochs
 
     @property
     def regret(self) -> float | None:
@@ -78,9 +75,8 @@ def scores_of(
     truths: Mapping[str, Truth],
     workloads: Sequence[Workload],
     methods: Sequence[str],
-    cpus: int,
 ) -> list[Score]:
-    """A score per workload and method that has outcomes or can be projected; ``truths`` has the oracle's results."""
+    """A score per workload and method that has outcomes; ``truths`` has the oracle's results."""
     scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
@@ -88,8 +84,6 @@ def scores_of(
             group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
             if group:
                 scores.append(_measured(group, truth))
-            elif truth and is_projected(method, workload):
-                scores.append(_projected(method, workload, truth, cpus))
     return scores
 
 
@@ -109,19 +103,4 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         ambiguous=sum(bool(outcome.tied) for outcome in group),
         crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),
         left_behind=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.left_behind),
-    )
-
-
-def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Score:
-    timer = Projection(truth.epoch_s, workload.batches)
-    pick = PEERS[method](timer, task_of(workload, cpus))
-    return Score(
-        workload=workload.name,
-        method=method,
-        picks=(pick,),
-        regrets=(truth.epoch_s(pick) / truth.best_s - 1,),
-        costs_s=(timer.spent_s,),
-        best_s=truth.best_s,
-        trials=(len(timer.tried),),
-        projected=True,
     )

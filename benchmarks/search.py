@@ -7,10 +7,10 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import against, bare, child, oracle, support, sweep_search
+from benchmarks import against, bare, child, oracle, support
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from benchmarks.journal import Journal, Outcome, Run
-from benchmarks.methods import METHODS, OTHER, Machine, MethodRun, is_projected, run_method
+from benchmarks.methods import METHODS, OTHER, Machine, MethodRun, run_method, takes_too_long
 from benchmarks.scores import Score, scores_of
 from benchmarks.search_page import page
 from benchmarks.support import print_line
@@ -52,7 +52,6 @@ def run(options: Options) -> None:
     """Measures missing figures and writes the page after each repeat; errors are those of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _SearchBenchmark(options)
-    sweep_search.warm_up(options.journal.with_name("search-warm-up.log"))
     for repeat in range(1, options.repeats + 1):
         for workload in options.workloads:
             benchmark.measure(workload, repeat)
@@ -86,7 +85,7 @@ class _SearchBenchmark:
         """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
         with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
             done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
-            missing = [m for m in self._methods if m not in done and not is_projected(m, workload)]
+            missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload)]
             if missing:  # makes files and fills the page cache before the first method
                 self._measure_epoch(workload, self._machine.cpus, 0.0)
             for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
@@ -167,5 +166,4 @@ class _SearchBenchmark:
     @property
     def _scores(self) -> list[Score]:
         outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
-        options = self._options
-        return scores_of(outcomes, self._truths, options.workloads, self._methods, self._machine.cpus)
+        return scores_of(outcomes, self._truths, self._options.workloads, self._methods)

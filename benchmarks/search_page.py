@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
-from benchmarks.methods import ADAPTIVE, OTHER, about
+from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
 from benchmarks.scores import Score, pooled
 from benchmarks.targets import advantages, percent, verdicts
@@ -28,8 +28,6 @@ than the best are left out of later passes.
 - An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
   Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
-_NOTE_PROJECTED = "(p) not run, since whole epochs would take too long: projected from the oracle's epochs."
-
 _HEAD = (
     "| workload | method | picks | regret | cost (epochs) | cost (s) | trials | ambiguous | failures |\n"
     "|---|---|---|---|---|---|---|---|---|"
@@ -49,8 +47,8 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
         "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
         + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
-        *side_by_side(scores),
         "## Scores\n\n" + table(scores),
+        "## All workloads together\n\n" + totals(scores),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
@@ -62,36 +60,22 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def side_by_side(scores: Sequence[Score]) -> list[str]:
-    """A section that compares adaptive with that of another version; none if no other version was measured."""
-    others = {score.workload: score for score in scores if score.method.startswith(OTHER)}
-    pairs = [
-        (score, others[score.workload]) for score in scores if score.method == ADAPTIVE and score.workload in others
-    ]
-    if not pairs:
-        return []
-    name = pairs[0][1].method
-    both = f"{ADAPTIVE} | {name}"
-    lines = [
-        f"## {ADAPTIVE} and {name}\n\nRegret: median (95th percentile); cost: median.\n",
-        f"| workload | epoch (s) | regret: {both} | cost (s): {both} | cost (epochs): {both} |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for pair in pairs:
-        cells = [_regret(one.regret, one.high_regret) for one in pair] + [f"{one.cost_s:.1f}" for one in pair]
-        cells += [_epochs(one) for one in pair]
-        lines.append(f"| {pair[0].workload} | {pair[0].best_s or 0:.3g} | {' | '.join(cells)} |")
-    sides = list(zip(*pairs, strict=True))
-    cells = [_regret(pooled(side, 0.5), pooled(side, 0.95)) for side in sides]
-    cells += [f"{statistics.median(one.cost_s for one in side):.1f}" for side in sides]
-    return ["\n".join([*lines, f"| **all workloads together** | | {' | '.join(cells)} | | |"])]
+def totals(scores: Sequence[Score]) -> str:
+    """A line per method over all its workloads; the cost is the median of those of the workloads."""
+    lines = ["| method | workloads | regret | cost (epochs) | cost (s) |", "|---|---|---|---|---|"]
+    for method in dict.fromkeys(score.method for score in scores):
+        own = [score for score in scores if score.method == method]
+        regret = _regret(pooled(own, 0.5), pooled(own, 0.95))
+        epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
+        cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
+        cost_s = statistics.median(score.cost_s for score in own)
+        lines.append(f"| {method} | {len(own)} | {regret} | {cost_epochs} | {cost_s:.1f} |")
+    return "\n".join(lines)
 
 
 def table(scores: Sequence[Score]) -> str:
-    """A line per score, a note about projections, and a line per crash and per process left behind."""
+    """A line per score, and a line per crash and per process left behind."""
     lines = [_HEAD, *(_line(score) for score in scores)]
-    if any(score.projected for score in scores):
-        lines += ["", _NOTE_PROJECTED]
     faults = [f"- {s.method} on {s.workload}, {line}" for s in scores for line in (*s.crashes, *s.left_behind)]
     return "\n".join([*lines, "", *faults] if faults else lines)
 
@@ -100,10 +84,10 @@ def _line(score: Score) -> str:
     picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
     cells = (
         score.workload,
-        f"{score.method} (p)" if score.projected else score.method,
+        score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
         _regret(score.regret, score.high_regret),
-        _epochs(score),
+        "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
         _range(score.trials),
         str(score.ambiguous or ""),
@@ -114,10 +98,6 @@ def _line(score: Score) -> str:
 
 def _regret(median: float | None, high: float | None) -> str:
     return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
-
-
-def _epochs(score: Score) -> str:
-    return "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}"
 
 
 def _range(numbers: Sequence[int]) -> str:

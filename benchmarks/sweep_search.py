@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
+from benchmarks.catalogue import Workload
 from benchmarks.epoch_times import PREFETCH_FACTOR
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
@@ -39,16 +38,6 @@ def find(configuration: Configuration, log_path: Path, print_line: Callable[[str
     with DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))
         return search(start, Environment(start_process=start_process), TrialPrinter(print_line))
-
-
-def warm_up(log_path: Path) -> None:
-    """A short search that is not counted: the first one of a process imports modules."""
-    rules = SearchRules(strategy="exhaustive", candidates=(0, 1))
-    (workload,) = chosen(SEARCH_WORKLOADS, ("short",))
-    configuration = configuration_of(workload, rules, 0)
-    find(
-        replace(configuration, measure=MeasureRules(window_s=0.01, windows=1, precision=1.0)), log_path, lambda _: None
-    )
 
 
 class TrialPrinter:

@@ -26,26 +26,26 @@ def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
     fastest = [(_with_floor(s, truths), s.fastest_regret) for s in own.values() if s.fastest_regrets]
     return [
         verdict(f"regret, median over the repeats, at most {percent(MOST_REGRET)} together and on each workload",
-                 regrets, MOST_REGRET, percent),
+                regrets, MOST_REGRET, percent),
         verdict(f"regret, 95th percentile, at most {percent(MOST_HIGH_REGRET)} together and on each workload",
-                 high_regrets, MOST_HIGH_REGRET, percent),
+                high_regrets, MOST_HIGH_REGRET, percent),
         verdict("regret no larger than that of another version by more than the noise floor, on each workload",
-                 _beyond_noise(scores, truths), 0, percent),
+                _beyond_noise(scores, truths), 0, percent),
         verdict("regret of the candidate measured as fastest (the recommended one may be slower by the tolerance), "
-                 f"median, at most {percent(MOST_REGRET)} on each workload",
-                 fastest, MOST_REGRET, percent),
+                f"median, at most {percent(MOST_REGRET)} on each workload",
+                fastest, MOST_REGRET, percent),
         verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epochs", _epochs(own), MOST_EPOCHS, "{:.2f}".format),
         verdict(f"cost, median over the workloads, at most {MOST_MEDIAN_S:g} s",
-                 _median_cost(own), MOST_MEDIAN_S, "{:.1f} s".format),
+                _median_cost(own), MOST_MEDIAN_S, "{:.1f} s".format),
         verdict(f"cost where an epoch takes less than {SHORT_EPOCH_S:g} s, at most the larger of {SHORT_EPOCH_S:g} s "
                 f"and {MOST_SHORT_EPOCHS:g} epochs", _short(own), 1, "{:.2f} times as much".format),
         verdict(f"cost with 1.28 million samples / with 50 thousand at most {MOST_GROWTH:g}",
-                 _growth(own), MOST_GROWTH, "{:.2f}".format),
+                _growth(own), MOST_GROWTH, "{:.2f}".format),
         verdict(f"cost at most {MOST_OF_EXHAUSTIVE:g} of that of exhaustive on each workload",
-                 _shares(own, _of(scores, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
+                _shares(own, _of(scores, EXHAUSTIVE)), MOST_OF_EXHAUSTIVE, "{:.2f}".format),
         verdict("no crash", [(s.workload, float(len(s.crashes))) for s in own.values()], 0, "{:.0f}".format),
         verdict("no process left behind", [(s.workload, float(len(s.left_behind))) for s in own.values()],
-                 0, "{:.0f}".format),
+                0, "{:.0f}".format),
         _ambiguous(own),
     ]  # fmt: skip
 
