@@ -24,6 +24,7 @@ class Workload:
     samples: int | None = None  # per epoch, if the last batch is shorter than the others
     shuffle: bool = True
     most_workers: int = 32  # the largest number that the oracle tries besides the picks
+    least_workers: int = 0  # the smallest number whose epochs are predicted
     long: bool = False  # whether an epoch is too long for methods that need whole epochs
 
     @property
@@ -103,19 +104,20 @@ SEARCH_WORKLOADS = (
     ),
     Workload(
         name="remote", about="log-normal sleep, mean 30 ms a sample, spread 0.5, batch 16", target="Latency",
-        batch_size=16, batches=64, arguments={"mean_s": 0.030, "spread": 0.5}, most_workers=64,
+        batch_size=16, batches=64, arguments={"mean_s": 0.030, "spread": 0.5}, most_workers=64, least_workers=4,
     ),
     Workload(
         name="second_half", about="sleep, 1 ms a sample in the first half, 20 ms in the second, batch 8, no shuffle",
         target="ExpensiveHalf", batch_size=8, batches=500, arguments={"mean_s": 0.001}, shuffle=False, most_workers=64,
+        least_workers=4,
     ),
     Workload(
         name="lognormal", about="log-normal sleep, mean 10 ms a sample, spread 1.2, batch 8", target="Latency",
-        batch_size=8, batches=500, arguments={"mean_s": 0.010, "spread": 1.2}, most_workers=64,
+        batch_size=8, batches=500, arguments={"mean_s": 0.010, "spread": 1.2}, most_workers=64, least_workers=4,
     ),
     Workload(
         name="bimodal", about="4 ms of sleep a sample, 400 ms for one in fifty, batch 16", target="Bimodal",
-        batch_size=16, batches=250, arguments={"mean_s": 0.004}, most_workers=64,
+        batch_size=16, batches=250, arguments={"mean_s": 0.004}, most_workers=64, least_workers=8,
     ),
     *(
         Workload(
@@ -130,11 +132,11 @@ PREDICTED_WORKLOADS = (
     *(workload for workload in SEARCH_WORKLOADS if not workload.long),
     Workload(
         name="lognormal_in_order", about="lognormal without shuffle", target="Latency", batch_size=8, batches=500,
-        arguments={"mean_s": 0.010, "spread": 1.2}, shuffle=False,
+        arguments={"mean_s": 0.010, "spread": 1.2}, shuffle=False, least_workers=4,
     ),
     Workload(
         name="pareto", about="Pareto sleep, mean 10 ms a sample, shape 1.5, batch 8", target="Pareto", batch_size=8,
-        batches=500, arguments={"mean_s": 0.010},
+        batches=500, arguments={"mean_s": 0.010}, least_workers=4,
     ),
 )  # fmt: skip
 

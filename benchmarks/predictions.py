@@ -23,7 +23,7 @@ from nws_sweep.system import host, host_lock
 _RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # numbers of workers in the order in which their trials are used
 _RECORDING = MeasureRules(window_s=0.15, windows=1, max_seconds=0.15, precision=1.0)
 _WORKERS, _PREFETCH_FACTORS = (0, 1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8)
-_LONGEST_S, _MOST_QUEUED_BYTES = 12.0, 4e9  # of epochs that are timed
+_MOST_QUEUED_BYTES = 4e9  # of epochs that are timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
 
     def fits(settings: QueueSettings) -> bool:
         queued = min(workload.batches, settings.num_workers * settings.prefetch_factor)
-        return queued * batch_bytes <= _MOST_QUEUED_BYTES and model.epoch_s(settings) <= _LONGEST_S
+        return settings.num_workers >= workload.least_workers and queued * batch_bytes <= _MOST_QUEUED_BYTES
 
     found = []
     for settings in drawn(options.settings, fits, random.Random(f"{workload.name}-{repeat}")):
@@ -96,14 +96,21 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
 
 
 def recorded(trials: Sequence[Trial]) -> tuple[list[Trial], float]:
-    """The trials whose windows last at most ``_MOST_RECORDED_S`` together, but at least one; and the sum, s."""
-    used: list[Trial] = []
-    sum_s = 0.0
-    for trial in sorted(trials, key=lambda trial: _RECORDED.index(trial.num_workers)):
-        windows_s = sum(window.elapsed_s for window in trial.windows)
-        if not used or sum_s + windows_s <= _MOST_RECORDED_S:
-            used, sum_s = [*used, trial], sum_s + windows_s
+    """The trials whose windows last at most ``_MOST_RECORDED_S`` together, or a part of the first; and the sum, s."""
+    first, *others = sorted(trials, key=lambda trial: _RECORDED.index(trial.num_workers))
+    used, sum_s = [first], _windows_s(first)
+    if sum_s > _MOST_RECORDED_S:
+        end_s = min((record.began_s for record in first.records), default=0.0) + _MOST_RECORDED_S
+        early = tuple(record for record in first.records if record.ended_s <= end_s)
+        return [replace(first, records=early or first.records[:1])], _MOST_RECORDED_S
+    for trial in others:
+        if sum_s + _windows_s(trial) <= _MOST_RECORDED_S:
+            used, sum_s = [*used, trial], sum_s + _windows_s(trial)
     return used, sum_s
+
+
+def _windows_s(trial: Trial) -> float:
+    return sum(window.elapsed_s for window in trial.windows)
 
 
 def drawn(count: int, fits: Callable[[QueueSettings], bool], draw: random.Random) -> list[QueueSettings]:

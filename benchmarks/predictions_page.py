@@ -18,10 +18,11 @@ Epochs predicted by replaying records of a short look at the loader, compared wi
 
 - Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
   order, one window of 0.15 s each after the warm-up. Trials are used in this order as long as all their windows, with
-  warm-up and start-up, last at most 2 s together (the first trial always); the others are dropped.
+  warm-up and start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, it counts
+  with the batches of its first 2 s.
 - Predicted: epochs with 0, 1, 2, 4, 8, 16, 32 and 64 workers, prefetch_factor 1, 2, 4 and 8, in order and not. From
   these, settings are drawn at random for each workload, each number of workers once before one is drawn again.
-  Epochs predicted to take more than 12 s, and queues of more than 4 GB, are left out.
+  Left out: numbers of workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.
 - Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
   process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted

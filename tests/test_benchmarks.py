@@ -19,6 +19,7 @@ from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
+from nws_sweep.results import BatchCost, BatchRecord
 from tests import factories
 from tests.conftest import ROOT
 
@@ -120,7 +121,9 @@ def test_recorded_trials_last_two_seconds_and_settings_are_drawn_evenly() -> Non
         for workers, length_s in ((0, 0.75), (2, 1.25), (8, 2.5))
     ]
     assert predictions.recorded(trials) == ([trials[1], trials[0]], 2.0)
-    assert predictions.recorded(trials[2:]) == (trials[2:], 2.5)
+    made = [BatchRecord(number=n, position=0.0, began_s=n, ended_s=n + 1, cost=BatchCost(0.5, 0.5)) for n in (5, 6, 7)]
+    slow = replace(trials[2], records=tuple(made))
+    assert predictions.recorded([slow]) == ([replace(slow, records=tuple(made[:2]))], 2.0)
     drawn = predictions.drawn(100, lambda settings: settings.num_workers < 4, random.Random(0))
     assert sorted(one.num_workers for one in drawn) == [0, *8 * [1], *8 * [2]]
     assert ({one.num_workers for one in drawn[:3]}, len(set(drawn))) == ({0, 1, 2}, 17)
