@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, oracle, samples, search, why
-from benchmarks.catalogue import QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
+from benchmarks import bias, oracle, predictions, samples, search, why
+from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
 
@@ -21,6 +21,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
         "repeats": (5, 1), "only": ((), QUICK_SEARCH_NAMES), "methods": (METHODS, METHODS), "least_s": (2.0, 1.0),
         "limit_s": (8.0, 3.0),
     },
+    "predictions": {"only": ((), QUICK_SEARCH_NAMES), "settings": (10, 3), "least_s": (1.0, 0.0)},
 }  # fmt: skip
 
 
@@ -34,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if name == "bias":
             bias.run(bias.Options(**given))
-        elif name == "search":
+        elif name in ("search", "predictions"):
             del given["quick"]
-            search.run(search.Options(**given))
+            search.run(search.Options(**given)) if name == "search" else predictions.run(predictions.Options(**given))
         else:
             (why if name == "why" else samples).run(**given)
     except ValueError as error:
@@ -69,13 +70,22 @@ def _parser() -> argparse.ArgumentParser:
 
     one = add("search", "compare search methods for num_workers", _epilog("workloads", SEARCH_WORKLOADS))
     _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
-    about = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
-    _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], about)
+    few = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
+    _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], few)
     _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
-    about = f"numbers of workers that the oracle measures besides the picks (default {usual})"
+    about = f"numbers of workers for the oracle besides the picks; above 32 only where loading waits (default {usual})"
     _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
+    about = "folder with the source tree of another version, as made by git worktree add; named after the folder"
+    _add(one, "--against", about, type=Path, metavar="DIR")
     _add(one, "--passes", "of the oracle in each repeat (default 2)", type=_positive, default=2)
+
+    one = add(
+        "predictions", "compare predicted epochs with those of a plain loop", _epilog("workloads", PREDICTED_WORKLOADS)
+    )
+    _add(one, "--repeats", "default 1", type=_positive, default=1)
+    _add(one, "--settings", "of each workload, default 10, with --quick 3", type=_positive)
+    _add_names(one, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few)
 
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)

@@ -26,6 +26,8 @@ class Recipe:
 
     workload: Workload
     num_workers: int = 0
+    prefetch_factor: int = PREFETCH_FACTOR
+    in_order: bool = True
     least_s: float = 0.0  # epochs are repeated until the counted ones last so long together
     limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
@@ -41,19 +43,26 @@ def run_epochs(recipe: Recipe) -> list[Timestamps]:
 
 
 def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
-    """Mean length of an epoch after a first batch, s, and whether no epoch was stopped and projected."""
+    """Mean length of an epoch after a first batch, s, and whether no epoch was stopped and projected.
+
+    The end of the workers is included.
+    """
     dataset, consume = made(recipe)
     loader = open_loader(dataset, recipe)
     consume(next(iter(loader)))
+    batches, is_whole = recipe.workload.batches, True
+    lengths_s: list[float] = []
 
     def until(timestamps: Timestamps) -> bool:
         return may_stop(timestamps, recipe.num_workers, recipe.limit_s)
 
-    epochs, batches = [run_epoch(loader, consume, until)], recipe.workload.batches
-    while len(epochs[-1]) == batches and sum(timestamps[-1] for timestamps in epochs) < recipe.least_s:
-        epochs.append(run_epoch(loader, consume, until))
-    lengths_s = [projected_epoch_s(timestamps, batches, recipe.num_workers) for timestamps in epochs]
-    return statistics.fmean(lengths_s), len(epochs[-1]) == batches
+    while is_whole and (not lengths_s or sum(lengths_s) < recipe.least_s):
+        began = time.perf_counter()
+        timestamps = run_epoch(loader, consume, until)
+        end_s = time.perf_counter() - began - timestamps[-1]
+        lengths_s.append(projected_epoch_s(timestamps, batches, recipe.num_workers) + end_s)
+        is_whole = len(timestamps) == batches
+    return statistics.fmean(lengths_s), is_whole
 
 
 Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
@@ -84,15 +93,17 @@ def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
-    """A DataLoader that shuffles."""
+    """The DataLoader of a recipe; TypeError if torch is older than 2.6 and ``in_order`` is False."""
     from torch.utils.data import DataLoader
 
+    others: dict[str, Any] = {} if recipe.in_order else {"in_order": False}
     return DataLoader(
         dataset,
         batch_size=recipe.workload.batch_size,
-        shuffle=True,
+        shuffle=recipe.workload.shuffle,
         num_workers=recipe.num_workers,
-        prefetch_factor=PREFETCH_FACTOR if recipe.num_workers else None,
+        prefetch_factor=recipe.prefetch_factor if recipe.num_workers else None,
+        **others,
     )
 
 

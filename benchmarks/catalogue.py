@@ -22,6 +22,9 @@ class Workload:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the dataset, besides ``samples``
     consume_s: float = 0.0  # the consumer sleeps so long for each batch
     samples: int | None = None  # per epoch, if the last batch is shorter than the others
+    shuffle: bool = True
+    most_workers: int = 32  # the largest number that the oracle tries besides the picks
+    least_workers: int = 0  # the smallest number whose epochs are predicted
     long: bool = False  # whether an epoch is too long for methods that need whole epochs
 
     @property
@@ -57,7 +60,7 @@ _CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
 WORKLOADS = (
     Workload(
         name="latency", about="4 ms of sleep a sample, batch 8", target="Latency", batch_size=8, batches=240,
-        arguments={"mean_s": 0.004},
+        arguments={"mean_s": 0.004}, most_workers=64,
     ),
     Workload(name="cpu", about="1 ms of CPU a sample, batch 16", target="Arithmetic", batch_size=16, batches=400),
     Workload(
@@ -73,7 +76,7 @@ WORKLOADS = (
     ),
     Workload(
         name="bursty", about="log-normal sleep, mean 4 ms a sample, spread 1, batch 16", target="Latency",
-        batch_size=16, batches=144, arguments={"mean_s": 0.004, "spread": 1.0},
+        batch_size=16, batches=144, arguments={"mean_s": 0.004, "spread": 1.0}, most_workers=64,
     ),
     Workload(
         name="consumer", about="2 ms of sleep a sample, batch 8, consumer of 5 ms a batch", target="Latency",
@@ -101,7 +104,39 @@ SEARCH_WORKLOADS = (
     ),
     Workload(
         name="remote", about="log-normal sleep, mean 30 ms a sample, spread 0.5, batch 16", target="Latency",
-        batch_size=16, batches=64, arguments={"mean_s": 0.030, "spread": 0.5},
+        batch_size=16, batches=64, arguments={"mean_s": 0.030, "spread": 0.5}, most_workers=64, least_workers=4,
+    ),
+    Workload(
+        name="second_half", about="sleep, 1 ms a sample in the first half, 20 ms in the second, batch 8, no shuffle",
+        target="Latency", batch_size=8, batches=500, arguments={"mean_s": 0.001, "rise": 20.0}, shuffle=False,
+        most_workers=64, least_workers=4,
+    ),
+    Workload(
+        name="lognormal", about="log-normal sleep, mean 10 ms a sample, spread 1.2, batch 8", target="Latency",
+        batch_size=8, batches=500, arguments={"mean_s": 0.010, "spread": 1.2}, most_workers=64, least_workers=4,
+    ),
+    Workload(
+        name="bimodal", about="4 ms of sleep a sample, 400 ms for one in fifty, batch 16", target="Bimodal",
+        batch_size=16, batches=250, arguments={"mean_s": 0.004}, most_workers=64, least_workers=8,
+    ),
+    *(
+        Workload(
+            name=f"demo_{size}", about=f"the photos of scripts/demo, batch {size}", target="Demo", batch_size=size,
+            batches=2048 // size, arguments={"root": _CACHE},
+        )
+        for size in (64, 256)
+    ),
+)  # fmt: skip
+
+PREDICTED_WORKLOADS = (
+    *(workload for workload in SEARCH_WORKLOADS if not workload.long),
+    Workload(
+        name="lognormal_in_order", about="lognormal without shuffle", target="Latency", batch_size=8, batches=500,
+        arguments={"mean_s": 0.010, "spread": 1.2}, shuffle=False, least_workers=4,
+    ),
+    Workload(
+        name="pareto", about="Pareto sleep, mean 10 ms a sample, shape 1.5, batch 8", target="Pareto", batch_size=8,
+        batches=500, arguments={"mean_s": 0.010}, least_workers=4,
     ),
 )  # fmt: skip
 

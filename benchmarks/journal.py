@@ -56,9 +56,49 @@ class Run:
     whole: bool = True  # False if the end of an epoch was projected
 
 
-Record = Figure | Outcome | Run
-Kind = TypeVar("Kind", Figure, Outcome, Run)
-_TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run": Run}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """One epoch, predicted and measured by a bare loop, s."""
+
+    workload: str
+    repeat: int  # from 1
+    workers: int
+    prefetch_factor: int
+    in_order: bool
+    predicted_s: float
+    interval_s: tuple[float, float]
+    measured_s: float
+    recorded_s: float  # windows of the trials whose records were replayed
+
+    @property
+    def ratio(self) -> float:
+        """Predicted / measured; 1 is right."""
+        return self.predicted_s / self.measured_s
+
+    @property
+    def error(self) -> float:
+        """The distance of ``ratio`` from 1."""
+        return abs(self.ratio - 1)
+
+    @property
+    def is_inside(self) -> bool:
+        """True if the predicted interval contains the measured epoch."""
+        return self.interval_s[0] <= self.measured_s <= self.interval_s[1]
+
+    @property
+    def line(self) -> str:
+        """Settings and times."""
+        low_s, high_s = self.interval_s
+        return (
+            f"{self.workload} num_workers={self.workers} prefetch_factor={self.prefetch_factor} "
+            f"in_order={self.in_order}: predicted {self.predicted_s:.3g} s ({low_s:.3g} to {high_s:.3g}), "
+            f"measured {self.measured_s:.3g} s, ratio {self.ratio:.3f}"
+        )
+
+
+Record = Figure | Outcome | Run | Forecast
+Kind = TypeVar("Kind", Figure, Outcome, Run, Forecast)
+_TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run": Run, "forecast": Forecast}
 
 
 class Journal:

@@ -13,12 +13,16 @@ from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
 from nws_sweep.analysis.summary import recommend
+from nws_sweep.config import schema
 from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.system import host
 
 ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
+# The default candidates of the version that runs: before 0.2 they had a limit.
+_DEFAULT = tuple(range(host.most_workers() + 1)) if hasattr(host, "most_workers") else schema.WITHOUT_LIMIT
 _OWN: Mapping[str, SearchRules] = {
-    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), maximum_patience=3, reference=None),
+    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=None),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
 # Rules of thumb, functions of the usable CPUs and the GPUs.
@@ -29,6 +33,7 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
+OTHER = "adaptive of "  # followed by the name of another version, see ``against``
 METHODS = (*_OWN, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
 _TIMEOUT_S = 3600.0
@@ -46,7 +51,7 @@ class Machine:
 class MethodRun:
     """One run of a method."""
 
-    method: str  # of ``METHODS``
+    method: str  # of ``METHODS``, or that of another version
     workload: Workload
     repeat: int  # from 1; also the seed
     log_path: Path  # output of trial processes is appended to this file
@@ -54,22 +59,20 @@ class MethodRun:
 
 def about(method: str) -> str:
     """One line about a method."""
+    if method.startswith(OTHER):
+        return f"nws_sweep at {method.removeprefix(OTHER)}, strategy adaptive, with its own default candidates."
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
-        return one_line(PEERS[method].__doc__, limit=1000)
+        missing = " Not run on workloads with long epochs." if method in NEED_WHOLE_EPOCHS else ""
+        return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
     return f"nws_sweep, strategy {rules.strategy}, candidates {rules.candidates[0]} to {rules.candidates[-1]}."
 
 
-def is_projected(method: str, workload: Workload) -> bool:
-    """Whether the method would take too long, so that its result is projected."""
+def takes_too_long(method: str, workload: Workload) -> bool:
+    """Whether the method is not run on the workload."""
     return workload.long and method in NEED_WHOLE_EPOCHS
-
-
-def task_of(workload: Workload, cpus: int) -> Task:
-    """The knowledge that a method starts with."""
-    return Task(cpus=cpus, batches=workload.batches, batch_size=workload.batch_size)
 
 
 def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
@@ -94,12 +97,9 @@ def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str],
     if method_run.method in HEURISTICS:
         return {"pick": HEURISTICS[method_run.method][1](machine.cpus, machine.gpus)}
     if method_run.method in PEERS:
-        script = (
-            method_run.method,
-            bare.Recipe(workload=method_run.workload),
-            task_of(method_run.workload, machine.cpus),
-        )
-        pick, probes = child.call(bare.run_peer, script, _TIMEOUT_S)
+        workload = method_run.workload
+        task = Task(cpus=machine.cpus, batches=workload.batches, batch_size=workload.batch_size)
+        pick, probes = child.call(bare.run_peer, (method_run.method, bare.Recipe(workload=workload), task), _TIMEOUT_S)
         return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
     configuration = sweep_search.configuration_of(method_run.workload, _OWN[method_run.method], method_run.repeat)
     return answer_of(sweep_search.find(configuration, method_run.log_path, print_line))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.epoch_times import Timestamps, Until
 from benchmarks.journal import Run
 
-CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 # One run of two may be off by a factor of 1.9 on a busy machine.
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
@@ -38,14 +37,6 @@ class Truth:
         0 for a pick that few passes measured and that appears faster than the best.
         """
         return max(0.0, self.epochs_s[pick] / self.best_s - 1) if pick is not None and pick in self.epochs_s else None
-
-    def epoch_s(self, workers: int) -> float:
-        """Length of an epoch, s; linearly interpolated for a number of workers that was not measured."""
-        below = [n for n in self.epochs_s if n <= workers]
-        above = [n for n in self.epochs_s if n >= workers]
-        low, high = max(below, default=min(self.epochs_s)), min(above, default=max(self.epochs_s))
-        share = (workers - low) / (high - low) if low < workers < high else 0.0
-        return self.epochs_s[low] + share * (self.epochs_s[high] - self.epochs_s[low])
 
 
 def truth_of(runs: Sequence[Run]) -> Truth | None:
@@ -129,24 +120,3 @@ def _slowness_of_repeats(runs: Sequence[Run]) -> dict[int, float]:
 
 def _least(epochs_s: Mapping[int, float]) -> int:
     return min(epochs_s, key=lambda workers: (epochs_s[workers], workers))
-
-
-class Projection:
-    """A simulated timer for methods that would take too long: equal batches in epochs of the oracle's length."""
-
-    def __init__(self, epoch_s: Callable[[int], float], batches: int) -> None:
-        self._epoch_s = epoch_s  # by number of workers
-        self._batches = batches  # per epoch
-        self.spent_s = 0.0  # by all epochs and parts of epochs
-        self.tried: list[int] = []  # numbers of workers
-
-    def __call__(self, num_workers: int, until: Until) -> Timestamps:
-        batch_s = self._epoch_s(num_workers) / self._batches
-        timestamps: list[float] = []
-        for position in range(1, self._batches + 1):
-            timestamps.append(position * batch_s)
-            if until(timestamps):
-                break
-        self.spent_s += timestamps[-1]
-        self.tried.append(num_workers)
-        return timestamps

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
-from benchmarks.methods import METHODS, is_projected, task_of
-from benchmarks.oracle import Projection, Truth
-from benchmarks.peers import PEERS
+from benchmarks.oracle import Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,22 +28,21 @@ class Score:
     ambiguous: int = 0  # repeats that ended with tied candidates
     crashes: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()  # processes
-    projected: bool = False  # whether the method did not run but was simulated with the oracle's epochs
 
     @property
     def regret(self) -> float | None:
         """Median; None if one is unknown, since a method that fails must not look better."""
-        return _quantile(self.regrets, 0.5)
+        return quantile(self.regrets, 0.5)
 
     @property
     def fastest_regret(self) -> float | None:
         """Median for ``Outcome.fastest``; None if one is unknown."""
-        return _quantile(self.fastest_regrets, 0.5)
+        return quantile(self.fastest_regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
         """The 95th percentile, the largest of fewer than twenty; None if one is unknown."""
-        return _quantile(self.regrets, 0.95)
+        return quantile(self.regrets, 0.95)
 
     @property
     def cost_s(self) -> float:
@@ -60,11 +57,17 @@ class Score:
         return None if self.best_s is None else self.cost_s / self.best_s
 
 
-def _quantile(regrets: Sequence[float | None], share: float) -> float | None:
+def quantile(regrets: Sequence[float | None], share: float) -> float | None:
+    """The smallest regret that at least ``share`` of them do not exceed, for 0.5 the median; None if one is unknown."""
     known = [regret for regret in regrets if regret is not None]
     if not known or len(known) < len(regrets):
         return None
     return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
+
+
+def pooled(scores: Sequence[Score], share: float) -> float | None:
+    """A quantile of the regrets of all repeats on all workloads; None if one is unknown."""
+    return quantile([regret for score in scores for regret in score.regrets], share)
 
 
 def scores_of(
@@ -72,18 +75,15 @@ def scores_of(
     truths: Mapping[str, Truth],
     workloads: Sequence[Workload],
     methods: Sequence[str],
-    cpus: int,
 ) -> list[Score]:
-    """A score per workload and method that has outcomes or can be projected; ``truths`` has the oracle's results."""
+    """A score per workload and method that has outcomes; ``truths`` has the oracle's results."""
     scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
-        for method in sorted(methods, key=METHODS.index):
+        for method in methods:
             group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
             if group:
                 scores.append(_measured(group, truth))
-            elif truth and is_projected(method, workload):
-                scores.append(_projected(method, workload, truth, cpus))
     return scores
 
 
@@ -103,19 +103,4 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         ambiguous=sum(bool(outcome.tied) for outcome in group),
         crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),
         left_behind=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.left_behind),
-    )
-
-
-def _projected(method: str, workload: Workload, truth: Truth, cpus: int) -> Score:
-    timer = Projection(truth.epoch_s, workload.batches)
-    pick = PEERS[method](timer, task_of(workload, cpus))
-    return Score(
-        workload=workload.name,
-        method=method,
-        picks=(pick,),
-        regrets=(truth.epoch_s(pick) / truth.best_s - 1,),
-        costs_s=(timer.spent_s,),
-        best_s=truth.best_s,
-        trials=(len(timer.tried),),
-        projected=True,
     )

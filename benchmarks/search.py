@@ -7,10 +7,10 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import bare, child, oracle, support
+from benchmarks import against, bare, child, oracle, support
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
 from benchmarks.journal import Journal, Outcome, Run
-from benchmarks.methods import Machine, MethodRun, is_projected, run_method
+from benchmarks.methods import METHODS, OTHER, Machine, MethodRun, run_method, takes_too_long
 from benchmarks.scores import Score, scores_of
 from benchmarks.search_page import page
 from benchmarks.support import print_line
@@ -28,6 +28,7 @@ class Options:
     output: Path  # the page
     journal: Path  # raw figures
     methods: tuple[str, ...]
+    against: Path | None  # a checkout of another version, whose adaptive search is compared too
     candidates: tuple[int, ...]  # numbers of workers that the oracle measures besides the picks
     passes: int  # of the oracle in each repeat, at least 1
     least_s: float  # shortest run of the oracle
@@ -39,6 +40,12 @@ class Options:
     def workloads(self) -> list[Workload]:
         """The workloads chosen by ``only``."""
         return chosen(SEARCH_WORKLOADS, self.only)
+
+    @property
+    def all_methods(self) -> tuple[str, ...]:
+        """The methods, and that of the other version after adaptive."""
+        own = sorted(self.methods, key=METHODS.index)
+        return (*own[:1], against.method_of(self.against), *own[1:]) if self.against else tuple(own)
 
 
 def run(options: Options) -> None:
@@ -64,6 +71,7 @@ def count_gpus(_: None) -> int:
 class _SearchBenchmark:
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._methods = options.all_methods
         self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
         # Without repeats, workloads, methods and passes: --resume may add to all of them.
         made_with = {
@@ -77,7 +85,7 @@ class _SearchBenchmark:
         """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
         with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
             done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
-            missing = [m for m in self._options.methods if m not in done and not is_projected(m, workload)]
+            missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload)]
             if missing:  # makes files and fills the page cache before the first method
                 self._measure_epoch(workload, self._machine.cpus, 0.0)
             for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
@@ -94,7 +102,10 @@ class _SearchBenchmark:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
         method_run = MethodRun(method=method, workload=workload, repeat=repeat, log_path=log_path)
-        outcome = run_method(method_run, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
+        if self._options.against and method.startswith(OTHER):
+            outcome = against.run_method(self._options.against, method_run)
+        else:
+            outcome = run_method(method_run, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
         self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
         print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
@@ -103,11 +114,8 @@ class _SearchBenchmark:
         """Measures each number of workers that is worth a run and has none in this pass."""
         runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
-        values = [
-            n
-            for n in oracle.worth_measuring({*self._options.candidates, *self._picks(workload)}, runs)
-            if n not in done
-        ]
+        usual = [n for n in self._options.candidates if n <= workload.most_workers]
+        values = [n for n in oracle.worth_measuring({*usual, *self._picks(workload)}, runs) if n not in done]
         random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
         found = [self._run(workload, workers, repeat, number) for workers in values]
         if found:
@@ -158,5 +166,4 @@ class _SearchBenchmark:
     @property
     def _scores(self) -> list[Score]:
         outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
-        options = self._options
-        return scores_of(outcomes, self._truths, options.workloads, options.methods, self._machine.cpus)
+        return scores_of(outcomes, self._truths, self._options.workloads, self._methods)

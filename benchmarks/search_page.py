@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
 from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
-from benchmarks.scores import Score
+from benchmarks.scores import Score, pooled
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
@@ -24,10 +25,8 @@ than the best are left out of later passes.
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
 - noise floor: the regret, by one half of the oracle's passes, of the best number by the other half. Smaller regrets are
   not significant.
-- An epoch is the time from just before `iter(loader)` to the end of the last consumption, after a first batch that is
-  not counted. Long epochs are stopped and projected: start + steady pace x remaining batches."""
-
-_NOTE_PROJECTED = "(p) not run, since whole epochs would take too long: projected from the oracle's epochs."
+- An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
+  Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
 _HEAD = (
     "| workload | method | picks | regret | cost (epochs) | cost (s) | trials | ambiguous | failures |\n"
@@ -49,6 +48,7 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
         + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
         "## Scores\n\n" + table(scores),
+        "## All workloads together\n\n" + totals(scores),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
@@ -60,24 +60,34 @@ def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
+def totals(scores: Sequence[Score]) -> str:
+    """A line per method over all its workloads; the cost is the median of those of the workloads."""
+    lines = ["| method | workloads | regret | cost (epochs) | cost (s) |", "|---|---|---|---|---|"]
+    for method in dict.fromkeys(score.method for score in scores):
+        own = [score for score in scores if score.method == method]
+        regret = _regret(pooled(own, 0.5), pooled(own, 0.95))
+        epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
+        cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
+        cost_s = statistics.median(score.cost_s for score in own)
+        lines.append(f"| {method} | {len(own)} | {regret} | {cost_epochs} | {cost_s:.1f} |")
+    return "\n".join(lines)
+
+
 def table(scores: Sequence[Score]) -> str:
-    """A line per score, a note about projections, and a line per crash and per process left behind."""
+    """A line per score, and a line per crash and per process left behind."""
     lines = [_HEAD, *(_line(score) for score in scores)]
-    if any(score.projected for score in scores):
-        lines += ["", _NOTE_PROJECTED]
     faults = [f"- {s.method} on {s.workload}, {line}" for s in scores for line in (*s.crashes, *s.left_behind)]
     return "\n".join([*lines, "", *faults] if faults else lines)
 
 
 def _line(score: Score) -> str:
-    epochs = score.cost_epochs
     picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
     cells = (
         score.workload,
-        f"{score.method} (p)" if score.projected else score.method,
+        score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
-        _regret(score),
-        "" if epochs is None else f"{epochs:.2f}",
+        _regret(score.regret, score.high_regret),
+        "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
         _range(score.trials),
         str(score.ambiguous or ""),
@@ -86,10 +96,8 @@ def _line(score: Score) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _regret(score: Score) -> str:
-    if score.regret is None or score.high_regret is None:
-        return "no value"
-    return f"{percent(score.regret)} ({percent(score.high_regret)})"
+def _regret(median: float | None, high: float | None) -> str:
+    return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -21,7 +21,9 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
         columns={"dataset": workload.name},
         dataset=workload.dataset,
         consumer=workload.consumer,
-        loader=LoaderSettings(batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=True),
+        loader=LoaderSettings(
+            batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=workload.shuffle
+        ),
         measure=MeasureRules(),
         search=rules,
         seed=seed,

@@ -34,15 +34,32 @@ class Latency(_Sized):
 
     def __init__(self, samples: int, mean_s: float, spread: float = 0.0, values: int = 256, rise: float = 1.0) -> None:
         super().__init__(samples)
-        self._median_s = mean_s / math.exp(spread**2 / 2)
+        self._mean_s = mean_s
         self._spread = spread
         self._values = values
         self._rise = rise
 
     def __getitem__(self, index: int) -> torch.Tensor:
         rise = self._rise if 2 * index >= len(self) else 1.0
-        time.sleep(rise * self._median_s * math.exp(random.Random(index).gauss(0.0, self._spread)))
+        time.sleep(rise * self._sleep_s(index))
         return torch.full((self._values,), float(index))
+
+    def _sleep_s(self, index: int) -> float:
+        return self._mean_s * math.exp(random.Random(index).gauss(0.0, self._spread) - self._spread**2 / 2)
+
+
+class Pareto(Latency):
+    """Times have a Pareto distribution with mean ``mean_s`` and shape 1.5, so their variance is infinite."""
+
+    def _sleep_s(self, index: int) -> float:
+        return self._mean_s / 3 * random.Random(index).paretovariate(1.5)
+
+
+class Bimodal(Latency):
+    """One sample in fifty, at random places, takes a hundred times ``mean_s``, the others ``mean_s``."""
+
+    def _sleep_s(self, index: int) -> float:
+        return self._mean_s * (100 if random.Random(index).random() < 1 / 50 else 1)
 
 
 class Arithmetic(_Sized):
@@ -114,6 +131,15 @@ class Jpeg(_Sized):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         image, label = self._photos[index % len(self._photos)]
         return image, label
+
+
+class Demo(Photos):
+    """The images of scripts/demo with their transforms, as conf/dataset/photos.yaml has them."""
+
+    def __init__(self, samples: int, root: str) -> None:
+        normalize = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+        crop = Compose([RandomResizedCrop(224), RandomHorizontalFlip(), ToTensor(), normalize])
+        super().__init__(root, count=samples, transform=crop)
 
 
 class Cifar(_Sized):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import epoch_times
+from benchmarks import epoch_times, predictions, predictions_page
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS
-from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal, Outcome, Run
+from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
+from nws_sweep.results import BatchCost, BatchRecord
+from tests import factories
 from tests.conftest import ROOT
 
 
@@ -91,18 +95,53 @@ def test_misses_of_a_target_are_named(rows: list[Row], lines: list[str]) -> None
     assert [verdict.split(": ", 2)[2] for verdict in verdicts(rows)] == lines
 
 
+def forecast(predicted_s: float, **changes: Any) -> Forecast:
+    defaults: dict[str, Any] = {
+        "workload": "w", "repeat": 1, "workers": 2, "prefetch_factor": 2, "in_order": True, "predicted_s": predicted_s,
+        "interval_s": (predicted_s - 0.25, predicted_s + 0.25), "measured_s": 2.0, "recorded_s": 1.5,
+    }  # fmt: skip
+    return Forecast(**{**defaults, **changes})
+
+
+def test_predictions_are_judged_by_their_ratio_to_measured_epochs() -> None:
+    right = [forecast(2.0), forecast(2.0625), forecast(1.8, workload="v", workers=0)]
+    lines = [line.partition(": ")[2] for line in predictions_page.verdicts(right, 0.1)]
+    assert lines == 3 * ["met"]
+    wrong = [*right, forecast(3.0, workload="v"), forecast(1.0)]
+    lines = [line.partition(": ")[2] for line in predictions_page.verdicts(wrong, 0.2)]
+    assert lines == ["missed by all (10.0 %)", "missed by all (50.0 %)", "missed by all (0.200 s)"]
+    text = predictions_page.page(wrong, WORKLOADS[:1], "origin", 0.2)
+    assert "| v | 2 | 1.5 | 1.200 | 0.960 | 1.440 | 30.0 % | 46.0 % | 50.0 % |" in text
+    assert "- v num_workers=2 prefetch_factor=2 in_order=True: predicted 3 s (2.75 to 3.25), measured 2 s," in text
+
+
+def test_recorded_trials_last_two_seconds_and_settings_are_drawn_evenly() -> None:
+    trials = [
+        replace(factories.trial(workers, 1.0), windows=(factories.window(wait_s=(length_s,), consume_s=(0.0,)),))
+        for workers, length_s in ((0, 0.75), (2, 1.25), (8, 2.5))
+    ]
+    assert predictions.recorded(trials) == ([trials[1], trials[0]], 2.0)
+    made = [BatchRecord(number=n, position=0.0, began_s=n, ended_s=n + 1, cost=BatchCost(0.5, 0.5)) for n in (5, 6, 7)]
+    slow = replace(trials[2], records=tuple(made))
+    assert predictions.recorded([slow]) == ([replace(slow, records=tuple(made[:2]))], 2.0)
+    drawn = predictions.drawn(100, lambda settings: settings.num_workers < 4, random.Random(0))
+    assert sorted(one.num_workers for one in drawn) == [0, *8 * [1], *8 * [2]]
+    assert ({one.num_workers for one in drawn[:3]}, len(set(drawn))) == ({0, 1, 2}, 17)
+
+
 def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     path, made_with = tmp_path / "new" / "all.jsonl", {"least_s": 4.0}
     journal = Journal(path, made_with, resume=True)
     outcome = Outcome(workload="w", method="m", repeat=1, pick=2, tied=(3,), tried=(0, 1), detail={"cost": None})
     run = Run(workload="w", workers=2, repeat=1, number=1, epoch_s=1.5)
     figures = [*a_round(1.0, 1.0, 1.0), *a_round(1.0, 1.0, 1.0, round=2)[:2]]
-    journal.add(outcome, run, *figures)
+    journal.add(outcome, run, *figures, forecast(1.0))
     with path.open("a") as file:
         file.write('{"run": {"workload": "w", "detail": {}')  # interrupted in the middle of a line
     for _ in range(2):
         again = Journal(path, made_with, resume=True)
         assert (again.of(Outcome), again.of(Run), again.of(Figure)) == ([outcome], [run], figures)
+        assert again.of(Forecast) == [forecast(1.0)]
     assert complete(again.of(Figure), [2]) == figures[:3]
     with pytest.raises(ValueError, match="made with other settings or on another machine: leave out --resume"):
         Journal(path, {**made_with, "least_s": 1.0}, resume=True)
@@ -144,6 +183,9 @@ def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("| consumer | 2 |")]
     assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # other tests run at the same time
     assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, NWS_SWEEP, BARE_AFTER]
+    text, journal = measured(tmp_path, "predictions --only short --settings 2")
+    assert [one.measured_s > 0.1 for one in journal.of(Forecast)] == [True, True]
+    assert "| short | 2 |" in text
     text, journal = measured(tmp_path, "search --only short --methods zero seed --candidates 0,2 --passes 1")
     seed = next(outcome for outcome in journal.of(Outcome) if outcome.method == "seed")
     assert seed.tried[:2] == (0, 1)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import child, epoch_times, peers, search, support
+from benchmarks import against, child, epoch_times, methods, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
 from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, MethodRun, answer_of, run_method
-from benchmarks.oracle import Projection, Truth, noise_floor, truth_of, worth_measuring
+from benchmarks.oracle import Truth, noise_floor, truth_of, worth_measuring
 from benchmarks.peers import Task, binary_share
 from benchmarks.scores import Score, scores_of
 from benchmarks.targets import advantages, verdicts
@@ -25,6 +25,21 @@ from nws_sweep.results import TrialState, Verdict
 from tests import factories
 
 # Decisions of other methods.
+
+
+class FakeTimer:
+    """Equal batches in epochs of given lengths by number of workers."""
+
+    def __init__(self, epochs_s: Mapping[int, float], batches: int) -> None:
+        self.epochs_s, self.batches = epochs_s, batches
+        self.spent_s, self.tried = 0.0, list[int]()
+
+    def __call__(self, num_workers: int, until: epoch_times.Until) -> epoch_times.Timestamps:
+        times_s = [n * self.epochs_s[num_workers] / self.batches for n in range(1, self.batches + 1)]
+        taken_s = next((times_s[:n] for n in range(1, self.batches) if until(times_s[:n])), times_s)
+        self.spent_s += taken_s[-1]
+        self.tried.append(num_workers)
+        return taken_s
 
 
 @pytest.mark.parametrize(
@@ -45,7 +60,7 @@ from tests import factories
 def test_picks_of_other_methods(
     peer: Any, cpus: int, epochs_s: Mapping[int, float], pick: int, tried: list[int], spent_s: float | None
 ) -> None:
-    timer = Projection(epochs_s.__getitem__, 100)
+    timer = FakeTimer(epochs_s, 100)
     assert peer(timer, Task(cpus=cpus, batches=100, batch_size=2)) == pick
     assert timer.tried == tried
     assert spent_s is None or timer.spent_s == pytest.approx(spent_s)
@@ -53,13 +68,13 @@ def test_picks_of_other_methods(
 
 def test_binary_and_paddle_take_a_part_of_an_epoch() -> None:
     for best in (1, 7, 16):
-        timer = Projection({n: 10.0 + abs(n - best) for n in range(1, 17)}.__getitem__, 100)
+        timer = FakeTimer({n: 10.0 + abs(n - best) for n in range(1, 17)}, 100)
         assert peers.binary(timer, Task(cpus=16, batches=100, batch_size=2)) == best
         assert len(timer.tried) == len(set(timer.tried)) <= 8
-    timer = Projection({1: 1000.0, 2: 4000.0}.__getitem__, 1000)
+    timer = FakeTimer({1: 1000.0, 2: 4000.0}, 1000)
     assert peers.binary(timer, Task(cpus=2, batches=1000, batch_size=2048)) == 1
     assert timer.spent_s == pytest.approx(402 + 4 * 14)
-    timer = Projection({0: 100.0}.__getitem__, 10_000)
+    timer = FakeTimer({0: 100.0}, 10_000)
     assert peers.paddle(timer, Task(cpus=2, batches=10_000, batch_size=2)) == 0
     assert timer.spent_s == pytest.approx(5)
     assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
@@ -104,8 +119,6 @@ def test_the_truth_is_the_least_median() -> None:
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
-    found = truth({0: 8.0, 4: 4.0, 8: 5.0})
-    assert [found.epoch_s(workers) for workers in (0, 1, 4, 6, 8, 9)] == [8.0, 7.0, 4.0, 4.5, 5.0, 5.0]
 
 
 def test_the_noise_floor_is_the_regret_of_one_half_for_the_best_of_the_other() -> None:
@@ -177,7 +190,7 @@ def score(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.
     return Score(**{**defaults, **changes})
 
 
-CIFAR, MILLION = (w for w in SEARCH_WORKLOADS if w.name in ("cifar", "million"))
+CIFAR = next(w for w in SEARCH_WORKLOADS if w.name == "cifar")
 
 
 def test_a_standing_is_over_all_repeats() -> None:
@@ -188,7 +201,7 @@ def test_a_standing_is_over_all_repeats() -> None:
         outcome("zero", 0, cost_s=0.0),
         outcome("cpus", None),
     ]
-    found = scores_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS, cpus=2)
+    found = scores_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS)
     own, zero, nothing = found
     assert (own.picks, own.regrets) == ((2, 4, 2), (0.0, 0.5, 0.0))
     assert (own.regret, own.high_regret, own.cost_s, own.cost_epochs) == (0.0, 0.5, 3.0, 1.5)
@@ -201,19 +214,12 @@ def test_a_standing_is_over_all_repeats() -> None:
     assert (many.high_regret, score(regrets=(0.0, 0.3, 0.1)).high_regret) == (0.19, 0.3)
 
 
-def test_whole_epochs_that_take_too_long_are_projected() -> None:
-    truths = {"million": truth({0: 40.0, 1: 44.0, 2: 20.0})}
-    found = scores_of([outcome(workload="million")], truths, [MILLION], (ADAPTIVE, "seed", "paddle"), cpus=2)
-    assert [(s.method, s.projected) for s in found] == [(ADAPTIVE, False), ("seed", True)]
-    assert (found[1].picks, found[1].regret, found[1].trials) == ((2,), 0.0, (3,))
-    assert found[1].cost_s == pytest.approx(104.0)
-
-
 AT_THE_LIMITS = [
-    score(regret=0.01, cost_s=2.0, fastest_regrets=(0.0, 0.01, 0.03)),
-    score(EXHAUSTIVE, cost_s=8.0),
+    score(regret=0.01, cost_s=1.2, fastest_regrets=(0.0, 0.01, 0.03)),
+    score(EXHAUSTIVE, cost_s=4.8),
     score(workload="fifty", regrets=(0.0, 0.05, 0.0), cost_s=1.0),
     score(workload="million", cost_s=1.1),
+    score(methods.OTHER + "v1", workload="cifar", regret=0.0),
 ]
 MISSED = [
     score(
@@ -221,23 +227,27 @@ MISSED = [
         fastest_regrets=(0.0, 0.02, 0.02),
     ),
     score(EXHAUSTIVE, cost_s=10.0),
-    score(workload="fifty", regret=None, cost_s=1.0, left_behind=("process 7", "process 8")),
-    score(workload="million", cost_s=1.5),
+    score(workload="fifty", regret=None, cost_s=6.5, left_behind=("process 7", "process 8")),
+    score(workload="million", cost_s=9.75),
+    score(methods.OTHER + "v1", regret=-0.02),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("scores", "lines"),
     [
-        (AT_THE_LIMITS, [*8 * ["met"], "0 of 3, 0 %"]),
+        (AT_THE_LIMITS, [*11 * ["met"], "0 of 3, 0 %"]),
         (
             MISSED,
             [
-                "missed by cifar with a noise floor of 3.0 % (2.0 %), fifty (no value)",
-                "missed by cifar with a noise floor of 3.0 % (6.0 %), fifty (no value)",
+                "missed by all together (no value), cifar with a noise floor of 3.0 % (2.0 %), fifty (no value)",
+                "missed by all together (no value), cifar with a noise floor of 3.0 % (6.0 %), fifty (no value)",
+                "missed by cifar with a noise floor of 3.0 % (1.0 %)",
                 "missed by cifar with a noise floor of 3.0 % (2.0 %)",
                 "missed by cifar (2.50)",
-                "missed by 1.50 s / 1.00 s (1.50)",
+                "missed by all (6.5 s)",
+                "missed by cifar (1.25 times as much), fifty (1.62 times as much), million (2.44 times as much)",
+                "missed by 9.75 s / 6.50 s (1.50)",
                 "missed by cifar (0.50)",
                 "missed by cifar (1)",
                 "missed by fifty (2)",
@@ -255,7 +265,7 @@ def test_targets_are_met_at_their_limits_and_what_misses_one_is_named(
 
 def test_a_failure_has_no_low_cost() -> None:
     lines = verdicts([score(cost_s=0.1, picks=(None,)), score(EXHAUSTIVE, cost_s=10.0)], {})
-    assert [lines[n].partition(": ")[2] for n in (3, 5)] == 2 * ["missed by cifar (no value)"]
+    assert [lines[n].partition(": ")[2] for n in (4, 5, 6, 8)] == 4 * ["missed by cifar (no value)"]
 
 
 def test_advantages_of_other_methods_are_listed() -> None:
@@ -291,7 +301,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
             raise RuntimeError("too large")
         return EPOCHS_S.get(argument.num_workers), True
 
-    def play(method_run: MethodRun, machine: Machine, print_line: object) -> Outcome:
+    def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
         return outcome(method_run.method, 4, workload=method_run.workload.name, repeat=method_run.repeat)
 
@@ -299,6 +309,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
     monkeypatch.setattr(child, "call", call)
     monkeypatch.setattr(search, "run_method", play)
+    monkeypatch.setattr(against, "run_method", lambda _, method_run: play(method_run, None, None))
     files = ["--output", str(folder / "page.md"), "--journal", str(folder / "search.jsonl")]
     assert main(["search", "--only", "short", "--candidates", "0,1,2,16", *files, *arguments.split()]) == 0
     return done, (folder / "page.md").read_text("utf-8")
@@ -321,3 +332,19 @@ def test_methods_come_before_the_oracle_and_what_is_missing_is_added(
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume")
     assert done == ["play cpus 1", "play cpus 2"]
     assert "| short | zero | 4 x2 |" in text
+    (tmp_path / "v1" / "nws_sweep").mkdir(parents=True)
+    (tmp_path / "v1" / "nws_sweep" / "__init__.py").touch()
+    done, text = done_by(monkeypatch, tmp_path, f"--repeats 2 --methods adaptive --resume --against {tmp_path}/v1")
+    assert done == ["play adaptive of v1 1", "play adaptive of v1 2"]
+    assert "| adaptive of v1 | 1 | 20.0 % (20.0 %) | 3.00 | 3.0 |" in text
+
+
+def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="allowed is a folder with nws_sweep"):
+        against.method_of(tmp_path)
+    (tmp_path / "nws_sweep").mkdir()
+    (tmp_path / "nws_sweep" / "__init__.py").write_text("raise ImportError('of another version')")
+    method_run = MethodRun(method="m", workload=CIFAR, repeat=1, log_path=tmp_path / "log")
+    with pytest.raises(RuntimeError, match="exited with status 1"):
+        against.run_method(tmp_path, method_run)
+    assert "ImportError: of another version" in capfd.readouterr().err

@@ -45,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(schema, "_WITHOUT_LIMIT", (0, 1, 2))
+    monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
     monkeypatch.setattr(api, "MeasureRules", lambda: MeasureRules(window_s=0.02, max_seconds=1.0))
 
 

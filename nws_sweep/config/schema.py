@@ -45,7 +45,7 @@ class Allowed:
 
 
 # The candidates without a limit: all numbers of workers up to 64, then four for each doubling.
-_WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
+WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
 
 
 def _or_null(permitted: Allowed) -> Allowed:
@@ -278,7 +278,7 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
     """The rules of valid values of the keys below ``search``."""
     candidates = values["candidates"]
     if candidates is None:
-        candidates = _WITHOUT_LIMIT if values["max_workers"] is None else range(values["max_workers"] + 1)
+        candidates = WITHOUT_LIMIT if values["max_workers"] is None else range(values["max_workers"] + 1)
     tried = tuple(sorted(map(int, candidates)))
     reference = values["reference"] if values["reference"] in tried else None
     rest = {name: value for name, value in values.items() if name != "max_workers"}

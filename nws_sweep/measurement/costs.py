@@ -64,8 +64,9 @@ def _without_workers(windows: Sequence[Window], batches: int | None) -> Iterator
     for window in windows:
         waited_s = sum(window.wait_s)
         share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0
+        delayed = min(1 - share, window.receive_delay_s / waited_s) if waited_s else 0.0
         for wait_s in window.wait_s:
-            cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share))
+            cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share - delayed))
             position = number / batches if batches else 0.0
             if number:
                 yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=wait_s, cost=cost)

@@ -1,0 +1,80 @@
+"""The page of ``scripts/benchmark predictions``: ratios of predicted to measured epochs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.catalogue import Workload
+from benchmarks.journal import Forecast
+from benchmarks.targets import percent, verdict
+
+MOST_MEDIAN, MOST_HIGH, MOST_REPLAY_S = 0.05, 0.12, 0.1
+_WORST = 15
+
+_INTRODUCTION = """\
+Epochs predicted by replaying records of a short look at the loader, compared with the same epochs in a plain loop.
+
+- Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
+  order, one window of 0.15 s each after the warm-up. Trials are used in this order as long as all their windows, with
+  warm-up and start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, it counts
+  with the batches of its first 2 s.
+- Predicted: epochs with 0, 1, 2, 4, 8, 16, 32 and 64 workers, prefetch_factor 1, 2, 4 and 8, in order and not. From
+  these, settings are drawn at random for each workload, each number of workers once before one is drawn again.
+  Left out: numbers of workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.
+- Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
+  process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
+- predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted
+  interval. recorded: the longest of all repeats."""
+
+_HEAD = (
+    "epochs | recorded (s) | predicted / measured: median | 10 % | 90 % | error: median | 90 % | inside |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, replayed_s: float) -> str:
+    """The whole page, in Markdown; ``replayed_s`` is the time of a replay of 10,000 batches, s."""
+    worst = sorted(found, key=lambda one: -one.error)[:_WORST]
+    parts = [
+        "# Predicted and measured epochs",
+        _INTRODUCTION,
+        origin,
+        "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
+        "## Workloads and settings",
+        *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
+        "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),
+        "## About the workloads\n\n" + "\n".join(workload.line for workload in workloads),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
+    """One sentence per target: met or missed."""
+    median, high = np.quantile([one.error for one in found], [0.5, 0.9])
+    return [
+        verdict(f"error, median at most {percent(MOST_MEDIAN)}", [("all", median)], MOST_MEDIAN, percent),
+        verdict(f"error, 90th percentile at most {percent(MOST_HIGH)}", [("all", high)], MOST_HIGH, percent),
+        verdict(f"replay of 10,000 batches with 64 workers in at most {MOST_REPLAY_S:g} s, took {replayed_s:.3f} s",
+                [("all", replayed_s)], MOST_REPLAY_S, "{:.3f} s".format),
+    ]  # fmt: skip
+
+
+def table(found: Sequence[Forecast], name: str) -> str:
+    """A line per value of the attribute ``name``, and one for all."""
+    values = dict.fromkeys(getattr(one, name) for one in found)
+    groups = {
+        v: [o for o in found if getattr(o, name) == v] for v in (values if name == "workload" else sorted(values))
+    }
+    return "\n".join([f"| {name} | {_HEAD}", *(_line(*group) for group in groups.items()), _line("**all**", found)])
+
+
+def _line(value: object, group: Sequence[Forecast]) -> str:
+    low, median, high = np.quantile([one.ratio for one in group], [0.1, 0.5, 0.9])
+    error, high_error = np.quantile([one.error for one in group], [0.5, 0.9])
+    cells = (
+        value, len(group), f"{max(one.recorded_s for one in group):.1f}", f"{median:.3f}", f"{low:.3f}",
+        f"{high:.3f}", percent(error), percent(high_error), percent(sum(one.is_inside for one in group) / len(group)),
+    )  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
