@@ -271,7 +271,8 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     assert files_in(folder) == sorted(
         [
             *(f"{name}.{suffix}" for name in pictures for suffix in ("png", "svg")),
-            *("batches.csv", "best.yaml", "best/run.yaml", "report.html", "report.md", "result.json", "timings.csv"),
+            *("batches.csv", "best.yaml", "best/run.yaml", "costs.csv"),
+            *("report.html", "report.md", "result.json", "timings.csv"),
         ]
     )
     for name in ("best.yaml", "best/run.yaml"):
@@ -316,7 +317,7 @@ def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
 
 
 def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
-    own = ["batches.csv", "best.yaml", "result.json", "timings.csv"]
+    own = ["batches.csv", "best.yaml", "costs.csv", "result.json", "timings.csv"]
     assert {*files_in(grid)} == {
         *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
         *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
