@@ -84,7 +84,7 @@ CASES = (
     ),
     Case(
         name="fetching and computing", about="8 ms of sleep and 1 ms of CPU a sample", expected=Bottleneck.CPU,
-        besides=(Bottleneck.LATENCY,), dataset=("FetchedArithmetic", {"samples": 6400, "mean_s": 0.008}),
+        dataset=("FetchedArithmetic", {"samples": 6400, "mean_s": 0.008}),
         loader={"batch_size": 16},
     ),
     Case(

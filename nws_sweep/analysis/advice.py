@@ -118,7 +118,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         handed_over = (
             f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers cannot help"
         )
-    uses_fork = diagnosis.best.settings.multiprocessing_context in (None, "fork")
+    uses_fork = diagnosis.result.configuration.loader.multiprocessing_context in (None, "fork")
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": _workers(best),

@@ -27,6 +27,7 @@ _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck
 _SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
 _LARGER_PREFETCH = (4, 8)
+_ENDLESS = 10**6  # batches of an epoch of unknown length: its start-up takes next to nothing
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -99,7 +100,7 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
         return found
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, ranks) if result.facts else None
-    model = model_of(recorded, batches, cores) if ranks == 1 else None
+    model = model_of(recorded, batches or _ENDLESS, cores) if ranks == 1 else None
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))

@@ -237,6 +237,13 @@ def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
 
 
+def test_an_epoch_of_unknown_length_has_no_start_up() -> None:
+    result = replace(SHORT.result, facts=replace(FACTS, samples=None))
+    found = diagnose(result, SHORT.trial(4))
+    assert found is not None
+    assert found.bottlenecks == (Bottleneck.LATENCY,)
+
+
 def test_costs_that_depend_on_the_position_are_reported() -> None:
     rising = replace(WAITING, waits=(0.1,) * 500 + (1.9,) * 500)
     first, *_ = further(rising.diagnosis)
