@@ -101,11 +101,8 @@ def _noise(diagnosis: Diagnosis) -> str:
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     """The figures of the sentences by name."""
-    best, found, means = (
-        diagnosis.best.num_workers,
-        diagnosis.best.measurement or Measurement(startup_s=0),
-        replayed.means,
-    )
+    best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
+    means = replayed.means
     cores, consume_s, cpu_s = diagnosis.result.host.usable_cpus, found.consume_s or 0.0, found.cpu_s
     batch_s = found.batch_s.value if found.batch_s else consume_s + (found.wait_s or 0.0)
     busy = "CPU time unknown"
@@ -121,16 +118,18 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     uses_fork = diagnosis.result.configuration.loader.multiprocessing_context in (None, "fork")
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
-        "workers": _workers(best),
+        "workers": counted(best, "worker"),
         "spawn": "" if uses_fork else "; fork starts faster than spawn",
         "suggested": _suggested(diagnosis),
-        "refused": next((f"{_workers(one.num_workers)} did not fit ({one.reason})" for one in diagnosis.refused), ""),
+        "refused": next(
+            (f"{counted(one.num_workers, 'worker')} did not fit ({one.reason})" for one in diagnosis.refused), ""
+        ),
         "beside": seconds(means.beside_s),
         "alone": seconds(means.alone_s),
         "cpus": counted(cores, "CPU"),
         "consume": seconds(consume_s),
         "batch": seconds(batch_s),
-        "enough": f"{_workers(best)} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
+        "enough": f"{counted(best, 'worker')} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
         "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
@@ -139,7 +138,3 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }
-
-
-def _workers(count: int) -> str:
-    return counted(count, "worker")

@@ -83,7 +83,7 @@ class Counterfactual:
 
     def with_settings(self, settings: QueueSettings) -> float:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        batches = max(_BATCHES, _QUEUES * settings.queued_batches, _QUEUES * self.best.queued_batches)
+        batches = max(_BATCHES, _QUEUES * settings.queued_batches)
         return 1 - self._seconds(self._epoch(settings, batches)) / self._seconds(self._epoch(self.best, batches))
 
     @property
@@ -115,12 +115,9 @@ class Counterfactual:
 
     @functools.cached_property
     def _epochs(self) -> dict[int, _Epoch]:
-        found = {}
-        for number in self.allowed:
-            settings = replace(self.best, num_workers=number)
-            batches = _BATCHES if settings == self.best else _FEW_BATCHES
-            found[number] = self._epoch(settings, max(batches, _QUEUES * settings.queued_batches))
-        return found
+        batches = {self.best.num_workers: _BATCHES}
+        settings = [replace(self.best, num_workers=number) for number in self.allowed]
+        return {one.num_workers: self._epoch(one, batches.get(one.num_workers, _FEW_BATCHES)) for one in settings}
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:
@@ -128,7 +125,8 @@ class Counterfactual:
 
     def _epoch(self, settings: QueueSettings, batches: int) -> _Epoch:
         records = self.model.records_for(settings.num_workers)
-        return _Epoch(records.epoch(random.Random(0), batches), records.loop, settings)
+        costs = records.epoch(random.Random(0), max(batches, _QUEUES * settings.queued_batches))
+        return _Epoch(costs, records.loop, settings)
 
     def _seconds(self, epoch: _Epoch) -> float:
         number, found = epoch.settings.num_workers, replay(*epoch)
