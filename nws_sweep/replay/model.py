@@ -12,14 +12,17 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
-from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, Trial
+from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
+
+_parts = attrgetter("cpu_s", "wait_s", "copy_s")  # of a BatchCost
 
 
 class _Step(NamedTuple):
@@ -82,22 +85,27 @@ class Model:
 
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
-        nearest = self._nearest(settings.num_workers)
-        records = self._pooled(nearest)
-        records = records if consumer_s is None else _with_consumer(records, consumer_s)
-        found, factor = predict(records, settings), self._factor(settings.num_workers)
+        records, factor = self._records(settings.num_workers, consumer_s)
+        found = predict(records, settings)
         return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
 
-    def epoch_s(self, settings: QueueSettings) -> float:
+    def epoch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of an epoch, without a band."""
-        return self._replayed(settings)[0] * self._factor(settings.num_workers)
+        records, factor = self._records(settings.num_workers, consumer_s)
+        return epoch_of(records, settings)[0] * factor
 
-    def batch_s(self, settings: QueueSettings) -> float:
+    def batch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of a batch at the steady pace, without a band."""
-        return self._replayed(settings)[1] * self._factor(settings.num_workers)
+        records, factor = self._records(settings.num_workers, consumer_s)
+        return epoch_of(records, settings)[1] * factor
 
-    def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
-        return epoch_of(self._pooled(self._nearest(settings.num_workers)), settings)
+    def _records(self, num_workers: int, consumer_s: float | None) -> tuple[Records, float]:
+        """The records that stand for a number of workers, and the factor of times.
+
+        The factor is not one of another consumer: then the costs of loading are multiplied instead.
+        """
+        records, factor = self._pooled(self._nearest(num_workers)), self._factor(num_workers)
+        return (records, factor) if consumer_s is None else (_with_consumer(records, consumer_s, factor), 1.0)
 
     def _pooled(self, chosen: Known) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
@@ -111,8 +119,10 @@ class Model:
         for other in self.known:
             if other is not chosen and other.settings.num_workers:
                 ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
+                ratios = _ratios(ours)
                 for record in other.records.made:
-                    made.setdefault(_batch(record), replace(record, cost=_scaled(record.cost, ours)))
+                    if _batch(record) not in made:
+                        made[_batch(record)] = replace(record, cost=_scaled(record.cost, ratios))
         return replace(chosen.records, made=tuple(made.values()))
 
     def _nearest(self, num_workers: int) -> Known:
@@ -174,18 +184,23 @@ def _batch(record: BatchRecord) -> tuple[int, int]:
     return record.epoch, record.number
 
 
-def _scaled(cost: BatchCost, pairs: Sequence[tuple[BatchCost, BatchCost]]) -> BatchCost:
-    """The cost times the ratio of sums over pairs of costs of the same batch; as it is if there are none."""
-
-    def ratio(name: str) -> float:
-        theirs = sum(getattr(other, name) for _, other in pairs)
-        return sum(getattr(own, name) for own, _ in pairs) / theirs if theirs else 1.0
-
-    return BatchCost(*(getattr(cost, name) * ratio(name) for name in ("cpu_s", "wait_s", "copy_s")))
+def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> tuple[float, ...]:
+    """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none."""
+    if not pairs:
+        return 1.0, 1.0, 1.0
+    own, theirs = (tuple(map(sum, zip(*map(_parts, costs), strict=True))) for costs in zip(*pairs, strict=True))
+    return tuple(one / other if other else 1.0 for one, other in zip(own, theirs, strict=True))
 
 
-def _with_consumer(records: Records, consumer_s: float) -> Records:
-    return replace(records, loop=replace(records.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
+def _scaled(cost: BatchCost, factors: Sequence[float]) -> BatchCost:
+    return BatchCost(*(value * factor for value, factor in zip(_parts(cost), factors, strict=True)))
+
+
+def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:
+    """Another consumer, which takes no CPU time, beside loading that costs ``factor`` times as much."""
+    loop = LoopCosts(**{name: factor * value for name, value in asdict(records.loop).items()})
+    made = (replace(one, cost=_scaled(one.cost, (factor,) * 3)) for one in records.made)
+    return replace(records, made=tuple(made), loop=replace(loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
 
 
 def _log(num_workers: int) -> float:

@@ -163,6 +163,8 @@ def with_records(run: StoredRun) -> SearchRecord:
     Raises:
         NotARunError: If costs.csv is missing (of an earlier version) or cannot be read.
     """
+    if not (run.folder / COSTS).exists():
+        raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted; an earlier version has measured it")
     try:
         return codec.with_records(run.result, (run.folder / COSTS).read_text("utf-8"))
     except (*codec.UNREADABLE, OSError) as error:
