@@ -201,11 +201,10 @@ def predict(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.report import prediction_text
 
-    asked = prediction_text.asked(options)
     texts, errors = [], []
     for configuration in _summary(options.dir, options.where).configurations:
         try:
-            texts.append(prediction_text.of(configuration, asked))
+            texts.append(prediction_text.of(configuration, options))
         except NwsSweepError as error:
             errors.append(error)
     if not texts:

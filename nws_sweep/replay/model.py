@@ -91,21 +91,25 @@ class Model:
 
     def epoch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of an epoch, without a band."""
-        records, factor = self._records(settings.num_workers, consumer_s)
-        return epoch_of(records, settings)[0] * factor
+        return self._replayed(settings, consumer_s)[0]
 
     def batch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of a batch at the steady pace, without a band."""
+        return self._replayed(settings, consumer_s)[1]
+
+    def _replayed(self, settings: QueueSettings, consumer_s: float | None) -> tuple[float, float]:
         records, factor = self._records(settings.num_workers, consumer_s)
-        return epoch_of(records, settings)[1] * factor
+        epoch_s, batch_s = epoch_of(records, settings)
+        return epoch_s * factor, batch_s * factor
 
     def _records(self, num_workers: int, consumer_s: float | None) -> tuple[Records, float]:
-        """The records that stand for a number of workers, and the factor of times.
-
-        The factor is not one of another consumer: then the costs of loading are multiplied instead.
-        """
-        records, factor = self._pooled(self._nearest(num_workers)), self._factor(num_workers)
+        """The records for a number of workers, and the factor; of another consumer, the factor is in the records."""
+        records, factor = self._pools[self._nearest(num_workers).settings.num_workers], self._factor(num_workers)
         return (records, factor) if consumer_s is None else (_with_consumer(records, consumer_s, factor), 1.0)
+
+    @cached_property
+    def _pools(self) -> dict[int, Records]:
+        return {known.settings.num_workers: self._pooled(known) for known in self.known}
 
     def _pooled(self, chosen: Known) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
@@ -184,12 +188,10 @@ def _batch(record: BatchRecord) -> tuple[int, int]:
     return record.epoch, record.number
 
 
-def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> tuple[float, ...]:
+def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> list[float]:
     """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none."""
-    if not pairs:
-        return 1.0, 1.0, 1.0
-    own, theirs = (tuple(map(sum, zip(*map(_parts, costs), strict=True))) for costs in zip(*pairs, strict=True))
-    return tuple(one / other if other else 1.0 for one, other in zip(own, theirs, strict=True))
+    sums = [[sum(part) for part in zip(*map(_parts, costs), strict=True)] for costs in zip(*pairs, strict=True)]
+    return [own / theirs if theirs else 1.0 for own, theirs in zip(*sums, strict=True)] if sums else [1.0] * 3
 
 
 def _scaled(cost: BatchCost, factors: Sequence[float]) -> BatchCost:
@@ -199,7 +201,7 @@ def _scaled(cost: BatchCost, factors: Sequence[float]) -> BatchCost:
 def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:
     """Another consumer, which takes no CPU time, beside loading that costs ``factor`` times as much."""
     loop = LoopCosts(**{name: factor * value for name, value in asdict(records.loop).items()})
-    made = (replace(one, cost=_scaled(one.cost, (factor,) * 3)) for one in records.made)
+    made = (replace(one, cost=_scaled(one.cost, [factor] * 3)) for one in records.made)
     return replace(records, made=tuple(made), loop=replace(loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
 
 

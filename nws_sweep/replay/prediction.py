@@ -123,16 +123,21 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
     """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
     costs = records.epoch(random.Random(seed))
     found = replay_queue(costs, records.loop, settings)
-    batch_s = steady_pace(found, settings, records.loop.consumer_s)
+    batch_s = steady_pace(found, settings)
     return found.epoch_s + (records.batches - len(costs)) * batch_s, batch_s
 
 
-def steady_pace(found: Replayed, settings: QueueSettings, consumer_s: float) -> float:
-    """Seconds per batch after the first full queue; of epochs shorter than two queues, epoch / batches."""
-    count, queued = len(found.returned_s), settings.num_workers * settings.prefetch_factor
-    if count < max(2, 2 * queued):
+def steady_pace(found: Replayed, settings: QueueSettings) -> float:
+    """Seconds per batch while the queue is full, from a worker's second batch on; epoch / batches of a short epoch.
+
+    Neither the start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
+    """
+    count, workers = len(found.returned_s), settings.num_workers
+    full = count - 1 - workers * (1 + settings.prefetch_factor)
+    if full < max(1, workers):
         return found.epoch_s / count
-    return (found.returned_s[-1] - found.returned_s[queued]) / (count - 1 - queued)
+    full -= full % max(1, workers)  # equal workers return batches together
+    return (found.returned_s[workers + full] - found.returned_s[workers]) / full
 
 
 def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:
