@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.replay.model import Model, model_of, queue_settings
+from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
 
@@ -43,13 +44,6 @@ class Predicted:
         return self.epoch_s or self.batch_s
 
 
-class Pace(NamedTuple):
-    """The fewest workers for the least time of a batch."""
-
-    batch_s: float
-    num_workers: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """What the records of one configuration predict.
@@ -60,8 +54,7 @@ class WhatIf:
         trials: All successful trials.
         loop: Costs of the main process, with the least time of the consumer.
         has_length: Whether the length of an epoch is known.
-        rest: Batches at the end of an epoch that are not replayed, but have the pace of the others.
-        batch_samples: Samples of a batch; None if unknown.
+        batch_size: Samples of a batch; None if unknown.
         tolerance: A setting slower by at most this share counts as equally fast.
         consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
     """
@@ -71,8 +64,7 @@ class WhatIf:
     trials: tuple[Trial, ...]
     loop: LoopCosts
     has_length: bool
-    rest: int
-    batch_samples: float | None
+    batch_size: int | None
     tolerance: float
     consumer_s: float | None = None
 
@@ -105,15 +97,14 @@ class WhatIf:
         return Predicted(
             settings=settings,
             batch_s=found.batch_s,
-            epoch_s=_longer(found.epoch_s, found.batch_s, self.rest) if self.has_length else None,
-            samples_per_s=self.batch_samples / found.batch_s.value if self.batch_samples else None,
+            epoch_s=found.epoch_s if self.has_length else None,
+            samples_per_s=self.batch_size / found.batch_s.value if self.batch_size else None,
             measured=self._measured(settings),
         )
 
     def cost_s(self, settings: QueueSettings) -> float:
-        """Seconds of an epoch, or of a batch if its length is unknown, by one or two replays."""
-        batch_s = self.model.batch_s(settings) if self.rest or not self.has_length else 0.0
-        return self.model.epoch_s(settings) + self.rest * batch_s if self.has_length else batch_s
+        """Seconds of an epoch, or of a batch if its length is unknown, by a single replay."""
+        return (self.model.epoch_s if self.has_length else self.model.batch_s)(settings, consumer_s=self.consumer_s)
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """The prediction that loses at most ``tolerance`` to the fastest with the fewest workers and batches ahead."""
@@ -121,26 +112,27 @@ class WhatIf:
         limit_s = min(row.cost_s.value for row in rows) * (1 + self.tolerance)
         return next(row for row in rows if row.cost_s.value <= limit_s)
 
-    def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, Pace]:
-        """The pace on 1, 2, 4, ... CPUs, until the consumer waits for at most ``tolerance`` of its time.
+    def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
+        """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the consumer hardly waits.
 
-        If no number of CPUs is enough for that, until more of them gain at most ``tolerance``. Empty if there is no
-        consumer, or if it computes: more CPUs would change its own time.
+        That is for at most ``tolerance`` of its time; if no number of CPUs is enough, until more gain at most that.
+        Empty if there is no consumer, or if it computes: more CPUs would change its own time.
         """
-        step_s, loop, paces = self.step_s, self.loop, dict[int, Pace]()
+        step_s, loop = self.step_s, self.loop
         if not step_s or (self.consumer_s is None and loop.consumer_cpu_s > _MOSTLY * loop.consumer_s):
-            return paces
-        model, steps = self.model, [replace(settings, num_workers=number) for number in numbers]
+            return {}
+        steps = [replace(settings, num_workers=number) for number in numbers]
 
-        def pace(cpus: float, limit_s: float) -> Pace:
+        def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            found = [Pace(model.batch_s(replace(s, cpus=cpus), consumer_s=step_s), s.num_workers) for s in steps]
-            return next((one for one in found if one.batch_s <= limit_s), min(found))
+            found = [(self.model.batch_s(replace(s, cpus=cpus), consumer_s=step_s), s.num_workers) for s in steps]
+            return next((one for one in found if one[0] <= limit_s), min(found))
 
-        least_s, limit_s = pace(_UNLIMITED, step_s).batch_s, step_s * (1 + self.tolerance)
-        limit_s = limit_s if least_s <= limit_s else least_s * (1 + self.tolerance)
-        while not paces or min(paces.values()).batch_s > limit_s:
-            paces[2 ** len(paces)] = pace(2 ** len(paces), limit_s)
+        least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
+        limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
+        paces = {1: pace(1, limit_s)}
+        while min(paces.values())[0] > limit_s:
+            paces[2 * max(paces)] = pace(2 * max(paces), limit_s)
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
@@ -150,10 +142,10 @@ class WhatIf:
         return next((trial.measurement for trial in made), None)
 
 
-def of(result: SearchRecord, best: Trial | None, most_batches: int | None = None) -> WhatIf | None:
+def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
     """What the records of a search predict; None without a best trial or without records.
 
-    ``most_batches`` of an epoch are replayed, for many predictions; at least twice the longest queue.
+    ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
     if best is None:
         return None
@@ -161,28 +153,18 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int | None = None
     loader = best.settings if best.num_workers else result.configuration.loader
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    replayed = min(batches, most_batches) if batches and most_batches else batches
-    model = model_of([trial for trial in worker_trials(result) if trial in succeeded], replayed, cpus)
+    model = model_of([trial for trial in worker_trials(result) if trial in succeeded], batches, cpus, most_batches)
     if model is None:
         return None
-    found = best.measurement
-    rate, pace = (found.samples_per_s, found.batch_s) if found else (None, None)
     return WhatIf(
         model=model,
         own=own,
         trials=tuple(succeeded),
         loop=min((known.records.loop for known in model.known), key=lambda loop: loop.consumer_s),
         has_length=batches is not None,
-        rest=(batches or 0) - (replayed or 0),
-        batch_samples=rate * pace.value if rate and pace else best.settings.batch_size,
+        batch_size=best.settings.batch_size,
         tolerance=result.configuration.search.tolerance,
     )
-
-
-def _longer(epoch_s: Estimate, batch_s: Estimate, more: int) -> Estimate:
-    """The estimate of an epoch with more batches at this pace."""
-    low, high = (one + more * other for one, other in zip(epoch_s.ends, batch_s.ends, strict=True))
-    return replace(epoch_s, value=epoch_s.value + more * batch_s.value, low=low, high=high)
 
 
 def check(name: str, value: Any) -> None:

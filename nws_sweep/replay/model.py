@@ -17,7 +17,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
+from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
@@ -153,23 +153,23 @@ class Model:
         return math.exp((1 - share) * math.log(below.factor) + share * math.log(above.factor))
 
 
-def model_of(trials: Sequence[Trial], batches: int | None, cpus: float) -> Model | None:
+def model_of(
+    trials: Sequence[Trial], batches: int | None, cpus: float, most_batches: int = MOST_BATCHES
+) -> Model | None:
     """The model of all trials with records; None if there are none.
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
+        most_batches: Batches of a longer epoch that are replayed.
     """
     known = []
     for trial in sorted(trials, key=lambda trial: trial.num_workers):
         if trial.records and trial.loop:
-            known.append(
-                Known(
-                    settings=queue_settings(trial.settings, cpus),
-                    records=Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records)),
-                )
-            )
+            length = batches or len(trial.records)
+            records = Records(made=trial.records, loop=trial.loop, batches=length, most=most_batches)
+            known.append(Known(settings=queue_settings(trial.settings, cpus), records=records))
     return Model(tuple(known)) if known else None
 
 

@@ -19,7 +19,7 @@ from nws_sweep.replay.queue import QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
-_MOST_BATCHES = 4000  # of a longer epoch so many are replayed; the rest has their pace
+MOST_BATCHES = 4000
 _DRAWS = 20  # epochs for a band
 _ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
 _NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
@@ -34,11 +34,13 @@ class Records:
         made: At least one batch, in any order.
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
+        most: Batches of a longer epoch that are replayed; the rest has their pace.
     """
 
     made: tuple[BatchRecord, ...]
     loop: LoopCosts
     batches: int
+    most: int = MOST_BATCHES
 
     @cached_property
     def in_order(self) -> list[BatchRecord]:
@@ -60,11 +62,11 @@ class Records:
         return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
 
     def epoch(self, draw: random.Random) -> list[BatchCost]:
-        """The costs of the first batches of an epoch, at most ``_MOST_BATCHES``, in their order.
+        """The costs of the first batches of an epoch, at most ``most``, in their order.
 
         Each record is used as often as any other, to within one, and is moved by at most ``reach`` of the epoch.
         """
-        count, made = min(self.batches, _MOST_BATCHES), self.in_order
+        count, made = min(self.batches, self.most), self.in_order
         near = max(1.0, self.reach * count)
         begin = draw.random()
         places = [

@@ -11,6 +11,7 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.report import snippets
 from nws_sweep.results import shown, storage
@@ -32,7 +33,9 @@ def of(configuration: ConfigurationSummary, options: Namespace) -> str:
     prefetches = _numbers("prefetch_factor", ahead) if ahead else [None]
     orders = _switches("in_order", options.in_order) if options.in_order else [None]
     many = len(prefetches) * len(orders) * len(what_if.ladder(numbers)) > _MOST_ROWS
-    found = what_if.of(storage.with_records(configuration.run), configuration.best, _FEW_BATCHES if many else None)
+    found = what_if.of(
+        storage.with_records(configuration.run), configuration.best, _FEW_BATCHES if many else MOST_BATCHES
+    )
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
     variants = []
@@ -107,10 +110,10 @@ def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Itera
     paces = found.sizing(best, numbers)
     if not paces:
         return
-    *fewer, (cpus, pace) = paces.items()
-    half = f", with half of the CPUs {units.seconds(fewer[-1][1].batch_s)}" if fewer else ""
+    *fewer, (cpus, (batch_s, num_workers)) = paces.items()
+    half = f", with half of the CPUs {units.seconds(fewer[-1][1][0])}" if fewer else ""
     are = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
     answer = f"{are} enough so that the consumer never waits"
-    if pace.batch_s > found.step_s * (1 + found.tolerance):
+    if batch_s > found.step_s * (1 + found.tolerance):
         answer = f"no number of CPUs is enough so that the consumer never waits; {are} as fast as any"
-    yield f"{answer}: a batch takes {units.seconds(pace.batch_s)} with num_workers={pace.num_workers}{half}"
+    yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"
