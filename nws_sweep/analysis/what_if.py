@@ -26,6 +26,7 @@ _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
 _MOSTLY = 0.5  # share of CPU time from which a consumer computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
+_LONG = 1000  # batches of an epoch that is hardly delayed by the start of workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +116,19 @@ class WhatIf:
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the consumer hardly waits.
 
-        That is for at most ``tolerance`` of its time; if no number of CPUs is enough, until more gain at most that.
+        That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
+        more of them gain at most as much.
         Empty if there is no consumer, or if it computes: more CPUs would change its own time.
         """
         step_s, loop = self.step_s, self.loop
         if not step_s or (self.consumer_s is None and loop.consumer_cpu_s > _MOSTLY * loop.consumer_s):
             return {}
-        steps = [replace(settings, num_workers=number) for number in numbers]
+        known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
+        model, steps = Model(tuple(known)), [replace(settings, num_workers=number) for number in numbers]
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            found = [(self.model.batch_s(replace(s, cpus=cpus), consumer_s=step_s), s.num_workers) for s in steps]
+            found = [(model.batch_s(replace(s, cpus=cpus), consumer_s=step_s), s.num_workers) for s in steps]
             return next((one for one in found if one[0] <= limit_s), min(found))
 
         least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)

@@ -113,7 +113,7 @@ def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Itera
     *fewer, (cpus, (batch_s, num_workers)) = paces.items()
     half = f", with half of the CPUs {units.seconds(fewer[-1][1][0])}" if fewer else ""
     are = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
-    answer = f"{are} enough so that the consumer never waits"
+    answer = f"{are} enough so that the consumer never waits after the start"
     if batch_s > found.step_s * (1 + found.tolerance):
         answer = f"no number of CPUs is enough so that the consumer never waits; {are} as fast as any"
     yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"

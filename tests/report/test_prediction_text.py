@@ -45,7 +45,7 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
 
 def test_with_another_consumer_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
     enough = prediction_text.of(run, options(consumer=0.02)).splitlines()[-1]
-    assert enough.startswith("4 CPUs are enough so that the consumer never waits: a batch takes 20")
+    assert enough.startswith("4 CPUs are enough so that the consumer never waits after the start: a batch takes 20")
     assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
     too_few = prediction_text.of(run, options(consumer=0.02, num_workers="0..1")).splitlines()[-1]
     assert too_few.startswith(
