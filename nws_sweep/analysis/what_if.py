@@ -128,7 +128,7 @@ class WhatIf:
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            found = [(model.batch_s(replace(s, cpus=cpus), consumer_s=step_s), s.num_workers) for s in steps]
+            found = [(model.batch_s(replace(s, cpus=cpus), consumer_s=self.consumer_s), s.num_workers) for s in steps]
             return next((one for one in found if one[0] <= limit_s), min(found))
 
         least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
@@ -146,11 +146,11 @@ class WhatIf:
 
 
 def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
-    """What the records of a search predict; None without a best trial or without records.
+    """What the records of a search predict; None without a best trial, without records, or of several ranks.
 
     ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
-    if best is None:
+    if best is None or result.configuration.ranks > 1:  # ranks wait for each other
         return None
     cpus, succeeded = float(result.host.usable_cpus), [t for t in result.trials if t.state is TrialState.OK]
     loader = best.settings if best.num_workers else result.configuration.loader

@@ -41,12 +41,12 @@ def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
 
 
 def _of_epoch(epoch: int, placed: Sequence[_Placed], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
-    """Time does not pass between windows: the processes are paused."""
-    returned: list[tuple[float, int | None]] = []
+    """Time does not pass between windows: the processes are paused. Without the consumer, batches are not returned."""
+    returned: list[tuple[float | None, int | None]] = []
     now_s = 0.0
     for window, number in placed:
         for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-            returned.append((now_s + wait_s, number))
+            returned.append((None if window.kind is WindowKind.LOADING else now_s + wait_s, number))
             now_s += wait_s + consume_s
     windows = [window for window, _ in placed]
     made = [record for window in windows for record in window.records]

@@ -13,7 +13,7 @@ from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import BatchCost, LoopCosts, Trial
 from tests import factories
-from tests.factories import recorded_trial, search_result, search_rules, trial
+from tests.factories import configuration, recorded_trial, search_result, search_rules, trial
 
 WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)
 NUMBERS = range(17)
@@ -78,13 +78,10 @@ def test_a_trial_with_the_same_settings_cpus_and_consumer_has_the_measured_times
 
 
 def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommended() -> None:
-    known = found(recorded_trial(4, COMPUTES), configuration=replace(search_result().configuration, search=SEARCH))
+    known = found(recorded_trial(4, COMPUTES), configuration=configuration(search=search_rules(tolerance=0.1)))
     rows = [known.predict(known.asked(num_workers=n, prefetch_factor=p)[1]) for p in (4, 2) for n in (1, 6, 8, 16)]
     best = known.recommended(rows).settings
     assert (best.num_workers, best.prefetch_factor) == (8, 2)
-
-
-SEARCH = search_rules(tolerance=0.1)
 
 
 def test_cpus_are_doubled_until_the_consumer_no_longer_waits() -> None:
@@ -126,9 +123,12 @@ def test_a_wrong_value_is_refused(asked: dict[str, Any], message: str) -> None:
         of(WAITS).asked(**asked)
 
 
-def test_nothing_is_predicted_without_records() -> None:
+def test_nothing_is_predicted_without_records_or_of_several_ranks() -> None:
     result = search_result(trial(4, 8.0))
-    assert what_if.of(result, result.trials[0]) is what_if.of(result, None) is None
+    ranks = search_result(recorded_trial(4, WAITS), configuration=configuration(ranks=2))
+    assert (
+        what_if.of(result, result.trials[0]) is what_if.of(result, None) is what_if.of(ranks, ranks.trials[0]) is None
+    )
 
 
 def test_of_many_numbers_a_ladder_is_shown() -> None:
