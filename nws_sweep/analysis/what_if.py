@@ -52,29 +52,34 @@ class WhatIf:
     Attributes:
         model: Of all trials with records.
         own: The best setting, on the CPUs of the run.
-        trials: All successful trials.
-        loop: Costs of the main process, with the least time of the consumer.
+        result: Of the search.
         has_length: Whether the length of an epoch is known.
-        batch_size: Samples of a batch; None if unknown.
-        tolerance: A setting slower by at most this share counts as equally fast.
         consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
     """
 
     model: Model
     own: QueueSettings
-    trials: tuple[Trial, ...]
-    loop: LoopCosts
+    result: SearchRecord
     has_length: bool
-    batch_size: int | None
-    tolerance: float
     consumer_s: float | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """A setting slower by at most this share counts as equally fast."""
+        return self.result.configuration.search.tolerance
+
+    @property
+    def loop(self) -> LoopCosts:
+        """Costs of the main process, with the least time of the consumer."""
+        return min((known.records.loop for known in self.model.known), key=lambda loop: loop.consumer_s)
 
     @property
     def step_s(self) -> float:
         """Seconds of the consumer per batch; 0 if there is none."""
         if self.consumer_s is not None:
             return self.consumer_s
-        return self.loop.consumer_s if self.loop.consumer_s >= MIN_CONSUMER_SHARE * self.model.batch_s(self.own) else 0
+        consumer_s = self.loop.consumer_s
+        return consumer_s if consumer_s >= MIN_CONSUMER_SHARE * self.model.batch_s(self.own) else 0.0
 
     def asked(self, *, consumer_s: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
         """The same with another consumer, and the best setting with other values; None keeps a value.
@@ -95,11 +100,12 @@ class WhatIf:
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
         found = self.model.predict(settings, consumer_s=self.consumer_s)
+        size = self.result.configuration.loader.batch_size
         return Predicted(
             settings=settings,
             batch_s=found.batch_s,
             epoch_s=found.epoch_s if self.has_length else None,
-            samples_per_s=self.batch_size / found.batch_s.value if self.batch_size else None,
+            samples_per_s=size / found.batch_s.value if size else None,
             measured=self._measured(settings),
         )
 
@@ -108,8 +114,8 @@ class WhatIf:
         return (self.model.epoch_s if self.has_length else self.model.batch_s)(settings, consumer_s=self.consumer_s)
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """The prediction that loses at most ``tolerance`` to the fastest with the fewest workers and batches ahead."""
-        rows = sorted(rows, key=lambda row: (row.settings.num_workers, row.settings.prefetch_factor))
+        """The prediction within ``tolerance`` of the fastest with the fewest workers, then batches ahead; in order."""
+        rows = sorted(rows, key=lambda r: (r.settings.num_workers, r.settings.prefetch_factor, not r.settings.in_order))
         limit_s = min(row.cost_s.value for row in rows) * (1 + self.tolerance)
         return next(row for row in rows if row.cost_s.value <= limit_s)
 
@@ -117,11 +123,10 @@ class WhatIf:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the consumer hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
-        more of them gain at most as much.
-        Empty if there is no consumer, or if it computes: more CPUs would change its own time.
+        more of them gain at most as much. Empty without a consumer, and for one that computes, which more CPUs change.
         """
-        step_s, loop = self.step_s, self.loop
-        if not step_s or (self.consumer_s is None and loop.consumer_cpu_s > _MOSTLY * loop.consumer_s):
+        step_s = self.step_s
+        if not step_s or (self.consumer_s is None and self.loop.consumer_cpu_s > _MOSTLY * step_s):
             return {}
         known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
         model, steps = Model(tuple(known)), [replace(settings, num_workers=number) for number in numbers]
@@ -141,8 +146,8 @@ class WhatIf:
     def _measured(self, settings: QueueSettings) -> Measurement | None:
         if self.consumer_s is not None or settings.cpus != self.own.cpus:
             return None
-        made = (trial for trial in self.trials if queue_settings(trial.settings, settings.cpus) == settings)
-        return next((trial.measurement for trial in made), None)
+        made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
+        return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)
 
 
 def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
@@ -152,22 +157,12 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     """
     if best is None or result.configuration.ranks > 1:  # ranks wait for each other
         return None
-    cpus, succeeded = float(result.host.usable_cpus), [t for t in result.trials if t.state is TrialState.OK]
-    loader = best.settings if best.num_workers else result.configuration.loader
+    cpus, loader = float(result.host.usable_cpus), best.settings if best.num_workers else result.configuration.loader
+    batches = result.facts.batches_of(best.settings, 1) if result.facts else None
+    succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
+    model = model_of(succeeded, batches, cpus, most_batches)
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
-    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    model = model_of([trial for trial in worker_trials(result) if trial in succeeded], batches, cpus, most_batches)
-    if model is None:
-        return None
-    return WhatIf(
-        model=model,
-        own=own,
-        trials=tuple(succeeded),
-        loop=min((known.records.loop for known in model.known), key=lambda loop: loop.consumer_s),
-        has_length=batches is not None,
-        batch_size=best.settings.batch_size,
-        tolerance=result.configuration.search.tolerance,
-    )
+    return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
 
 
 def check(name: str, value: Any) -> None:

@@ -31,20 +31,15 @@ def of(configuration: ConfigurationSummary, options: Namespace) -> str:
     """
     numbers, ahead = _numbers("num_workers", options.num_workers), options.prefetch_factor
     prefetches = _numbers("prefetch_factor", ahead) if ahead else [None]
-    orders = _switches("in_order", options.in_order) if options.in_order else [None]
+    orders = [_SWITCHES.get(text, text) for text in options.in_order.split(",")] if options.in_order else [None]
     many = len(prefetches) * len(orders) * len(what_if.ladder(numbers)) > _MOST_ROWS
-    found = what_if.of(
-        storage.with_records(configuration.run), configuration.best, _FEW_BATCHES if many else MOST_BATCHES
-    )
+    most = _FEW_BATCHES if many else MOST_BATCHES
+    found = what_if.of(storage.with_records(configuration.run), configuration.best, most)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
-    variants = []
-    for prefetch_factor in prefetches:
-        for in_order in orders:
-            values = {"prefetch_factor": prefetch_factor, "in_order": in_order, "cpus": options.cpus}
-            asked, settings = found.asked(**values, consumer_s=options.consumer)
-            variants.append(settings)
-    return f"{configuration.label}: {_render(asked, variants, numbers)}"
+    found, _ = found.asked(consumer_s=options.consumer)
+    asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
+    return f"{configuration.label}: {_render(found, [settings for _, settings in asked], numbers)}"
 
 
 def _numbers(name: str, text: str) -> list[int]:
@@ -62,16 +57,9 @@ def _numbers(name: str, text: str) -> list[int]:
     return sorted(set().union(*ranges))
 
 
-def _switches(name: str, text: str) -> list[bool]:
-    parts = sorted(set(text.split(",")), reverse=True)
-    if not {*parts} <= {*_SWITCHES}:
-        raise ConfigurationError(f"{name}={text}: allowed is true, false or true,false")
-    return [_SWITCHES[part] for part in parts]
-
-
 def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
     recorded = [known.settings.num_workers for known in found.model.known]
-    numbers = [number for number in asked if number in {*what_if.ladder(asked), *recorded}]
+    numbers = sorted({*what_if.ladder(asked), *recorded} & {*asked})
     groups = [[found.predict(replace(variant, num_workers=number)) for number in numbers] for variant in variants]
     rows = [row for group in groups for row in group]
     if len(rows) > _MOST_ROWS and len(groups) > 1:

@@ -52,15 +52,6 @@ def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], bat
     assert predicted.epoch_s.ends == pytest.approx((predicted.epoch_s.value,) * 2)  # all batches cost the same
 
 
-def test_few_batches_stand_for_all() -> None:
-    result = search_result(recorded_trial(4, WAITS), facts=FACTS)
-    whole, few = (what_if.of(result, result.trials[0], most) for most in (4000, 64))
-    assert whole is not None
-    assert few is not None
-    assert few.cost_s(few.own) == pytest.approx(whole.cost_s(whole.own), rel=0.05)
-    assert few.predict(few.own).cost_s.ends == pytest.approx(whole.predict(whole.own).cost_s.ends, rel=0.05)
-
-
 def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
     known = found(recorded_trial(4, WAITS), facts=replace(FACTS, samples=None))
     predicted = known.predict(known.own)
@@ -79,9 +70,9 @@ def test_a_trial_with_the_same_settings_cpus_and_consumer_has_the_measured_times
 
 def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommended() -> None:
     known = found(recorded_trial(4, COMPUTES), configuration=configuration(search=search_rules(tolerance=0.1)))
-    rows = [known.predict(known.asked(num_workers=n, prefetch_factor=p)[1]) for p in (4, 2) for n in (1, 6, 8, 16)]
-    best = known.recommended(rows).settings
-    assert (best.num_workers, best.prefetch_factor) == (8, 2)
+    asked = ({"num_workers": n, "prefetch_factor": p, "in_order": p < 3} for p in (4, 3, 2) for n in (1, 6, 8, 16))
+    best = known.recommended([known.predict(known.asked(**one)[1]) for one in asked]).settings
+    assert (best.num_workers, best.prefetch_factor, best.in_order) == (8, 2, True)
 
 
 def test_cpus_are_doubled_until_the_consumer_no_longer_waits() -> None:
@@ -90,13 +81,8 @@ def test_cpus_are_doubled_until_the_consumer_no_longer_waits() -> None:
     assert list(paces) == [1, 2, 4]
     assert [batch_s for batch_s, _ in paces.values()] == pytest.approx([0.08, 0.04, 0.02], rel=0.02)
     assert paces[4][1] == 4
-
-
-def test_more_cpus_than_gain_anything_are_not_counted() -> None:
     known, settings = of(WAITS).asked(consumer_s=0.02)
-    paces = known.sizing(settings, [1, 2])
-    assert list(paces) == [1]
-    assert paces[1] == pytest.approx((0.04, 2), rel=0.02)
+    assert known.sizing(settings, [1, 2])[1] == pytest.approx((0.04, 2), rel=0.02)  # more CPUs gain nothing
 
 
 def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> None:
@@ -107,20 +93,20 @@ def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("name", "value", "allowed"),
     [
-        ({"num_workers": -1}, "num_workers=-1: allowed is an integer from 0 to 4096"),
-        ({"num_workers": True}, "num_workers=True: allowed is an integer from 0 to 4096"),
-        ({"prefetch_factor": 2.5}, "prefetch_factor=2.5: allowed is an integer from 1 to 4096"),
-        ({"in_order": 1}, "in_order=1: allowed is true or false"),
-        ({"cpus": 0}, "cpus=0: allowed is a number from 0.01 to 100000"),
-        ({"cpus": "x"}, "cpus='x': allowed is a number from 0.01 to 100000"),
-        ({"consumer_s": float("nan")}, "consumer_s=nan: allowed is a number from 0 to 86400"),
+        ("num_workers", -1, "an integer from 0 to 4096"),
+        ("num_workers", True, "an integer from 0 to 4096"),
+        ("prefetch_factor", 2.5, "an integer from 1 to 4096"),
+        ("in_order", 1, "true or false"),
+        ("cpus", 0, "a number from 0.01 to 100000"),
+        ("cpus", "x", "a number from 0.01 to 100000"),
+        ("consumer_s", float("nan"), "a number from 0 to 86400"),
     ],
 )
-def test_a_wrong_value_is_refused(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{re.escape(message)}$"):
-        of(WAITS).asked(**asked)
+def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(f'{name}={value!r}: allowed is {allowed}')}$"):
+        of(WAITS).asked(**{name: value})
 
 
 def test_nothing_is_predicted_without_records_or_of_several_ranks() -> None:

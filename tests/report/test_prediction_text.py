@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from nws_sweep import cli
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise
-from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.report import prediction_text
 from nws_sweep.results import BatchCost, storage
-from tests.factories import recorded_trial, search_result, store_run, trial
+from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
 
+COST = BatchCost(cpu_s=0.08, wait_s=0.0)
 DEFAULTS = {"num_workers": "0..64", "prefetch_factor": None, "in_order": None, "cpus": None, "consumer": None}
 
 
@@ -24,7 +26,7 @@ def options(**changes: Any) -> Namespace:
 @pytest.fixture
 def run(tmp_path: Path) -> ConfigurationSummary:
     """Batches of 80 ms of CPU time, 8 CPUs."""
-    result = search_result(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)))
+    result = search_result(recorded_trial(4, COST))
     (only,) = summarise(storage.find(store_run(tmp_path, result))).configurations
     return only
 
@@ -70,7 +72,7 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationS
         ({"num_workers": "1.."}, "num_workers=1..: allowed are integers"),
         ({"num_workers": "0..99999999999"}, "num_workers=99999999999: allowed is an integer from 0 to 4096"),
         ({"prefetch_factor": "2,0"}, "prefetch_factor=0: allowed is an integer from 1 to 4096"),
-        ({"in_order": "maybe"}, "in_order=maybe: allowed is true, false or true,false"),
+        ({"in_order": "maybe"}, "in_order='maybe': allowed is true or false"),
     ],
 )
 def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
@@ -78,10 +80,18 @@ def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, s
         prediction_text.of(run, options(**asked))
 
 
-def test_a_run_without_costs_is_refused(run: ConfigurationSummary, tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_is_refused(run: ConfigurationSummary) -> None:
     (run.run.folder / "costs.csv").unlink()
     with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted; an earlier version"):
         prediction_text.of(run, options())
-    (none,) = summarise(storage.find(store_run(tmp_path, search_result(trial(4, 8.0)), "none"))).configurations
-    with pytest.raises(NwsSweepError, match="dataset=photos: no costs of batches were recorded"):
-        prediction_text.of(none, options())
+
+
+def test_configurations_of_a_grid_without_costs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, unknown = search_result(recorded_trial(4, COST)), search_result(trial(4, 8.0), columns={"batch_size": 128})
+    assert cli.run(["predict", str(store_grid(tmp_path, unknown, known)), "--num-workers", "4"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith("dataset=photos batch_size=64: predicted for 8 CPUs")
+    message = "no costs of batches were recorded, so nothing can be predicted\n"
+    assert printed.err == f"nws_sweep: dataset=photos batch_size=128: {message}"
+    assert cli.run(["predict", str(store_grid(tmp_path / "none", unknown))]) == 2
+    assert capsys.readouterr().err == f"nws_sweep: dataset=photos: {message}"
