@@ -44,8 +44,8 @@ class Records:
 
     @cached_property
     def in_order(self) -> list[BatchRecord]:
-        """The records by position."""
-        return sorted(self.made, key=lambda record: record.position)
+        """The records by position; of more than are replayed, every second, third, ..."""
+        return sorted(self.made, key=lambda record: record.position)[:: -(-len(self.made) // self.most)]
 
     @cached_property
     def reach(self) -> float:
@@ -76,8 +76,8 @@ class Records:
 
     def resampled(self, draw: random.Random) -> Records:
         """As many records, each drawn with replacement from those within ``reach`` of its position."""
-        made, near = self.in_order, max(1, round(self.reach * len(self.made)))
-        last = len(made) - 1
+        made = self.in_order
+        last, near = len(made) - 1, max(1, round(self.reach * len(made)))
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
