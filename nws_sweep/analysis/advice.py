@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
 from nws_sweep.replay.counterfactual import Bottleneck, Counterfactual
-from nws_sweep.results import Noise
+from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
@@ -20,7 +20,7 @@ _TEXTS = {
         "start-up-bound", "without the start-up of workers",
         "persistent_workers=true removes most of it after the first epoch{spawn}",
     ),
-    Bottleneck.ORDER: ("head-of-line blocking", "with batches of equal cost", "{suggested}"),
+    Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", "{suggested}"),
     Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
@@ -101,36 +101,44 @@ def _noise(diagnosis: Diagnosis) -> str:
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     """The figures of the sentences by name."""
-    best, found, means = diagnosis.best.num_workers, diagnosis.best.measurement, replayed.means
-    cores, consume_s = diagnosis.result.host.usable_cpus, (found.consume_s if found else None) or 0.0
-    batch_s = found.batch_s.value if found and found.batch_s else consume_s + ((found.wait_s if found else None) or 0.0)
-    cpu_s = found.cpu_s if found else None
+    best, found, means = (
+        diagnosis.best.num_workers,
+        diagnosis.best.measurement or Measurement(startup_s=0),
+        replayed.means,
+    )
+    cores, consume_s, cpu_s = diagnosis.result.host.usable_cpus, found.consume_s or 0.0, found.cpu_s
+    batch_s = found.batch_s.value if found.batch_s else consume_s + (found.wait_s or 0.0)
+    busy = "CPU time unknown"
+    if cpu_s is not None and batch_s:
+        utilization = share(min(1.0, cpu_s / (cores * batch_s)))
+        busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
     load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
-    costs_more = not best and means.hand_over_s > means.load_s
+    handed_over = f"handing a batch over takes {hand_over}"
+    if not best and means.hand_over_s > means.load_s:
+        handed_over = (
+            f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers cannot help"
+        )
     uses_fork = diagnosis.best.settings.multiprocessing_context in (None, "fork")
-    refused = next((f"{_workers(one.num_workers)} did not fit ({one.reason})" for one in diagnosis.refused), "")
-    has_consumer, is_cpu_bound = replayed.free_loader < _NO_CONSUMER, Bottleneck.CPU in diagnosis.bottlenecks[:1]
+    is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": _workers(best),
         "spawn": "" if uses_fork else "; fork starts faster than spawn",
         "suggested": _suggested(diagnosis),
-        "refused": refused,
+        "refused": next((f"{_workers(one.num_workers)} did not fit ({one.reason})" for one in diagnosis.refused), ""),
         "beside": seconds(means.beside_s),
         "alone": seconds(means.alone_s),
         "cpus": counted(cores, "CPU"),
         "consume": seconds(consume_s),
         "batch": seconds(batch_s),
         "enough": f"{_workers(best)} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
-        "handed_over": f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers "
-        "cannot help" if costs_more else f"handing a batch over takes {hand_over}",
+        "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
-        "busy": f"CPU utilization {share(min(1.0, cpu_s / (cores * batch_s)))}, {seconds(cpu_s)} of CPU time per batch"
-        if cpu_s is not None and batch_s else "CPU time unknown",
-        "consumer": ", a consumer that needs less CPU" if has_consumer else "",
+        "busy": busy,
+        "consumer": ", a consumer that needs less CPU" if replayed.free_loader < _NO_CONSUMER else "",
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
-    }  # fmt: skip
+    }
 
 
 def _workers(count: int) -> str:

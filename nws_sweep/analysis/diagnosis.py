@@ -43,7 +43,7 @@ class Diagnosis:
     """
 
     result: SearchRecord = field(repr=False)
-    best: Trial
+    best: Trial = field(repr=False)
     saved: dict[Bottleneck, float]
     together: bool = False
     replayed: Counterfactual | None = field(default=None, repr=False)

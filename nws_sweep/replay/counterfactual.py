@@ -106,10 +106,12 @@ class Counterfactual:
         """Costs at the best setting, or with the fewest workers if it has none."""
         alone, fewest = (known.records.loop for known in self._ends)
         records = self.model.records_for(self.best.num_workers or self._ends[1].settings.num_workers)
-        mean, loop = _mean([one.cost for one in records.made]), records.loop
-        making_s = self._making * mean.cpu_s
-        hand_over_s = mean.cpu_s - making_s + mean.copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(making_s + mean.wait_s, mean.wait_s, hand_over_s, alone.consumer_s, fewest.consumer_s)
+        costs, loop = [one.cost for one in records.made], records.loop
+        cpu_s, wait_s = statistics.fmean(cost.cpu_s for cost in costs), statistics.fmean(cost.wait_s for cost in costs)
+        copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - self._making) * cpu_s
+        hand_over_s = copy_s + loop.receive_s + loop.receive_wait_s
+        load_s = self._making * cpu_s + wait_s
+        return MeanCosts(load_s, wait_s, hand_over_s, alone.consumer_s, fewest.consumer_s)
 
     @functools.cached_property
     def _epochs(self) -> dict[int, _Epoch]:
@@ -139,10 +141,8 @@ class Counterfactual:
         match bottleneck:
             case Bottleneck.STARTUP:
                 loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
-            case Bottleneck.ORDER:  # as far as batches may change places
-                size = math.ceil(self.model.records_for(settings.num_workers).reach * len(costs))
-                chunks = [costs[begin : begin + size] for begin in range(0, len(costs), size)]
-                costs = [mean for chunk in chunks for mean in [_mean(chunk)] * len(chunk)]
+            case Bottleneck.ORDER:
+                settings = replace(settings, in_order=False)
             case Bottleneck.CONSUMER:
                 loop = replace(loop, consumer_s=0.0, consumer_cpu_s=0.0)
             case Bottleneck.TRANSFER:
@@ -175,11 +175,3 @@ class Counterfactual:
         """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
         known = self.model.known
         return known[0], next((one for one in known if one.settings.num_workers), known[0])
-
-
-def _mean(costs: Sequence[BatchCost]) -> BatchCost:
-    return BatchCost(*(sum(values) / len(costs) for values in zip(*map(_parts, costs), strict=True)))
-
-
-def _parts(cost: BatchCost) -> tuple[float, float, float]:
-    return cost.cpu_s, cost.wait_s, cost.copy_s

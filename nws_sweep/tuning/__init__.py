@@ -4,5 +4,6 @@ May import: ``measurement`` and below. All modules but ``runner`` are pure.
 
 - ``runner``: the search of one configuration.
 - Strategies: ``adaptive``; ``strategy`` (patience, exhaustive, ``search.also``), which makes the one of the rules.
+- ``paired_comparison``: compares candidates by round; ``forecast``: predicts candidates from records;
   ``learning``: earlier results.
 """
