@@ -238,24 +238,20 @@ def model_of(
     trials: Sequence[Trial],
     batches: int | None,
     cpus: float,
-    start_method: str = "fork",
     most_batches: int = MOST_BATCHES,
 ) -> Model | None:
-    """The model of all trials whose costs are known; None if there are none.
+    """The model of all trials with records; None if there are none.
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
-        start_method: Of workers.
         most_batches: Batches of a longer epoch that are replayed.
     """
-    known: list[Known] = []
-    for trial in sorted(trials, key=lambda trial: trial.num_workers):
-        found = known_of(trial, batches, cpus, known[0].records if known else None)
-        if found is not None:
-            known.append(replace(found, records=replace(found.records, most=most_batches)))
-    return Model(tuple(known), start_method) if known else None
+    recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
+    known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
+    shorter = (replace(one, records=replace(one.records, most=most_batches)) for one in known)
+    return Model(tuple(shorter)) if known else None
 
 
 def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
