@@ -6,8 +6,8 @@ On the command line: ``python -m nws_sweep --help``. In a program::
     loader = nws_sweep.tune(loader)
 
 Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep``; ``report`` and ``executor``;
-``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement``; ``system``; ``units``;
-``results``; ``errors``.
+``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement`` and ``replay``; ``system``;
+``units``; ``results``; ``errors``.
 """
 
 from __future__ import annotations

@@ -185,6 +185,44 @@ def check(arguments: Sequence[str]) -> int:
     return 0 if all(check.holds for check in checks) else 1
 
 
+def predict(arguments: Sequence[str]) -> int:
+    """Predicts other settings, CPUs and training steps from the recorded costs of batches; measures nothing."""
+    parser = _parser(predict, "DIR", selects=True)
+    parser.add_argument("--cpus", metavar="N", type=_float, help="CPUs (default: those of the run)")
+    parser.add_argument(
+        "--consumer", metavar="SECONDS", type=_float,
+        help="of a training step, per batch, on an accelerator; 0 for none (default: the consumer of the run)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--num-workers", metavar="LIST", default="0..64", help="such as 2,4,8 or 0..16 (default: %(default)s)"
+    )
+    parser.add_argument("--prefetch-factor", metavar="LIST", help="such as 2,4,8 (default: that of the best)")
+    parser.add_argument("--in-order", metavar="LIST", help="true, false or true,false (default: that of the best)")
+    options = parser.parse_args(arguments)
+    from nws_sweep.report import prediction_text
+
+    texts, errors = [], []
+    for configuration in _summary(options.dir, options.where).configurations:
+        try:
+            texts.append(prediction_text.of(configuration, options))
+        except NwsSweepError as error:
+            errors.append(error)
+    if not texts:
+        raise errors[0]
+    print("\n".join(texts), end="")
+    for missing in errors:
+        print(f"nws_sweep: {missing}", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def _float(text: str) -> float | str:
+    """Text that is no number is refused with its range later."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _percent(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
@@ -203,5 +241,6 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "best": best,
     "compare": compare,
     "check": check,
+    "predict": predict,
     "--version": version,
 }

@@ -14,11 +14,14 @@ from typing import Any
 
 from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.results import (
+    BatchCost,
+    BatchRecord,
     Configuration,
     DatasetFacts,
     Estimate,
     Host,
     LoaderSettings,
+    LoopCosts,
     Measurement,
     MeasureRules,
     Noise,
@@ -136,6 +139,12 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
         "cost_s": 1.5,
     }
     return Trial(**{**defaults, **changes})
+
+
+def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = None) -> Trial:
+    """A trial of 65 s an epoch with the records of 20 batches that all cost the same."""
+    records = (BatchRecord(number=n, position=n / 20, began_s=0.0, ended_s=0.0, cost=cost) for n in range(20))
+    return trial(num_workers, 65.0, records=tuple(records), loop=loop or LoopCosts())
 
 
 def endless_trial(num_workers: int, batch_s: float) -> Trial:

@@ -20,8 +20,8 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import MeasureRules, Verdict
-from tests.factories import configuration, failed_trial, search_result, search_rules, trial
+from nws_sweep.results import BatchCost, MeasureRules, Verdict
+from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
 QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
 
@@ -224,6 +224,14 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     assert text.count("<tr>") == 4
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
+
+
+def test_a_result_predicts_other_settings() -> None:
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.0, wait_s=0.08))
+    predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, consumer_s=0.0)
+    assert predicted.batch_s.value == pytest.approx(0.01, rel=0.1)
+    with pytest.raises(ConfigurationError, match="no costs of batches were recorded, so nothing can be predicted"):
+        found().predict()
 
 
 def test_a_search_without_a_measured_candidate_raises() -> None:

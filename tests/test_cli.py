@@ -38,6 +38,7 @@ def only_folder(parent: Path) -> Path:
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        (["predict", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: expected one sub-folder per class"),
@@ -128,10 +129,10 @@ def test_missing_figures_of_a_killed_program_are_drawn_later(shared_nws: Command
     (one,) = (tmp_path / "grid").glob("batch_size=8,*")
     for folder in (tmp_path / "grid", tmp_path / "grid" / "plots", one):
         (folder / ".nws_sweep-report.html-abc").touch()
-    (one / "scaling.svg").unlink()
+    (one / "what_if.svg").unlink()
     done = shared_nws(*grid)
     assert (done.returncode, done.stdout.count("measured before")) == (0, 2)
-    assert (one / "scaling.svg").exists()
+    assert (one / "what_if.svg").exists()
     assert not list((tmp_path / "grid").rglob(".nws_sweep-*"))
 
 

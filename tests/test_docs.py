@@ -7,6 +7,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from PIL import Image
 
 from nws_sweep import __version__
 from nws_sweep.config import schema
-from nws_sweep.results import MeasureRules, codec, timing_table
+from nws_sweep.results import BatchCost, MeasureRules, codec, timing_table
 from tests import reference
 from tests.conftest import ROOT
-from tests.factories import configuration, search_result, store_grid, trial
+from tests.factories import configuration, recorded_trial, search_result, store_grid, trial
 from tests.one_process import SharedProcess
 from tests.real_files import write_cifar10, write_mnist
 
@@ -53,7 +54,7 @@ EXPERIMENTS = {
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command on less data; values of the command are kept."""
     text = " ".join(arguments)
-    if (arguments[:1] and arguments[0] in ("report", "best", "check", "compare")) or "--" in text:
+    if (arguments[:1] and arguments[0] in ("report", "best", "check", "compare", "predict")) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
         arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
@@ -92,7 +93,8 @@ def project(tmp_path: Path) -> Path:
         dataset=sleeping, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
         measure=MeasureRules(window_s=0.02, max_seconds=0.2),
     )  # fmt: skip
-    grid = store_grid(tmp_path, search_result(trial(0, 4.0), trial(2, 2.0), configuration=measured))
+    recorded = replace(recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)), measurement=trial(2, 2.0).measurement)
+    grid = store_grid(tmp_path, search_result(trial(0, 4.0), recorded, configuration=measured))
     grid.rename(tmp_path / "DIR")
     for name in ("DIR_A", "DIR_B"):
         shutil.copytree(tmp_path / "DIR", tmp_path / name)

@@ -42,7 +42,7 @@ def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
 
 
 def _of_epoch(epoch: int, placed: Sequence[_Placed], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
-    """Time does not pass between windows: the processes are paused."""
+    """Time does not pass between windows: the processes are paused. Without the consumer, batches are not returned."""
     returned: list[tuple[float, int | None]] = []
     now_s = 0.0
     for window, number in placed:

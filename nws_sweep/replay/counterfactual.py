@@ -131,7 +131,7 @@ class Counterfactual:
     def _seconds(self, epoch: _Epoch) -> float:
         number, found = epoch.settings.num_workers, replay(*epoch)
         more = self.model.records_for(number).batches - len(epoch.costs)
-        pace_s = steady_pace(found, epoch.settings, epoch.loop.consumer_s)
+        pace_s = steady_pace(found, epoch.settings)
         return (found.epoch_s + more * pace_s) * self.model.factor(number)
 
     def _removed(self, bottleneck: Bottleneck, epoch: _Epoch, cpus: float) -> _Epoch:

@@ -13,11 +13,12 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
-from nws_sweep.replay.prediction import Prediction, Records, epoch_of, predict
+from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
@@ -30,6 +31,7 @@ _NOISE = 0.035
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _BATCHES = 200  # of an epoch of unknown length
+_parts = attrgetter("cpu_s", "wait_s", "copy_s")  # of a BatchCost
 
 
 class _Step(NamedTuple):
@@ -68,7 +70,7 @@ class Known:
     @property
     def loading_s(self) -> float:
         """Seconds of a batch without the consumer."""
-        return epoch_of(_with_consumer(self.records, 0.0), self.settings)[1] * self.factor
+        return epoch_of(_with_consumer(self.records, 0.0, self.factor), self.settings)[1]
 
     @cached_property
     def by_round(self) -> Mapping[int, float]:
@@ -119,18 +121,17 @@ class Model:
 
     def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
         """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
-        records = self.records_for(settings.num_workers)
-        records = records if consumer_s is None else _with_consumer(records, consumer_s)
-        found, factor = predict(records, settings), self.factor(settings.num_workers)
+        records, factor = self._inputs(settings.num_workers, consumer_s)
+        found = predict(records, settings)
         return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
 
-    def epoch_s(self, settings: QueueSettings) -> float:
+    def epoch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of an epoch, without a band."""
-        return self._replayed(settings)[0] * self.factor(settings.num_workers)
+        return self._replayed(settings, consumer_s)[0]
 
-    def batch_s(self, settings: QueueSettings) -> float:
+    def batch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
         """Predicted seconds of a batch at the steady pace, without a band."""
-        return self._replayed(settings)[1] * self.factor(settings.num_workers)
+        return self._replayed(settings, consumer_s)[1]
 
     def factor(self, num_workers: int) -> float:
         """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
@@ -180,8 +181,15 @@ class Model:
     def _with_workers(self) -> tuple[Known, ...]:
         return tuple(one for one in self.known if one.settings.num_workers)
 
-    def _replayed(self, settings: QueueSettings) -> tuple[float, float]:
-        return epoch_of(self.records_for(settings.num_workers), settings)
+    def _replayed(self, settings: QueueSettings, consumer_s: float | None) -> tuple[float, float]:
+        records, factor = self._inputs(settings.num_workers, consumer_s)
+        epoch_s, batch_s = epoch_of(records, settings)
+        return epoch_s * factor, batch_s * factor
+
+    def _inputs(self, num_workers: int, consumer_s: float | None) -> tuple[Records, float]:
+        """What is replayed, and the factor; of another consumer, the factor is in the records."""
+        records, factor = self.records_for(num_workers), self.factor(num_workers)
+        return (records, factor) if consumer_s is None else (_with_consumer(records, consumer_s, factor), 1.0)
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -212,12 +220,10 @@ class Model:
         for other in self._with_workers:
             if other is not chosen:
                 ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
-                ratios = [_ratio(name, ours) for name in ("cpu_s", "wait_s", "copy_s")]
+                ratios = _ratios(ours)
                 for record in other.records.made:
                     if _batch(record) not in made:
-                        costs = (record.cost.cpu_s, record.cost.wait_s, record.cost.copy_s)
-                        scaled = BatchCost(*(cost * ratio for cost, ratio in zip(costs, ratios, strict=True)))
-                        made[_batch(record)] = replace(record, cost=scaled)
+                        made[_batch(record)] = replace(record, cost=_scaled(record.cost, ratios))
         return replace(chosen.records, made=tuple(made.values()))
 
     def _nearest(self, num_workers: int) -> Known:
@@ -228,20 +234,24 @@ class Model:
         return min(self._with_workers or alone, key=lambda one: abs(_doublings(one, num_workers)))
 
 
-def model_of(trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str = "fork") -> Model | None:
-    """The model of all trials whose costs are known; None if there are none.
+def model_of(
+    trials: Sequence[Trial],
+    batches: int | None,
+    cpus: float,
+    most_batches: int = MOST_BATCHES,
+) -> Model | None:
+    """The model of all trials with records; None if there are none.
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
-        start_method: Of workers.
+        most_batches: Batches of a longer epoch that are replayed.
     """
-    known: list[Known] = []
-    for trial in sorted(trials, key=lambda trial: trial.num_workers):
-        found = known_of(trial, batches, cpus, known[0].records if known else None)
-        known += [] if found is None else [found]
-    return Model(tuple(known), start_method) if known else None
+    recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
+    known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
+    shorter = (replace(one, records=replace(one.records, most=most_batches)) for one in known)
+    return Model(tuple(shorter)) if known else None
 
 
 def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
@@ -261,7 +271,7 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     workers, consumer_s = settings.num_workers, found.consume_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
     if instead is None:
-        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
+        cost = BatchCost(cpu_s := min(making_s, (found.cpu_s or 0.0) / max(1, len(found.ranks))), making_s - cpu_s)
         made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
         instead = Records(made=made, loop=LoopCosts(consumer_s=consumer_s), batches=batches or _BATCHES)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
@@ -288,14 +298,21 @@ def _batch(record: BatchRecord) -> tuple[int, int]:
     return record.epoch, record.number
 
 
-def _ratio(name: str, pairs: Sequence[tuple[BatchCost, BatchCost]]) -> float:
-    """The ratio of sums over pairs of costs of the same batch; 1 if there are none."""
-    theirs = sum(getattr(other, name) for _, other in pairs)
-    return sum(getattr(own, name) for own, _ in pairs) / theirs if theirs else 1.0
+def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> list[float]:
+    """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none."""
+    sums = [[sum(part) for part in zip(*map(_parts, costs), strict=True)] for costs in zip(*pairs, strict=True)]
+    return [own / theirs if theirs else 1.0 for own, theirs in zip(*sums, strict=True)] if sums else [1.0] * 3
 
 
-def _with_consumer(records: Records, consumer_s: float) -> Records:
-    return replace(records, loop=replace(records.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
+def _scaled(cost: BatchCost, factors: Sequence[float]) -> BatchCost:
+    return BatchCost(*(value * factor for value, factor in zip(_parts(cost), factors, strict=True)))
+
+
+def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:
+    """Another consumer, which takes no CPU time, beside loading that costs ``factor`` times as much."""
+    loop = LoopCosts(**{name: factor * value for name, value in asdict(records.loop).items()})
+    made = (replace(one, cost=_scaled(one.cost, [factor] * 3)) for one in records.made)
+    return replace(records, made=tuple(made), loop=replace(loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
 
 
 def _doublings(known: Known, num_workers: int) -> float:

@@ -19,7 +19,7 @@ from nws_sweep.replay.queue import QueueSettings, Replayed
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
-_MOST_BATCHES = 1000  # of a longer epoch so many are replayed; the rest has their pace
+MOST_BATCHES = 1000
 _DRAWS = 20  # epochs for a band
 _ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
 _NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
@@ -34,16 +34,18 @@ class Records:
         made: At least one batch, in any order.
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
+        most: Batches of a longer epoch that are replayed; the rest has their pace.
     """
 
     made: tuple[BatchRecord, ...]
     loop: LoopCosts
     batches: int
+    most: int = MOST_BATCHES
 
     @cached_property
     def in_order(self) -> list[BatchRecord]:
-        """The records by position."""
-        return sorted(self.made, key=lambda record: record.position)
+        """The records by position; of more than are replayed, every second, third, ..."""
+        return sorted(self.made, key=lambda record: record.position)[:: -(-len(self.made) // self.most)]
 
     @cached_property
     def reach(self) -> float:
@@ -64,12 +66,12 @@ class Records:
         """``epoch`` with a fixed seed."""
         return self.epoch(random.Random(0))
 
-    def epoch(self, draw: random.Random, most: int = _MOST_BATCHES) -> list[BatchCost]:
-        """The costs of at most ``most`` batches in the order of an epoch, whose costs they represent.
+    def epoch(self, draw: random.Random, most: int | None = None) -> list[BatchCost]:
+        """The costs of at most ``most`` batches in the order of an epoch, which they represent.
 
         Each record is used as often as any other, to within one, and is moved by at most ``reach`` of the epoch.
         """
-        count, made = min(self.batches, most), self.in_order
+        count, made = min(self.batches, most or self.most), self.in_order
         near = max(1.0, self.reach * count)
         begin = draw.random()
         places = [
@@ -79,8 +81,8 @@ class Records:
 
     def resampled(self, draw: random.Random) -> Records:
         """As many records, each drawn with replacement from those within ``reach`` of its position."""
-        made, near = self.in_order, max(1, round(self.reach * len(self.made)))
-        last = len(made) - 1
+        made = self.in_order
+        last, near = len(made) - 1, max(1, round(self.reach * len(made)))
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
@@ -103,19 +105,21 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
     found = replay_queue(costs, records.loop, settings)
-    batch_s = steady_pace(found, settings, records.loop.consumer_s)
+    batch_s = steady_pace(found, settings)
     return found.epoch_s + (records.batches - len(costs)) * batch_s, batch_s
 
 
-def steady_pace(found: Replayed, settings: QueueSettings, consumer_s: float) -> float:
-    """Seconds per batch after the first full queue; of epochs shorter than two queues, epoch / batches."""
-    count, queued = len(found.returned_s), settings.queued_batches
-    if count < max(2, 2 * queued):
+def steady_pace(found: Replayed, settings: QueueSettings) -> float:
+    """Seconds per batch while the queue is full, from a worker's second batch on; epoch / batches of a short epoch.
+
+    Neither the start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
+    """
+    count, workers = len(found.returned_s), settings.num_workers
+    full = count - 1 - workers * (1 + settings.prefetch_factor)
+    if full < max(1, workers):
         return found.epoch_s / count
-    last = count - 1 - (queued if count >= 4 * queued else 0)  # at the end of an epoch workers have no further work
-    workers = max(1, settings.num_workers)  # they often finish together: whole multiples of them count
-    steady = max(1, (last - queued) // workers * workers)
-    return (found.returned_s[last] - found.returned_s[last - steady]) / steady
+    full -= full % max(1, workers)  # equal workers return batches together
+    return (found.returned_s[workers + full] - found.returned_s[workers]) / full
 
 
 def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:

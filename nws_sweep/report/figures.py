@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style
+from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style, what_if_chart
 from nws_sweep.results import BatchTime, storage
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
     if not summary.stored.is_grid:
         (only,) = summary.configurations
-        return (*_scaling(only), *times, *waiting, *_batches(only, batches), *costs)
+        return (*times, *_what_if(only), *waiting, *_batches(only, batches), *costs)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
     maps = (*_throughput(summary), *_best(summary), *_heat(summary))
     return (*maps, *waiting, *_memory(summary), *fastest, *costs)
@@ -47,27 +47,16 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures in the folder of a configuration."""
-    return (*_scaling(summary), *_batches(summary, batches))
+    return (*_what_if(summary), *_batches(summary, batches))
 
 
-def _scaling(c: ConfigurationSummary) -> Iterator[Illustration]:
-    scaled, paid = memory_charts.scaling(c), memory_charts.prices(c)
-    alt = []
-    if scaled:
-        rates = {rate.num_workers: units.rate(rate.value, rate.low, rate.high) for rate in scaled.measured}
-        first = scaled.measured[0].num_workers
-        best = f", {rates[scaled.best]} with the recommended {scaled.best}" if scaled.best in rates else ""
-        alt.append(f"Samples per second against num_workers: {rates[first]} with {first:g}{best}.")
-    if paid:
-        held = [units.memory(price.memory_bytes) for price in paid.candidates if price.num_workers == paid.best]
-        alt.append(
-            f"Seconds per {paid.unit} against memory{f': the recommended candidate holds {held[0]}' if held else ''}."
-        )
-    if alt:
-        title = _titled("Throughput, and time against memory" if scaled and paid else "Scaling", c)
-        yield Illustration(
-            storage.SCALING_PLOT, partial(memory_charts.draw_scaling, scaled), paid, title, " ".join(alt)
-        )
+def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
+    if chart := what_if_chart.chart(c):
+        least = {cpus: min(points, key=lambda point: point.value) for cpus, points in chart.curves.items()}
+        quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
+        alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
+        title = _titled("What if: predicted time on more CPUs", c)
+        yield Illustration(storage.WHAT_IF_PLOT, what_if_chart.draw, chart, title, alt)
 
 
 def _times(summary: Summary) -> Iterator[Illustration]:

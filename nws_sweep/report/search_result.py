@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.analysis import summary
+from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.errors import NwsSweepError
+from nws_sweep.analysis.what_if import Predicted
+from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
 from nws_sweep.results.storage import Stored, StoredRun
@@ -100,6 +101,40 @@ class SearchResult:
     def measured_at(self) -> str:
         """When the search began: an ISO 8601 time with zone."""
         return self.record.started_at
+
+    def predict(
+        self,
+        *,
+        num_workers: int | None = None,
+        prefetch_factor: int | None = None,
+        in_order: bool | None = None,
+        cpus: float | None = None,
+        consumer_s: float | None = None,
+    ) -> Predicted:
+        """Predicts the times with other settings, which need not have been measured (docs/predicting.md).
+
+        Args:
+            num_workers: None for the recommended value, as for prefetch_factor and in_order.
+            prefetch_factor: Batches that each worker loads ahead.
+            in_order: Whether batches are delivered in the order of the sampler.
+            cpus: Of the machine; None for those of the search.
+            consumer_s: Seconds of a training step per batch, on an accelerator; None for the consumer of the search.
+
+        Returns:
+            ``batch_s`` and ``epoch_s``, each with ``value``, ``low`` and ``high`` in s; epoch_s is None if the length
+            of an epoch is unknown.
+
+        Raises:
+            ConfigurationError: If a value is not allowed, or the search recorded no costs of batches.
+        """
+        recorded = what_if.of(self.record, self._summary.configurations[0].best)
+        if recorded is None:
+            raise ConfigurationError(what_if.NOTHING_RECORDED)
+        found, settings = recorded.asked(
+            num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
+            consumer_s=consumer_s,
+        )  # fmt: skip
+        return found.predict(settings)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per candidate with the columns of results.csv (docs/files.md); times in s, memory in bytes."""

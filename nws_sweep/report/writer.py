@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from nws_sweep.analysis import per_rank
@@ -30,7 +32,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     from nws_sweep.report import figures, page
     from nws_sweep.report.plots import style
 
-    summary = summarise(storage.find(folder))
+    summary = _summary(folder)
     plots = folder / storage.PLOTS if summary.stored.is_grid else folder
     plots.mkdir(exist_ok=True)
     pictures, inlined = [], []
@@ -53,13 +55,23 @@ def try_pictures(run_folder: Path) -> None:
     try:
         from nws_sweep.report import figures
 
-        (configuration,) = summarise(storage.find(run_folder)).configurations
+        (configuration,) = _summary(run_folder).configurations
         for one in figures.of_configuration(configuration, _batches):
             one.save(run_folder)
     except OSError as error:  # such as a full disk
         logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
+
+
+def _summary(folder: Path) -> Summary:
+    """A single run has the costs of its batches, for predictions, unless an earlier version has written it."""
+    stored = storage.find(folder)
+    if not stored.is_grid:
+        with suppress(NotARunError):
+            run = stored.runs[0]
+            stored = replace(stored, runs=(replace(run, result=storage.with_records(run)),))
+    return summarise(stored)
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
@@ -132,7 +144,7 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
         yield f"The ranks with num_workers={best.num_workers} each, by step:"
         yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])
     if summary.stored.is_grid:  # pictures that its job has written
-        for name, what in ((storage.SCALING_PLOT, "scaling"), (storage.BATCHES_PLOT, "per-batch times")):
+        for name, what in ((storage.WHAT_IF_PLOT, "predicted times"), (storage.BATCHES_PLOT, "per-batch times")):
             path = configuration.run.folder / f"{name}.png"
             if path.is_file():
                 yield f"![{what}](<{path.relative_to(summary.stored.folder).as_posix()}>)"

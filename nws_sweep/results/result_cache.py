@@ -1,6 +1,7 @@
 """Cache of results on this machine: an equal search need not be repeated.
 
-Each result is a file named after the search and the machine; a newer result of the same search replaces the file.
+Each result is a file named after the search and the machine, with the costs of its batches beside it; a newer result
+of the same search replaces both.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class ResultStore:
             return
         with contextlib.suppress(OSError):  # no home folder, a full disk: the search itself succeeded
             self._folder.mkdir(parents=True, exist_ok=True)
-            atomic.write_text(self._path(record.configuration, record.host, working_folder), codec.to_text(record))
+            path = self._path(record.configuration, record.host, working_folder)
+            atomic.write_text(path.with_suffix(".csv"), codec.costs_text(record))
+            atomic.write_text(path, codec.to_text(record))
 
     def find(
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
@@ -51,9 +54,12 @@ class ResultStore:
         """
         if reuse not in REUSES:
             raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
-        record = None if reuse == "never" else _read(self._path(configuration, host, working_folder))
+        path = self._path(configuration, host, working_folder)
+        record = None if reuse == "never" else _read(path)
         if record is None or (reuse == "fresh" and staleness(record, host)):
             return None
+        with contextlib.suppress(OSError, *codec.UNREADABLE):  # only predictions need the costs of batches
+            record = codec.with_records(record, path.with_suffix(".csv").read_text("utf-8"))
         return replace(record, configuration=configuration)
 
     def newest(self) -> Iterator[SearchRecord]:

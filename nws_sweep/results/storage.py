@@ -45,7 +45,7 @@ BEST_PLOT = "best_per_configuration"
 HEAT_PLOT = "best_throughput"
 MEMORY_PLOT = "time_vs_memory"
 BATCHES_PLOT = "batch_times"
-SCALING_PLOT = "scaling"
+WHAT_IF_PLOT = "what_if"
 COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
@@ -172,6 +172,8 @@ def with_records(run: StoredRun) -> SearchRecord:
     Raises:
         NotARunError: If costs.csv is missing (of an earlier version) or cannot be read.
     """
+    if not (run.folder / COSTS).exists():
+        raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted; an earlier version has measured it")
     try:
         return codec.with_records(run.result, (run.folder / COSTS).read_text("utf-8"))
     except (*codec.UNREADABLE, OSError) as error:
@@ -207,12 +209,12 @@ def set_aside(folder: Path, why: str) -> Path:
 
 def copy_batches(folder: Path) -> None:
     """Copies batches.csv as interrupted: its unfinished trials will be measured again."""
-    if _has_batches(folder):
+    if _has_rows(folder / BATCHES):
         atomic.copy_aside(folder / BATCHES, "interrupted")
 
 
-def _has_batches(folder: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError), (folder / BATCHES).open("rb") as file:
+def _has_rows(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         return bool(file.readline() and file.readline())  # more than the header
     return False
 
@@ -227,7 +229,8 @@ def mark_forced(folder: Path, forced: str) -> None:
 
 def has_plots(folder: Path) -> bool:
     """True if the plots of a configuration exist."""
-    names = [SCALING_PLOT, *([BATCHES_PLOT] if _has_batches(folder) else [])]
+    files = {BATCHES_PLOT: BATCHES, WHAT_IF_PLOT: COSTS}
+    names = [name for name, file in files.items() if _has_rows(folder / file)]
     return all((folder / f"{name}.svg").exists() for name in names)  # written after the PNG
 
 

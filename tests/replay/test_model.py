@@ -56,6 +56,14 @@ def test_the_band_is_narrow_if_all_batches_cost_the_same() -> None:
     assert high / low < 1.01
 
 
+@pytest.mark.parametrize("num_workers", [1, 4, 16, 24])
+def test_the_pace_is_that_of_a_full_queue(num_workers: int) -> None:
+    """Neither of the start, nor of the end, when batches are finished that were begun before."""
+    records = of_trial([BatchCost(0.02, 0.0)] * 100, 4, 60).records
+    found = predict(replace(records, loop=LoopCosts()), QueueSettings(num_workers, 2.0)).batch_s
+    assert found.value == pytest.approx(0.02 / min(num_workers, 2), rel=0.01)
+
+
 def test_a_long_epoch_has_the_pace_of_its_first_batches() -> None:
     records = of_trial(epoch("equal"), 4, 60).records
     short, long = (predict(replace(records, batches=n), QueueSettings(8, 2.0)).epoch_s.value for n in (4000, 40_000))
@@ -71,6 +79,13 @@ def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
     for workers, factor in ((1, 1.0), (2, 1.0), (4, 1.5**0.5), (8, 1.5), (32, 1.5)):
         settings = QueueSettings(workers, 2.0)
         assert model.epoch_s(settings) / plain.epoch_s(settings) == pytest.approx(factor)
+
+
+def test_the_factor_is_one_of_loading_not_of_another_consumer() -> None:
+    model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
+    assert model.batch_s(settings, consumer_s=1.0) == pytest.approx(1.0, rel=0.01)
+    assert model.batch_s(settings, consumer_s=0.0) == pytest.approx(model.batch_s(settings))
+    assert model.predict(settings, consumer_s=0.0).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
 
 
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,9 +18,9 @@ from nws_sweep.report import figures
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import Picture
-from nws_sweep.results import BatchTime, SearchCost, SearchRecord, storage
+from nws_sweep.results import BatchCost, BatchTime, SearchCost, SearchRecord, storage
 from tests import sample_pages
-from tests.factories import failed_trial, points, search_result, summary_of_grid, summary_of_run, trial
+from tests.factories import failed_trial, points, recorded_trial, search_result, summary_of_grid, summary_of_run, trial
 
 Axes = Mapping[str, Sequence[Any]]
 FOUR: Axes = {"batch_size": (64, 256), "pin_memory": (False, True)}
@@ -35,7 +36,11 @@ COST = SearchCost(profile_s=1.0, startup_s=2.0, warm_up_s=4.0, measuring_s=8.0, 
 
 
 def searched(columns: Mapping[str, Any], pace: float = 1.0) -> SearchRecord:
-    return sample_pages.searched(0.4 * pace, columns=columns, cost=COST, cost_s=16.0)
+    """With the records of one trial: batches of 80 ms of CPU time, 8 CPUs."""
+    result = sample_pages.searched(0.4 * pace, columns=columns, cost=COST, cost_s=16.0)
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
+    trials = (replace(one, records=recorded.records, loop=recorded.loop) for one in result.trials)
+    return replace(result, trials=tuple(trials))
 
 
 def grid(axes: Axes) -> Summary:
@@ -51,7 +56,7 @@ def of_grid(name: str) -> tuple[Illustration, ...]:
     return figures.of(grid(GRIDS[name]), batches)
 
 
-RUN = ["scaling", "time_vs_num_workers", "waiting_vs_num_workers", "batch_times", "search_cost"]
+RUN = ["time_vs_num_workers", "what_if", "waiting_vs_num_workers", "batch_times", "search_cost"]
 GRID = [
     "throughput_vs_num_workers", "best_per_configuration", "best_throughput", "waiting_vs_num_workers",
     "time_vs_memory", "batch_times", "search_cost",
@@ -66,7 +71,7 @@ def test_the_most_important_pictures_come_first_and_have_the_names_of_the_storag
 
 def test_pictures_without_data_are_left_out() -> None:
     first = grid(FOUR).configurations[0]
-    assert [each.name for each in figures.of_configuration(first, batches)] == ["scaling", "batch_times"]
+    assert [each.name for each in figures.of_configuration(first, batches)] == ["what_if", "batch_times"]
     single = figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
     assert [each.name for each in single] == ["time_vs_num_workers", "waiting_vs_num_workers"]
     nothing = search_result(failed_trial(0))
@@ -88,9 +93,9 @@ def test_the_batches_are_those_of_the_fastest_configuration() -> None:
 
 def test_descriptions_have_the_main_figures() -> None:
     of_run = {each.name: each.alt for each in figures.of(summary_of_run(searched({})), batches)}
-    assert of_run["scaling"] == (
-        "Samples per second against num_workers: 160 with 0, 769 with the recommended 4. "
-        "Seconds per epoch against memory: the recommended candidate holds 4.03 GB."
+    assert of_run["what_if"] == (
+        "Predicted seconds per epoch against num_workers: "
+        "at least 720 ms on 8 CPUs, 400 ms on 16 CPUs, 160 ms on 64 CPUs."
     )
     assert of_run["time_vs_num_workers"].endswith(" 6.91 with the recommended 4.")
     of_four = {each.name: each.alt for each in of_grid("4")}
@@ -149,8 +154,8 @@ def test_a_long_name_keeps_its_ends() -> None:
 
 
 def test_a_figure_is_saved_as_png_and_svg_beside_each_other(tmp_path: Path) -> None:
-    paths = style.save(figure(), tmp_path / "scaling")
-    assert [path.name for path in paths] == ["scaling.png", "scaling.svg"]
+    paths = style.save(figure(), tmp_path / "what_if")
+    assert [path.name for path in paths] == ["what_if.png", "what_if.svg"]
     assert [path.read_bytes()[:5] for path in paths] == [b"\x89PNG\r", b"<?xml"]
     assert figure()._repr_png_() == paths[0].read_bytes()
 

@@ -10,20 +10,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, memory_charts, style
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.report.plots import (
+    bar_charts,
+    batch_times,
+    facets,
+    heat_map,
+    line_charts,
+    memory_charts,
+    style,
+    what_if_chart,
+)
 from nws_sweep.report.plots.bar_charts import Bar, Cost
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve, Point
-from nws_sweep.report.plots.memory_charts import Field, Prices, Scaling, Spot
-from nws_sweep.report.plots.style import MUTED
-from nws_sweep.results import Estimate, SearchCost, Trial, WindowKind, storage
+from nws_sweep.report.plots.memory_charts import Field, Spot
+from nws_sweep.results import BatchCost, SearchCost, Trial, WindowKind, storage
 from tests.factories import (
     endless_trial,
     failed_trial,
     measurement,
     points,
+    recorded_trial,
     search_result,
     store_run,
     summary_of_grid,
@@ -277,75 +286,24 @@ def test_costs_are_in_descending_order() -> None:
     assert bar_charts.summed(costs) == (2.0, 2.0, 3.0, 4.0, 5.0)
 
 
-MB = 2**20
-
-
-def paced(num_workers: int, batch_s: float, memory_bytes: int | None = MB, **changes: Any) -> Trial:
-    """A trial of 128 batches of 64 samples, ±10 %."""
-    batch = Estimate(value=batch_s, low=0.9 * batch_s, high=1.1 * batch_s, n=5)
-    found = measurement(128 * batch_s, batch_s=batch, memory_bytes=memory_bytes, **changes)
-    return trial(num_workers, 128 * batch_s, measurement=found)
-
-
-def summary(*trials: Trial) -> ConfigurationSummary:
-    (only,) = summary_of_run(search_result(*trials)).configurations
-    return only
-
-
-def scaling(*trials: Trial) -> Scaling:
-    found = memory_charts.scaling(summary(*trials))
+def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:
+    """Batches of 80 ms of CPU time, 8 CPUs."""
+    measured = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
+    (c,) = summary_of_run(search_result(measured, trial(0, 8.0))).configurations
+    found = what_if_chart.chart(c)
     assert found is not None
-    return found
-
-
-def test_rates_have_the_inverse_interval_of_times() -> None:
-    """Workers that share 0.8 s of waiting without overhead."""
-    found = scaling(*(paced(n, 0.8 / max(1, n), consume_s=0.0, cpu_s=0.001) for n in (0, 1, 2, 4)))
-    assert [rate.num_workers for rate in found.measured] == [0, 1, 2, 4]
-    fastest = found.measured[-1]
-    assert (fastest.value, fastest.low, fastest.high) == pytest.approx((320, 320 / 1.1, 320 / 0.9))
-    assert found.best == 4
-
-
-def test_a_single_candidate_is_no_comparison() -> None:
-    alone = summary(paced(0, 0.1), failed_trial(2))
-    assert memory_charts.scaling(alone) is None
-    assert memory_charts.prices(alone) is None
-
-
-def test_prices_are_those_of_candidates_with_known_memory() -> None:
-    found = memory_charts.prices(
-        summary(paced(0, 1.0, 100 * MB), paced(1, 0.5, None), paced(2, 0.3, 300 * MB), paced(4, 0.29, 900 * MB))
-    )
-    assert found is not None
-    held = [(price.num_workers, price.memory_bytes) for price in found.candidates]
-    assert held == [(0, 100 * MB), (2, 300 * MB), (4, 900 * MB)]
-    assert (found.unit, found.best, found.lower_memory) == ("epoch", 4, 2)
-    unknown = memory_charts.prices(summary(paced(0, 1.0, epoch_s=None), paced(2, 0.5, epoch_s=None)))
-    assert unknown is not None
-    assert (unknown.unit, unknown.candidates[-1].seconds) == ("batch", 0.5)
-
-
-def rates(*numbers: float) -> tuple[Point, ...]:
-    return tuple(Point(n, 100 * (1 + n), 90 * (1 + n), 110 * (1 + n)) for n in numbers)
-
-
-SCALING = Scaling(measured=rates(0, 1, 2, 4), best=4)
-PRICES = Prices(
-    candidates=tuple(Spot(num_workers=n, seconds=8 / (1 + n), memory_bytes=(1 + n) * 10**9) for n in (0, 1, 4)),
-    unit="epoch",
-    best=4,
-    lower_memory=1,
-)
-
-
-def test_curves_and_dots_are_labelled() -> None:
-    figure = memory_charts.draw_scaling(SCALING, PRICES, "photos")
-    left, right = figure.axes
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured, 95 %"]
-    assert left.get_ylim() == (0, 1.06 * 550)
-    assert [text.get_text() for text in right.texts] == ["0", "1: 3.00 GB less", "4"]
-    assert [line.get_color() for line in right.lines[:3]] == [MUTED, MUTED, style.COLOURS[0]]
+    assert found.measured == [Point(0, 8.0, 6.0, 12.0), Point(4, 65.0, 48.75, 97.5)]
+    assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
+    for cpus, curve in found.curves.items():
+        assert [point.num_workers for point in curve] == [0, 1, 2, 4, 8, 16, 32, 64]
+        assert curve[-1].value == pytest.approx(
+            max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02
+        )  # the last batch alone
+    figure = what_if_chart.draw(found, "photos")
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
+    (older,) = summary_of_run(search_result(trial(0, 8.0))).configurations
+    assert what_if_chart.chart(older) is None
 
 
 def test_the_front_is_the_pareto_front_of_time_and_memory() -> None:

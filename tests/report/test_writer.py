@@ -17,7 +17,7 @@ from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, page, snippets, tables, writer
 from nws_sweep.report.page import Page, Table
 from nws_sweep.report.tables import Rows
-from nws_sweep.results import Noise, SearchRecord, Trial, TrialState, Verdict, storage, timing_table
+from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, storage, timing_table
 from tests.factories import (
     COLUMNS,
     configuration,
@@ -26,6 +26,7 @@ from tests.factories import (
     failed_trial,
     loader_settings,
     measurement,
+    recorded_trial,
     search_result,
     search_rules,
     store_grid,
@@ -262,11 +263,12 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     folder = store_run(tmp_path, search_result(trial(0, 32.0), stop_reason=""))
     assert "the search did not finish" in write(folder)
     picture = (folder / "batch_times.png").read_bytes()
-    storage.save(folder, search_result(trial(0, 32.0), trial(4, 8.0)))
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
+    storage.save(folder, search_result(trial(0, 32.0), replace(recorded, measurement=measurement(8.0))))
     text = write(folder)
     assert "the search did not finish" not in text
     assert (folder / "batch_times.png").read_bytes() != picture
-    pictures = ["scaling", "time_vs_num_workers", "waiting_vs_num_workers", "batch_times"]
+    pictures = ["time_vs_num_workers", "what_if", "waiting_vs_num_workers", "batch_times"]
     assert pictures_of(text) == [f"{name}.png" for name in pictures]
     assert files_in(folder) == sorted(
         [

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import SearchRecord, Verdict
+from nws_sweep.results import BatchCost, SearchRecord, Verdict
 from nws_sweep.results.result_cache import FRESH_FOR, ResultStore, staleness
-from tests.factories import search_result, trial
+from tests.factories import recorded_trial, search_result, trial
 
 
 def record() -> SearchRecord:
-    found = search_result(trial(0, 4.0), trial(2, 2.0))
+    found = search_result(trial(0, 4.0), recorded_trial(2, BatchCost(cpu_s=0.25, wait_s=0.5)))
     best = found.trials[1].settings
     verdict = Verdict(recommended=best, fastest=best)
     now = datetime.now().astimezone().isoformat()
@@ -36,7 +36,7 @@ def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_col
     found = store.find(renamed, kept.host, "fresh", "/one")
     assert found is not None
     assert (found.verdict, found.configuration) == (kept.verdict, renamed)
-    assert [t.num_workers for t in found.trials] == [0, 2]
+    assert [(t.num_workers, len(t.records)) for t in found.trials] == [(0, 0), (2, 20)]
     assert store.find(kept.configuration, kept.host, "never", "/one") is None
     assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
     assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # base of relative paths
@@ -73,7 +73,7 @@ def test_other_versions_and_old_results_are_stale(
 def test_the_newest_result_comes_first(store: ResultStore, tmp_path: Path) -> None:
     first, second = record(), record()
     store.add(first)
-    (file,) = (tmp_path / "results").iterdir()
+    (file,) = (tmp_path / "results").glob("*.json")
     os.utime(file, (0, 0))
     store.add(replace(second, configuration=replace(second.configuration, seed=2)))
     assert [one.configuration.seed for one in store.newest()] == [2, 0]
@@ -82,7 +82,7 @@ def test_the_newest_result_comes_first(store: ResultStore, tmp_path: Path) -> No
 def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
     store.add(kept)
-    (file,) = (tmp_path / "results").iterdir()
+    (file,) = (tmp_path / "results").glob("*.json")
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
     assert list(store.newest()) == []

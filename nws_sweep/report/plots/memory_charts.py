@@ -1,4 +1,4 @@
-"""Time against memory: best settings of a grid; candidates of one configuration, beside their scaling."""
+"""Time against memory of the best settings of a grid."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nws_sweep import units
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, DATASET
-from nws_sweep.report.plots.line_charts import Point
 from nws_sweep.report.plots.style import COLOURS, MUTED
 
 _MOST_PANELS = 6
@@ -21,8 +19,6 @@ _MOST_NAMED = 6
 _MOST_DOTS = 300  # drawn as vectors
 _NAMES = 2.9  # inches, a name
 _PER_SAMPLES = 1000
-_FEWEST = 2  # candidates to compare
-_QUICK = 0.95  # of the best's speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,97 +127,3 @@ def _around(reach: Sequence[float]) -> tuple[float, float]:
     least, most = min(reach), max(reach)
     room = max(0.15 * (most - least), 0.08 * most)
     return max(0.0, least - 1.6 * room), most + room
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Time against memory of the candidates of a configuration."""
-
-    candidates: tuple[Spot, ...]  # ascending by num_workers
-    unit: str  # ``epoch`` or ``batch``
-    best: int  # the recommended candidate
-    lower_memory: int | None  # see ConfigurationSummary
-
-
-def prices(summary: ConfigurationSummary) -> Prices | None:
-    """Time and memory of the candidates; None if the memory of fewer than two is known."""
-    trials = [trial for trial in summary.worker_trials if trial.objective_s is not None]
-    candidates = tuple(
-        Spot(num_workers=trial.num_workers, seconds=trial.objective_s, memory_bytes=found.memory_bytes)
-        for trial in trials
-        if trial.objective_s is not None and (found := trial.measurement) and found.memory_bytes
-    )
-    if len(candidates) < _FEWEST or summary.best is None:
-        return None
-    by_epoch = all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials)
-    return Prices(
-        candidates=candidates,
-        unit="epoch" if by_epoch else "batch",
-        best=summary.best.num_workers,
-        lower_memory=summary.lower_memory.num_workers if summary.lower_memory else None,
-    )
-
-
-def draw_prices(axes: Axes, paid: Prices) -> None:
-    """A dot per candidate, labelled with its workers, grey below 95 % of the best's speed."""
-    best = next((spot for spot in paid.candidates if spot.num_workers == paid.best), paid.candidates[0])
-    places = _places(axes, paid.candidates, f"seconds per {paid.unit}")
-    for spot, place in zip(paid.candidates, places, strict=True):
-        quick = spot.seconds <= best.seconds / _QUICK
-        axes.plot(*place, "o", color=COLOURS[0] if quick else MUTED, markersize=5)
-        name, beside = str(spot.num_workers), (6, 4)
-        if spot.num_workers == paid.lower_memory:  # below, to keep clear of its neighbour's label
-            name, beside = f"{name}: {units.memory(best.memory_bytes - spot.memory_bytes)} less", (-40, -16)
-        axes.annotate(name, place, xytext=beside, textcoords="offset points")
-    style.ring(axes, *places[paid.candidates.index(best)])
-    axes.set_title("blue: at least 95 % of the best's speed,\nnamed by num_workers")
-    axes.set_xlim(0, 1.2 * max(memory for memory, _ in places))
-    if max(seconds for _, seconds in places) > 20 * min(seconds for _, seconds in places):
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, 1.1 * max(seconds for _, seconds in places))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """Throughput against num_workers, samples/s."""
-
-    measured: tuple[Point, ...]  # the candidates, ascending by num_workers
-    best: int  # recommended num_workers
-
-
-def scaling(summary: ConfigurationSummary) -> Scaling | None:
-    """The scaling of a configuration; None if fewer than two candidates have a steady pace."""
-    measured = tuple(
-        Point(trial.num_workers, rate.value, *rate.ends)
-        for trial in summary.worker_trials
-        if trial.objective_s is not None and (found := trial.measurement) and found.batch_s and (rate := found.rate)
-    )
-    if len(measured) < _FEWEST or summary.best is None:
-        return None
-    return Scaling(measured=measured, best=summary.best.num_workers)
-
-
-@style.styled
-def draw_scaling(scaled: Scaling | None, paid: Prices | None, title: str) -> Figure:
-    """Throughput against num_workers beside time against memory; a panel for each that is given."""
-    count = (scaled is not None) + (paid is not None)
-    figure, panels = style.panels(title, count, count, 3.4)
-    if scaled is not None:
-        _draw_rates(panels[0], scaled)
-        style.legend(figure, panels[0].get_legend_handles_labels()[0])
-    if paid is not None:
-        draw_prices(panels[-1], paid)
-    return figure
-
-
-def _draw_rates(axes: Axes, scaled: Scaling) -> None:
-    """The candidates with intervals."""
-    numbers, values, lows, highs = zip(*scaled.measured, strict=True)
-    ends = [[v - low for v, low in zip(values, lows, strict=True)], [h - v for v, h in zip(values, highs, strict=True)]]
-    axes.errorbar(numbers, values, ends, fmt="o", color=COLOURS[0], markersize=5, label="measured, 95 %")
-    if scaled.best in numbers:
-        style.ring(axes, scaled.best, values[numbers.index(scaled.best)])
-    axes.set(xlabel="num_workers (ring: recommended)", ylabel="samples per second", ylim=(0, 1.06 * max(highs)))
-    axes.grid(axis="y")
-    style.label_workers(axes, numbers)

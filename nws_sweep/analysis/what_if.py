@@ -1,0 +1,182 @@
+"""Predicts one configuration with other settings, other CPUs and another consumer, from its recorded costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+from nws_sweep.analysis.diagnosis import worker_trials
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
+from nws_sweep.replay.model import Model, model_of, queue_settings
+from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
+
+NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
+_RANGES: dict[str, tuple[Any, float, float]] = {
+    "num_workers": (Integral, 0, 4096),
+    "prefetch_factor": (Integral, 1, 4096),
+    "cpus": (Real, 0.01, 100_000),
+    "consumer_s": (Real, 0, 86_400),
+}
+_MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
+_LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
+_MOSTLY = 0.5  # share of CPU time from which a consumer computes, so that more CPUs would change it
+_UNLIMITED = 100_000.0  # CPUs
+_LONG = 1000  # batches of an epoch that is hardly delayed by the start of workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Predicted times of one setting, s, with their 95 % intervals: ``value``, ``low`` and ``high``."""
+
+    settings: QueueSettings  # with the number of CPUs
+    batch_s: Estimate  # at the steady pace
+    epoch_s: Estimate | None  # None if the length of an epoch is unknown
+    samples_per_s: float | None  # at the steady pace; None if the size of a batch is unknown
+    measured: Measurement | None  # of a trial with these settings, CPUs and consumer; None if there is none
+
+    @property
+    def cost_s(self) -> Estimate:
+        """Seconds of an epoch, or of a batch if its length is unknown."""
+        return self.epoch_s or self.batch_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """What the records of one configuration predict.
+
+    Attributes:
+        model: Of all trials with records.
+        own: The best setting, on the CPUs of the run.
+        result: Of the search.
+        has_length: Whether the length of an epoch is known.
+        consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
+    """
+
+    model: Model
+    own: QueueSettings
+    result: SearchRecord
+    has_length: bool
+    consumer_s: float | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """A setting slower by at most this share counts as equally fast."""
+        return self.result.configuration.search.tolerance
+
+    @property
+    def loop(self) -> LoopCosts:
+        """Costs of the main process, with the least time of the consumer."""
+        return min((known.records.loop for known in self.model.known), key=lambda loop: loop.consumer_s)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the consumer per batch; 0 if there is none."""
+        if self.consumer_s is not None:
+            return self.consumer_s
+        consumer_s = self.loop.consumer_s
+        return consumer_s if consumer_s >= MIN_CONSUMER_SHARE * self.model.batch_s(self.own) else 0.0
+
+    def asked(self, *, consumer_s: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
+        """The same with another consumer, and the best setting with other values; None keeps a value.
+
+        Args:
+            consumer_s: Seconds per batch.
+            asked: num_workers, prefetch_factor, in_order and cpus.
+
+        Raises:
+            ConfigurationError: If a value is not allowed.
+        """
+        given = {name: value for name, value in {**asked, "consumer_s": consumer_s}.items() if value is not None}
+        for name, value in given.items():
+            check(name, value)
+        other = replace(self, consumer_s=given.pop("consumer_s", self.consumer_s))
+        return other, replace(self.own, **given)
+
+    def predict(self, settings: QueueSettings) -> Predicted:
+        """Predicts with intervals; replays 25 epochs."""
+        found = self.model.predict(settings, consumer_s=self.consumer_s)
+        size = self.result.configuration.loader.batch_size
+        return Predicted(
+            settings=settings,
+            batch_s=found.batch_s,
+            epoch_s=found.epoch_s if self.has_length else None,
+            samples_per_s=size / found.batch_s.value if size else None,
+            measured=self._measured(settings),
+        )
+
+    def cost_s(self, settings: QueueSettings) -> float:
+        """Seconds of an epoch, or of a batch if its length is unknown, by a single replay."""
+        return (self.model.epoch_s if self.has_length else self.model.batch_s)(settings, consumer_s=self.consumer_s)
+
+    def recommended(self, rows: Iterable[Predicted]) -> Predicted:
+        """The prediction within ``tolerance`` of the fastest with the fewest workers, then batches ahead; in order."""
+        rows = sorted(rows, key=lambda r: (r.settings.num_workers, r.settings.prefetch_factor, not r.settings.in_order))
+        limit_s = min(row.cost_s.value for row in rows) * (1 + self.tolerance)
+        return next(row for row in rows if row.cost_s.value <= limit_s)
+
+    def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
+        """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the consumer hardly waits.
+
+        That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
+        more of them gain at most as much. Empty without a consumer, and for one that computes, which more CPUs change.
+        """
+        step_s = self.step_s
+        if not step_s or (self.consumer_s is None and self.loop.consumer_cpu_s > _MOSTLY * step_s):
+            return {}
+        known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
+        model, steps = Model(tuple(known)), [replace(settings, num_workers=number) for number in numbers]
+
+        def pace(cpus: float, limit_s: float) -> tuple[float, int]:
+            """Of the fewest workers within the limit, or of the fastest."""
+            found = [(model.batch_s(replace(s, cpus=cpus), consumer_s=self.consumer_s), s.num_workers) for s in steps]
+            return next((one for one in found if one[0] <= limit_s), min(found))
+
+        least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
+        limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
+        paces = {1: pace(1, limit_s)}
+        while min(paces.values())[0] > limit_s:
+            paces[2 * max(paces)] = pace(2 * max(paces), limit_s)
+        return paces
+
+    def _measured(self, settings: QueueSettings) -> Measurement | None:
+        if self.consumer_s is not None or settings.cpus != self.own.cpus:
+            return None
+        made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
+        return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)
+
+
+def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
+    """What the records of a search predict; None without a best trial, without records, or of several ranks.
+
+    ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
+    """
+    if best is None or result.configuration.ranks > 1:  # ranks wait for each other
+        return None
+    cpus, loader = float(result.host.usable_cpus), best.settings if best.num_workers else result.configuration.loader
+    batches = result.facts.batches_of(best.settings, 1) if result.facts else None
+    succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
+    model = model_of(succeeded, batches, cpus, most_batches=most_batches)
+    own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
+    return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
+
+
+def check(name: str, value: Any) -> None:
+    """Raises ConfigurationError if a value of this name is not allowed."""
+    is_allowed, allowed = isinstance(value, bool), "true or false"
+    if name != "in_order":
+        kind, low, high = _RANGES[name]
+        is_allowed = not is_allowed and isinstance(value, kind) and low <= value <= high
+        allowed = f"{'an integer' if kind is Integral else 'a number'} from {low:g} to {high:g}"
+    if not is_allowed:
+        raise ConfigurationError(f"{name}={value!r}: allowed is {allowed}")
+
+
+def ladder(numbers: Sequence[int]) -> list[int]:
+    """All of at most 16 ascending numbers; of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
+    few = len(numbers) <= _MOST_LISTED
+    return [number for number in numbers if few or number in _LADDER or number in (numbers[0], numbers[-1])]

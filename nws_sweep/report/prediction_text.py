@@ -1,0 +1,107 @@
+"""Predictions for one configuration as text: a table, then the answers."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nws_sweep import units
+from nws_sweep.analysis import what_if
+from nws_sweep.analysis.summary import ConfigurationSummary
+from nws_sweep.analysis.what_if import Predicted, WhatIf
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.report import snippets
+from nws_sweep.results import shown, storage
+
+_MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each
+_FEW_BATCHES = 1024  # are then replayed
+_VARIED = ("prefetch_factor", "in_order")
+_SWITCHES = {"true": True, "false": False}
+
+
+def of(configuration: ConfigurationSummary, options: Namespace) -> str:
+    """The predictions for a configuration as printed text, with the options of ``predict``.
+
+    Raises:
+        ConfigurationError: If an option is not allowed, or no costs of batches were recorded.
+        NotARunError: If costs.csv is missing or cannot be read.
+    """
+    numbers, ahead = _numbers("num_workers", options.num_workers), options.prefetch_factor
+    prefetches = _numbers("prefetch_factor", ahead) if ahead else [None]
+    orders = [_SWITCHES.get(text, text) for text in options.in_order.split(",")] if options.in_order else [None]
+    many = len(prefetches) * len(orders) * len(what_if.ladder(numbers)) > _MOST_ROWS
+    most = _FEW_BATCHES if many else MOST_BATCHES
+    found = what_if.of(storage.with_records(configuration.run), configuration.best, most)
+    if found is None:
+        raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
+    found, _ = found.asked(consumer_s=options.consumer)
+    asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
+    return f"{configuration.label}: {_render(found, [settings for _, settings in asked], numbers)}"
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    """The numbers of ``2,4,8`` or ``0..64``, ascending."""
+    try:
+        ends = [[int(end) for end in part.split("..")] for part in text.split(",")]
+    except ValueError:
+        ends = []
+    ranges = [range(end[0], end[-1] + 1) for end in ends]
+    if not ranges or not all(ranges):
+        raise ConfigurationError(f"{name}={text}: allowed are integers such as 2,4,8 or a range such as 0..16")
+    for values in ranges:
+        what_if.check(name, values[0])
+        what_if.check(name, values[-1])
+    return sorted(set().union(*ranges))
+
+
+def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
+    recorded = [known.settings.num_workers for known in found.model.known]
+    numbers = sorted({*what_if.ladder(asked), *recorded} & {*asked})
+    groups = [[found.predict(replace(variant, num_workers=number)) for number in numbers] for variant in variants]
+    rows = [row for group in groups for row in group]
+    if len(rows) > _MOST_ROWS and len(groups) > 1:
+        rows = [found.recommended(group) for group in groups]
+    best = found.recommended(rows).settings
+    varied = [name for name in _VARIED if len({getattr(variant, name) for variant in variants}) > 1]
+    fixed = [f"{name}={shown(getattr(best, name))}" for name in _VARIED if name not in varied]
+    consumer = f"a consumer of {units.seconds(found.step_s)} a batch" if found.step_s else "no consumer"
+    costs = sum(len(known.records.made) for known in found.model.known)
+    lines = [
+        f"predicted for {', '.join([units.counted(best.cpus, 'CPU'), consumer, *fixed])}",
+        f"from the costs of {costs} batches with num_workers={', '.join(map(str, recorded))}",
+        f"\n{_table(rows, varied)}",
+        f"fewest workers within {units.share(found.tolerance)} of the fastest: "
+        + " ".join(f"{name}={shown(getattr(best, name))}" for name in ("num_workers", *varied)),
+        *_sizing(found, best, numbers),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
+    measured = ["measured"] * any(row.measured for row in rows)
+    header = [*varied, "num_workers", "per batch", *measured, "epoch", *measured, "samples/s"]
+    cells = []
+    for row in rows:
+        found, named = row.measured, [shown(getattr(row.settings, name)) for name in (*varied, "num_workers")]
+        batch = [units.interval(found.batch_s if found else None) for _ in measured]
+        epoch = [units.seconds(found.epoch_s if found else None) for _ in measured]
+        rate = units.number(row.samples_per_s, units.uncertainty(row.batch_s))
+        cells.append([*named, units.interval(row.batch_s), *batch, units.interval(row.epoch_s), *epoch, rate])
+    return snippets.markdown_table(header, cells)
+
+
+def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Iterator[str]:
+    """How many CPUs a node needs."""
+    paces = found.sizing(best, numbers)
+    if not paces:
+        return
+    *fewer, (cpus, (batch_s, num_workers)) = paces.items()
+    half = f", with half of the CPUs {units.seconds(fewer[-1][1][0])}" if fewer else ""
+    are = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
+    answer = f"{are} enough so that the consumer never waits after the start"
+    if batch_s > found.step_s * (1 + found.tolerance):
+        answer = f"no number of CPUs is enough so that the consumer never waits; {are} as fast as any"
+    yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"

@@ -1,0 +1,123 @@
+"""Predictions for a configuration: known costs of batches, other CPUs and consumers, values that are not allowed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.analysis import what_if
+from nws_sweep.analysis.what_if import WhatIf
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import BatchCost, LoopCosts, Trial
+from tests import factories
+from tests.factories import configuration, recorded_trial, search_result, search_rules, trial
+
+WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)
+NUMBERS = range(17)
+FACTS = replace(factories.FACTS, samples=650 * 64)
+
+
+def found(*trials: Trial, **changes: Any) -> WhatIf:
+    """The last trial is the best; 8 CPUs, 650 batches of 64 samples."""
+    known = what_if.of(search_result(*trials, **{"facts": FACTS, **changes}), trials[-1])
+    assert known is not None
+    return known
+
+
+def of(cost: BatchCost, **loop: float) -> WhatIf:
+    return found(recorded_trial(4, cost, LoopCosts(**loop)))
+
+
+@pytest.mark.parametrize(
+    ("cost", "asked", "batch_s", "epoch_s"),
+    [
+        (WAITS, {}, 0.02, 163 * 0.08),
+        (WAITS, {"num_workers": 1, "cpus": 1}, 0.08, 650 * 0.08),
+        (COMPUTES, {"num_workers": 16}, 0.01, 650 * 0.01),
+        (COMPUTES, {"num_workers": 16, "cpus": 2}, 0.04, 650 * 0.04),
+        (WAITS, {"num_workers": 0, "consumer_s": 0.5}, 0.58, 650 * 0.58),
+        (WAITS, {"consumer_s": 0.5}, 0.5, 0.08 + 650 * 0.5),
+        (WAITS, {"num_workers": 2, "prefetch_factor": 4, "in_order": False}, 0.04, 325 * 0.08),
+    ],
+)
+def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], batch_s: float, epoch_s: float) -> None:
+    other, settings = of(cost).asked(**asked)
+    predicted = other.predict(settings)
+    assert predicted.batch_s.value == pytest.approx(batch_s, rel=0.03)
+    assert predicted.epoch_s is not None
+    assert predicted.epoch_s.value == pytest.approx(epoch_s, rel=0.03)
+    assert predicted.epoch_s.ends == pytest.approx((predicted.epoch_s.value,) * 2)  # all batches cost the same
+
+
+def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
+    known = found(recorded_trial(4, WAITS), facts=replace(FACTS, samples=None))
+    predicted = known.predict(known.own)
+    assert (predicted.epoch_s, predicted.cost_s) == (None, predicted.batch_s)
+    assert known.cost_s(known.own) == pytest.approx(predicted.batch_s.value)
+
+
+def test_a_trial_with_the_same_settings_cpus_and_consumer_has_the_measured_times() -> None:
+    measured = recorded_trial(4, WAITS)
+    known = found(trial(0, 8.0), measured)
+    assert known.predict(known.own).measured == measured.measurement
+    for asked in ({"num_workers": 2}, {"cpus": 9}, {"in_order": False}, {"consumer_s": 0.1}):
+        other, settings = known.asked(**asked)
+        assert other.predict(settings).measured is None
+
+
+def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommended() -> None:
+    known = found(recorded_trial(4, COMPUTES), configuration=configuration(search=search_rules(tolerance=0.1)))
+    asked = ({"num_workers": n, "prefetch_factor": p, "in_order": p < 3} for p in (4, 3, 2) for n in (1, 6, 8, 16))
+    best = known.recommended([known.predict(known.asked(**one)[1]) for one in asked]).settings
+    assert (best.num_workers, best.prefetch_factor, best.in_order) == (8, 2, True)
+
+
+def test_cpus_are_doubled_until_the_consumer_no_longer_waits() -> None:
+    known, settings = of(COMPUTES).asked(consumer_s=0.02)
+    paces = known.sizing(settings, NUMBERS)
+    assert list(paces) == [1, 2, 4]
+    assert [batch_s for batch_s, _ in paces.values()] == pytest.approx([0.08, 0.04, 0.02], rel=0.02)
+    assert paces[4][1] == 4
+    known, settings = of(WAITS).asked(consumer_s=0.02)
+    assert known.sizing(settings, [1, 2])[1] == pytest.approx((0.04, 2), rel=0.02)  # more CPUs gain nothing
+
+
+def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> None:
+    waiting, computing = (of(WAITS, consumer_s=0.02, consumer_cpu_s=cpu_s) for cpu_s in (0.001, 0.02))
+    assert (waiting.step_s, computing.step_s, of(WAITS, consumer_s=1e-5).step_s) == (0.02, 0.02, 0)
+    assert list(waiting.sizing(waiting.own, NUMBERS)) == [1]
+    assert computing.sizing(computing.own, NUMBERS) == of(WAITS).sizing(waiting.own, NUMBERS) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("num_workers", -1, "an integer from 0 to 4096"),
+        ("num_workers", True, "an integer from 0 to 4096"),
+        ("prefetch_factor", 2.5, "an integer from 1 to 4096"),
+        ("in_order", 1, "true or false"),
+        ("cpus", 0, "a number from 0.01 to 100000"),
+        ("cpus", "x", "a number from 0.01 to 100000"),
+        ("consumer_s", float("nan"), "a number from 0 to 86400"),
+    ],
+)
+def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(f'{name}={value!r}: allowed is {allowed}')}$"):
+        of(WAITS).asked(**{name: value})
+
+
+def test_nothing_is_predicted_without_records_or_of_several_ranks() -> None:
+    result = search_result(trial(4, 8.0))
+    ranks = search_result(recorded_trial(4, WAITS), configuration=configuration(ranks=2))
+    assert (
+        what_if.of(result, result.trials[0]) is what_if.of(result, None) is what_if.of(ranks, ranks.trials[0]) is None
+    )
+
+
+def test_of_many_numbers_a_ladder_is_shown() -> None:
+    assert what_if.ladder(range(65)) == [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+    assert what_if.ladder([5, 7]) == [5, 7]
+    assert what_if.ladder(range(17, 35)) == [17, 24, 32, 34]

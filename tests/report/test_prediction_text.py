@@ -1,0 +1,97 @@
+"""The text of predictions, and the options of the command that prints them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep import cli
+from nws_sweep.analysis.summary import ConfigurationSummary, summarise
+from nws_sweep.errors import ConfigurationError, NotARunError
+from nws_sweep.report import prediction_text
+from nws_sweep.results import BatchCost, storage
+from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
+
+COST = BatchCost(cpu_s=0.08, wait_s=0.0)
+DEFAULTS = {"num_workers": "0..64", "prefetch_factor": None, "in_order": None, "cpus": None, "consumer": None}
+
+
+def options(**changes: Any) -> Namespace:
+    return Namespace(**{**DEFAULTS, **changes})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> ConfigurationSummary:
+    """Batches of 80 ms of CPU time, 8 CPUs."""
+    result = search_result(recorded_trial(4, COST))
+    (only,) = summarise(storage.find(store_run(tmp_path, result))).configurations
+    return only
+
+
+def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSummary) -> None:
+    assert prediction_text.of(run, options(num_workers="2,4")) == (
+        "dataset=photos: predicted for 8 CPUs, no consumer, prefetch_factor=2, in_order=true\n"
+        "from the costs of 20 batches with num_workers=4\n"
+        "\n"
+        "| num_workers | per batch      | measured     | epoch         | measured | samples/s |\n"
+        "|-------------|----------------|--------------|---------------|----------|-----------|\n"
+        "| 2           | 40.0 ms ±0.0 % | -            | 2.64 s ±0.0 % | -        | 1600      |\n"
+        "| 4           | 20.0 ms ±0.0 % | 510 ms ±38 % | 1.36 s ±0.0 % | 65.0 s   | 3200      |\n"
+        "\n"
+        "fewest workers within 3 % of the fastest: num_workers=4\n"
+    )
+
+
+def test_with_another_consumer_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
+    enough = prediction_text.of(run, options(consumer=0.02)).splitlines()[-1]
+    assert enough.startswith("4 CPUs are enough so that the consumer never waits after the start: a batch takes 20")
+    assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
+    too_few = prediction_text.of(run, options(consumer=0.02, num_workers="0..1")).splitlines()[-1]
+    assert too_few.startswith(
+        "no number of CPUs is enough so that the consumer never waits; 1 CPU is as fast as any: a batch takes 8"
+    )
+
+
+def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationSummary) -> None:
+    lines = prediction_text.of(
+        run, options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
+    ).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| ")]
+    assert cells[0] == ["prefetch_factor", "in_order", "num_workers"]
+    assert [(row[0], row[1]) for row in cells[1:]] == [("2", "true"), ("2", "false"), ("4", "true"), ("4", "false")]
+    assert lines[-1].endswith("num_workers=8 prefetch_factor=2 in_order=true")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"num_workers": "3..1"}, "num_workers=3..1: allowed are integers such as 2,4,8 or a range such as 0..16"),
+        ({"num_workers": "1.."}, "num_workers=1..: allowed are integers"),
+        ({"num_workers": "0..99999999999"}, "num_workers=99999999999: allowed is an integer from 0 to 4096"),
+        ({"prefetch_factor": "2,0"}, "prefetch_factor=0: allowed is an integer from 1 to 4096"),
+        ({"in_order": "maybe"}, "in_order='maybe': allowed is true or false"),
+    ],
+)
+def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        prediction_text.of(run, options(**asked))
+
+
+def test_a_run_of_an_earlier_version_is_refused(run: ConfigurationSummary) -> None:
+    (run.run.folder / "costs.csv").unlink()
+    with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted; an earlier version"):
+        prediction_text.of(run, options())
+
+
+def test_configurations_of_a_grid_without_costs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, unknown = search_result(recorded_trial(4, COST)), search_result(trial(4, 8.0), columns={"batch_size": 128})
+    assert cli.run(["predict", str(store_grid(tmp_path, unknown, known)), "--num-workers", "4"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith("dataset=photos batch_size=64: predicted for 8 CPUs")
+    message = "no costs of batches were recorded, so nothing can be predicted\n"
+    assert printed.err == f"nws_sweep: dataset=photos batch_size=128: {message}"
+    assert cli.run(["predict", str(store_grid(tmp_path / "none", unknown))]) == 2
+    assert capsys.readouterr().err == f"nws_sweep: dataset=photos: {message}"
