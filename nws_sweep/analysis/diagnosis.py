@@ -22,8 +22,8 @@ _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 # Parts of the others, which have remedies of their own: they are reported first.
 _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
-# A training step beside workers is slowed down from this multiple of a whole batch without workers. A smaller one may
-# be the work of an accelerator, which continues while the main process loads.
+# With an accelerator, a training step counts as slowed down by workers from this multiple of a whole batch without
+# workers. A smaller one may be the accelerator's work, which continues while the main process loads.
 _SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
 _LARGER_PREFETCH = (4, 8)
@@ -104,6 +104,9 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
+    limit_s = _SLOWED * model.batch_s(replace(replayed.best, num_workers=0))
+    has_accelerator = result.facts is not None and result.facts.accelerator is not None
+    replayed = replace(replayed, is_slowed=not has_accelerator or replayed.means.beside_s > limit_s)
     return _with_savings(replace(found, replayed=replayed), replayed)
 
 
@@ -132,9 +135,8 @@ def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
 
 
 def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
-    own, is_slowed = replayed.best, False
-    if own.num_workers == 0:
-        is_slowed = replayed.means.beside_s > _SLOWED * replayed.model.batch_s(own)
+    own = replayed.best
+    is_slowed = own.num_workers == 0 and replayed.is_slowed
     applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: is_slowed}
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}

@@ -67,11 +67,13 @@ class Counterfactual:
         model: Of the trials.
         best: The best setting.
         allowed: Numbers of workers that are possible, including the best's.
+        is_slowed: Whether workers slow down the consumer, so that it is as fast as without workers if CPUs are free.
     """
 
     model: Model
     best: QueueSettings
     allowed: Sequence[int]
+    is_slowed: bool = False
 
     def without(self, *taken: Bottleneck, cpus: float = math.inf) -> float:
         """What is saved without these things; there are ``cpus`` CPUs without their limit."""
@@ -90,7 +92,8 @@ class Counterfactual:
     def free_loader(self) -> float:
         """Time of the epoch / its time with a loader that takes no time."""
         records = self.model.records_for(self.best.num_workers)
-        least_s = records.batches * max(records.loop.consumer_s, records.loop.consumer_cpu_s / self.best.cpus)
+        loop = self._undisturbed(records.loop)
+        least_s = records.batches * max(loop.consumer_s, loop.consumer_cpu_s / self.best.cpus)
         return self._now_s[self.best.num_workers] / least_s if least_s else math.inf
 
     @property
@@ -149,12 +152,16 @@ class Counterfactual:
                 loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
             case Bottleneck.LATENCY:
                 costs = [replace(cost, wait_s=0.0) for cost in costs]
-            case _:  # CPUs, or competition for them: the consumer is not slowed down
-                alone = self._ends[0].records.loop
-                if alone.consumer_s < loop.consumer_s:
-                    loop = replace(loop, consumer_s=alone.consumer_s, consumer_cpu_s=alone.consumer_cpu_s)
+            case _:  # CPUs, or competition for them
+                loop = self._undisturbed(loop)
                 settings = replace(settings, cpus=cpus) if bottleneck is Bottleneck.CPU else settings
         return _Epoch(costs, loop, settings)
+
+    def _undisturbed(self, loop: LoopCosts) -> LoopCosts:
+        alone = self._ends[0].records.loop
+        if not self.is_slowed or alone.consumer_s >= loop.consumer_s:
+            return loop
+        return replace(loop, consumer_s=alone.consumer_s, consumer_cpu_s=alone.consumer_cpu_s)
 
     @functools.cached_property
     def _making(self) -> float:
