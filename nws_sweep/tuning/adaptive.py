@@ -55,7 +55,7 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, comparison, forecast)
         active = [o for o in comparison.observations if o.may_continue]
-        dropped = [o for o in active if comparison.is_eliminated(o)]
+        dropped = [o for o in active if comparison.is_eliminated(o) and not _is_surprising(o, comparison)]
         staying = self._undecided(active, comparison)
         if new:
             limit_s = _FAR_BEHIND * min(forecast.cost_s(each) for each in new)
@@ -153,9 +153,13 @@ class Adaptive(Strategy):
 
         leaders = [o for o in active if o in (comparison.recommended, comparison.fastest)]
         undecided = [o for o in active if comparison.comparator(o).may_continue and not is_decided(o)]
-        if not undecided and all(len(o.by_round) >= fewest for o in leaders):
+        if not undecided and all(len(o.by_round) >= fewest or o.spent_s >= self._epoch_s(o) for o in leaders):
             return []
         return [o for o in active if o in undecided or o in leaders]
+
+    def _epoch_s(self, one: Observation) -> float:
+        """A candidate that has been measured for so long needs no more rounds for its interval alone."""
+        return cost_of(one) if one.batches is not None and self.measure.mode != "epoch" else math.inf
 
     def _reason(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> str:
         recommended, fastest = comparison.recommended.num_workers, comparison.fastest.num_workers
@@ -171,6 +175,13 @@ class Adaptive(Strategy):
         if more:
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
         return f"{reason}; no other candidate is predicted to gain more than {tolerance}"
+
+
+def _is_surprising(one: Observation, comparison: PairedComparison) -> bool:
+    """True if a single round was far slower than predicted, and the candidate as predicted would be the fastest."""
+    if one.known is None or len(one.by_round) > 1:
+        return False
+    return cost_of(one) / one.known.factor < cost_of(comparison.fastest)
 
 
 def _most_started(cores: float, measured: int) -> float:
