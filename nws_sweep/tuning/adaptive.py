@@ -55,7 +55,7 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, comparison, forecast)
         active = [o for o in comparison.observations if o.may_continue]
-        dropped = [o for o in active if comparison.is_eliminated(o) and not _is_surprising(o, comparison)]
+        dropped = [o for o in active if _is_eliminated(o, comparison)]
         staying = self._undecided(active, comparison)
         if new:
             limit_s = _FAR_BEHIND * min(forecast.cost_s(each) for each in new)
@@ -147,8 +147,10 @@ class Adaptive(Strategy):
         most = math.ceil(_MOST_ROUNDS * max(1.0, (_USUAL_PRECISION / self.measure.precision) ** 2))
 
         def is_decided(one: Observation) -> bool:
-            if comparison.is_eliminated(one) or comparison.deciding_ratio(one).n >= most:
+            if _is_eliminated(one, comparison) or comparison.deciding_ratio(one).n >= most:
                 return True
+            if comparison.is_eliminated(one):
+                return False
             return comparison.expected_loss(one) <= _LOSS * self.measure.precision
 
         leaders = [o for o in active if o in (comparison.recommended, comparison.fastest)]
@@ -177,11 +179,12 @@ class Adaptive(Strategy):
         return f"{reason}; no other candidate is predicted to gain more than {tolerance}"
 
 
-def _is_surprising(one: Observation, comparison: PairedComparison) -> bool:
-    """True if a single round was far slower than predicted, and the candidate as predicted would be the fastest."""
-    if one.known is None or len(one.by_round) > 1:
-        return False
-    return cost_of(one) / one.known.factor < cost_of(comparison.fastest)
+def _is_eliminated(one: Observation, comparison: PairedComparison) -> bool:
+    """True if further rounds cannot make it the best: two if it would be the fastest as replayed, otherwise one."""
+    if one.known is not None and len(one.by_round) < 2 and one.may_continue:
+        replayed_s = cost_of(one) / one.known.factor
+        return comparison.is_eliminated(one) and replayed_s >= cost_of(comparison.fastest)
+    return comparison.is_eliminated(one)
 
 
 def _most_started(cores: float, measured: int) -> float:

@@ -127,8 +127,8 @@ def test_samples_that_a_pause_completes_are_not_counted(num_workers: int, batch_
 
 def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_counts() -> None:
     windows, _ = simulate(4)
-    assert kinds(windows[:4]) == ["warm_up", "steady", "warm_up", "steady"]
-    assert windows[2].batches == 4
+    assert kinds(windows[:5]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
+    assert windows[3].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
     conditions = Simulation(4, prefetch_factor=5, declared=None).conditions
     request = next_request([uncounted], conditions, was_paused=True)
