@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from nws_sweep.analysis import per_rank
@@ -32,7 +30,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     from nws_sweep.report import figures, page
     from nws_sweep.report.plots import style
 
-    summary = _summary(folder)
+    summary = summarise(storage.find(folder))
     plots = folder / storage.PLOTS if summary.stored.is_grid else folder
     plots.mkdir(exist_ok=True)
     pictures, inlined = [], []
@@ -55,23 +53,13 @@ def try_pictures(run_folder: Path) -> None:
     try:
         from nws_sweep.report import figures
 
-        (configuration,) = _summary(run_folder).configurations
+        (configuration,) = summarise(storage.find(run_folder)).configurations
         for one in figures.of_configuration(configuration, _batches):
             one.save(run_folder)
     except OSError as error:  # such as a full disk
         logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
-
-
-def _summary(folder: Path) -> Summary:
-    """A single run has the costs of its batches, for predictions, unless an earlier version has written it."""
-    stored = storage.find(folder)
-    if not stored.is_grid:
-        with suppress(NotARunError):
-            run = stored.runs[0]
-            stored = replace(stored, runs=(replace(run, result=storage.with_records(run)),))
-    return summarise(stored)
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:

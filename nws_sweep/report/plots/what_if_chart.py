@@ -34,7 +34,7 @@ class WhatIfChart:
 def chart(c: ConfigurationSummary) -> WhatIfChart | None:
     """The predictions for a configuration; None if no costs were recorded."""
     ahead = (c.best and c.best.settings.prefetch_factor) or DEFAULT_PREFETCH
-    found = what_if.of(c.run.result, c.best, (ahead + 4) * _FEWEST_SHOWN)  # fewer have no steady pace
+    found = what_if.of(c.run.recorded, c.best, (ahead + 4) * _FEWEST_SHOWN)  # fewer have no steady pace
     if found is None:
         return None
     return WhatIfChart(
