@@ -4,8 +4,7 @@ In mode ``steady`` a trial discards a warm-up of the whole queue (prefetch_facto
 windows of whole multiples of the workers: n workers deliver in multiples of n batches. The first warm-up is at least as
 long as a window, because a process is slower at first. After a pause, the batches that lay ready and one batch of each
 worker are discarded. Windows end before the last batches of an epoch, for which the workers have no further work. If an
-epoch is too short for that, and in mode ``epoch``, whole epochs are measured. The first start-up in a process is slower
-than later ones; if the difference matters for the epoch, the start-up is measured a second time.
+epoch is too short for that, and in mode ``epoch``, whole epochs are measured.
 """
 
 from __future__ import annotations
@@ -14,12 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.results import LoaderSettings, MeasureRules, Window, WindowKind, WindowRequest
-
-# A first start-up that takes longer is not measured a second time: the time is worth more than the precision.
-_QUICK_START_S = 2.0
-# Shares of an epoch above which the first start-up is measured a second time: before any window, and in the second time
-# slice. The remaining error is a part of such a share.
-_MATTERS_AT_ONCE, _MATTERS = 0.1, 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +55,8 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     """The next window after those taken; ``was_paused`` if the loader was paused after the last of them."""
     if whole_epochs(windows, conditions):
         return WindowRequest(kind=WindowKind.EPOCH)
-    # The very first window is one batch: it shows the time of the start-up alone.
-    only_start = not windows and not conditions.settings.persistent_workers
     warm_up = WindowRequest(
-        kind=WindowKind.WARM_UP,
-        min_batches=1 if only_start else conditions.warm_up,
-        multiple_of=conditions.worker_multiple,
+        kind=WindowKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.worker_multiple
     )
     if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
@@ -76,8 +65,6 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     steady = _window(windows, conditions)
     if (missing_s := _missing_warm_up_s(windows, conditions)) > 0:
         return replace(steady, kind=WindowKind.WARM_UP, min_seconds=missing_s)
-    if _starts_again(windows, conditions, was_paused):
-        return replace(warm_up, fresh=True)
     resumed = replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
     return resumed if was_paused and conditions.settings.queued_batches else steady
 
@@ -115,21 +102,6 @@ def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> flo
     if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
         return 0.0
     return conditions.rules.window_s - sum(window.elapsed_s for window in windows)
-
-
-def _starts_again(windows: Sequence[Window], conditions: Conditions, was_paused: bool) -> bool:
-    """Whether the start-up is measured a second time: the first one includes imports and caches of the process."""
-    first, *more = (window for window in windows if window.startup_s is not None)
-    if more or conditions.settings.persistent_workers or conditions.batches_per_epoch is None:
-        return False
-    if first.elapsed_s >= _QUICK_START_S:
-        return False
-    later = steady_windows(windows) or [window for window in windows if window is not first and window.batches]
-    if not later:
-        return True
-    pace_s = sum(window.elapsed_s for window in later) / sum(window.batches for window in later)
-    matters = _MATTERS if was_paused else _MATTERS_AT_ONCE
-    return (first.startup_s or 0.0) > matters * pace_s * conditions.batches_per_epoch
 
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:

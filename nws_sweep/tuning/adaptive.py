@@ -55,7 +55,7 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, comparison, forecast)
         active = [o for o in comparison.observations if o.may_continue]
-        dropped = [o for o in active if comparison.is_eliminated(o)]
+        dropped = [o for o in active if _is_eliminated(o, comparison)]
         staying = self._undecided(active, comparison)
         if new:
             limit_s = _FAR_BEHIND * min(forecast.cost_s(each) for each in new)
@@ -147,15 +147,21 @@ class Adaptive(Strategy):
         most = math.ceil(_MOST_ROUNDS * max(1.0, (_USUAL_PRECISION / self.measure.precision) ** 2))
 
         def is_decided(one: Observation) -> bool:
-            if comparison.is_eliminated(one) or comparison.deciding_ratio(one).n >= most:
+            if _is_eliminated(one, comparison) or comparison.deciding_ratio(one).n >= most:
                 return True
+            if comparison.is_eliminated(one):
+                return False
             return comparison.expected_loss(one) <= _LOSS * self.measure.precision
 
         leaders = [o for o in active if o in (comparison.recommended, comparison.fastest)]
         undecided = [o for o in active if comparison.comparator(o).may_continue and not is_decided(o)]
-        if not undecided and all(len(o.by_round) >= fewest for o in leaders):
+        if not undecided and all(len(o.by_round) >= fewest or o.spent_s >= self._epoch_s(o) for o in leaders):
             return []
         return [o for o in active if o in undecided or o in leaders]
+
+    def _epoch_s(self, one: Observation) -> float:
+        """A candidate that has been measured for so long needs no more rounds for its interval alone."""
+        return cost_of(one) if one.batches is not None and self.measure.mode != "epoch" else math.inf
 
     def _reason(self, observations: Sequence[Observation], comparison: PairedComparison, forecast: Forecast) -> str:
         recommended, fastest = comparison.recommended.num_workers, comparison.fastest.num_workers
@@ -171,6 +177,14 @@ class Adaptive(Strategy):
         if more:
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
         return f"{reason}; no other candidate is predicted to gain more than {tolerance}"
+
+
+def _is_eliminated(one: Observation, comparison: PairedComparison) -> bool:
+    """True if further rounds cannot make it the best: two if it would be the fastest as replayed, otherwise one."""
+    if one.known is not None and len(one.by_round) < 2 and one.may_continue:
+        replayed_s = cost_of(one) / one.known.factor
+        return comparison.is_eliminated(one) and replayed_s >= cost_of(comparison.fastest)
+    return comparison.is_eliminated(one)
 
 
 def _most_started(cores: float, measured: int) -> float:
