@@ -84,12 +84,16 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
     delay_s = sum(window.receive_delay_s for window in windows) / taken
+    consuming = [
+        window for window in windows if window.counts and window.batches
+    ] or windows  # the first training steps take longer
+    consumed = sum(window.batches for window in consuming)
     ready_s = [wait_s for epoch in _epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
-        consumer_s=sum(sum(window.consume_s) for window in windows) / taken,
-        consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in windows) / taken,
+        consumer_s=sum(sum(window.consume_s) for window in consuming) / consumed,
+        consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in consuming) / consumed,
         fork_s=sum(starts_s) / len(starts_s) / workers if workers and starts_s else 0.0,
         start_s=start_s,
         stop_s=_STOP_S if workers else 0.0,

@@ -94,7 +94,7 @@ class Rounds(ExitStack):
 
     def _report_end(self, candidate: Candidate, was_done: bool) -> None:
         if candidate.done and not was_done:
-            self._observer.trial_finished(self.search.record, candidate.progress.trial)
+            self._observer.trial_finished(self.search.record, *self.search.predicted((candidate.progress.trial,)))
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 
 from nws_sweep.errors import TrialSkipped
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import DatasetFacts, LoaderSettings, SearchCost, SearchRecord
+from nws_sweep.results import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
 
 
@@ -24,6 +24,8 @@ class SearchProgress:
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
     samples_s: float = 0.0  # time for comparing samples
+    # Adds what all trials together show about their times.
+    predicted: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
     began: float = field(init=False)  # moment on the clock
     _profile: SearchCost = SearchCost()
 
@@ -47,7 +49,7 @@ class SearchProgress:
         before = self.start.cost or SearchCost()  # of earlier calls, and of waiting for this one
         known = replace(before.plus(self._cost).plus(self._profile), other_s=0.0)
         cost = replace(known, other_s=cost_s - known.total_s)
-        return replace(self.start, trials=trials, facts=self.facts, cost_s=cost_s, cost=cost)
+        return replace(self.start, trials=self.predicted(trials), facts=self.facts, cost_s=cost_s, cost=cost)
 
     @property
     def _cost(self) -> SearchCost:

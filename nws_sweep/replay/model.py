@@ -255,17 +255,18 @@ def model_of(
 
 
 def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
-    """The costs of a trial as recorded; None before its first batch.
+    """The costs of a trial as recorded; None before its first batch and if it failed.
 
     Without records they are those of ``instead``, the records of another trial, or of a mean batch.
     """
     settings, found = queue_settings(trial.settings, cpus), trial.measurement
+    if found is None:
+        return None
     whole_s = trial.objective_s if batches else None
     if trial.records and trial.loop:
         records = Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records))
-        has_pace = found is not None and found.batch_s is not None
-        return Known(settings, records, None if has_pace else whole_s)
-    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
+        return Known(settings, records, None if found.batch_s else whole_s)
+    if found.batch_s is None and (batches is None or found.epoch_s is None):
         return None
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
     workers, consumer_s = settings.num_workers, found.consume_s or 0.0

@@ -37,6 +37,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     with Rounds(start, environment, observer) as rounds:
+        rounds.search.predicted = lambda trials: _with_predictions(trials, _observations(rounds))
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
@@ -47,7 +48,6 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
-    result = _with_predictions(result, observations)
     observer.search_finished(result)
     return result
 
@@ -105,15 +105,15 @@ def _observations(rounds: Rounds) -> list[Observation]:
     return [forecast.corrected(o) for o in found] if forecast else found
 
 
-def _with_predictions(result: SearchRecord, observations: Sequence[Observation]) -> SearchRecord:
-    """The result with predicted times: of whole epochs, as candidates were compared, and without the consumer."""
+def _with_predictions(trials: tuple[Trial, ...], observations: Sequence[Observation]) -> tuple[Trial, ...]:
+    """The trials with predicted times: of a whole epoch, by which candidates are compared, and without the consumer."""
     seen = {o.settings: o for o in observations}
-    return replace(result, trials=tuple(_with_prediction(trial, seen.get(trial.settings)) for trial in result.trials))
+    return tuple(_with_prediction(trial, seen[trial.settings]) for trial in trials)
 
 
-def _with_prediction(trial: Trial, seen: Observation | None) -> Trial:
+def _with_prediction(trial: Trial, seen: Observation) -> Trial:
     found = trial.measurement
-    if found is None or seen is None or seen.known is None:
+    if found is None or seen.known is None:
         return trial
     if seen.batches is not None and seen.cost_s is not None:
         found = replace(found, epoch_s=seen.cost_s)
