@@ -8,53 +8,31 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
-from nws_sweep.dataloading.recording import BatchRecorder
+from nws_sweep.dataloading.recording import UNCOUNTED, BatchRecorder, Slots
 from nws_sweep.system import processes, temporary
 
-_UNCOUNTED = -1
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
 _CHEAP_SAMPLE_S = 20e-6
 # Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
-Slots = MutableSequence[int]
-
-
-class Counter:
-    """Number of finished samples of each of at least one worker, in shared memory."""
-
-    def __init__(self, num_workers: int) -> None:
-        self.slots: Slots = RawArray("q", num_workers)
-
-    def idle(self) -> int:
-        """Number of workers without a finished sample; 0 if any worker cannot count."""
-        counts = list(self.slots)
-        return 0 if _UNCOUNTED in counts else counts.count(0)
-
-    def __call__(self) -> int | None:
-        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
-        counts = list(self.slots)
-        return None if _UNCOUNTED in counts else sum(counts)
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """A ``worker_init_fn`` that ends the worker with its parent and makes its dataset count samples."""
+    """A ``worker_init_fn`` that ends the worker with its parent; with a recorder its dataset counts samples."""
 
-    counter: Counter
+    recorder: BatchRecorder | None = None  # the loader's collate_fn
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
-    recorder: BatchRecorder | None = None  # the loader's collate_fn
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -65,25 +43,19 @@ class WorkerStart:
             torch.set_num_threads(self.threads)
         if self.user_function is not None:
             self.user_function(worker_id)
-        if worker := get_worker_info():
-            begin = self.recorder.begin if self.recorder else None
-            if self.recorder:
-                self.recorder.start(worker_id)
-            count_samples(worker.dataset, self.counter.slots, worker_id, self.log, begin or _nothing)
-
-
-def _nothing() -> None:
-    pass
+        if self.recorder and (worker := get_worker_info()):
+            self.recorder.start(worker_id)
+            count_samples(worker.dataset, self.recorder.log.samples, worker_id, self.log, self.recorder.begin)
 
 
 def count_samples(
-    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None, begin: Callable[[], None] = _nothing
+    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None, begin: Callable[[], None] = lambda: None
 ) -> None:
     """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
 
     Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
     """
-    if slots[slot] == _UNCOUNTED:  # since an earlier epoch
+    if slots[slot] == UNCOUNTED:  # since an earlier epoch
         return
     kind = type(dataset)
     methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
@@ -94,7 +66,7 @@ def count_samples(
         own |= methods(kind, slots, slot, None if slots[slot] else log, begin)
         dataset.__class__ = type(kind.__name__, (kind,), own)
     except Exception:  # built-in types, extension types and classes that restrict their subclasses
-        slots[slot] = _UNCOUNTED
+        slots[slot] = UNCOUNTED
 
 
 def _map_methods(
@@ -138,7 +110,7 @@ def _iterable_methods(
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
         seen, making_s = 0, 0.0
-        while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
+        while slots[slot] != UNCOUNTED:  # an earlier epoch of the same worker may have set it
             begin()
             began = clock()
             try:
@@ -152,13 +124,10 @@ def _iterable_methods(
             slots[slot] += 1
             yield sample
             if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
-                slots[slot] = _UNCOUNTED
-        while True:
-            begin()
-            try:
-                sample = next(samples)
-            except StopIteration:
-                return
+                slots[slot] = UNCOUNTED
+        begin()
+        for sample in samples:
             yield sample
+            begin()
 
     return {"__iter__": counted}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
@@ -20,6 +20,9 @@ from nws_sweep.results import BatchCost, BatchRecord
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
+UNCOUNTED = -1  # in place of the samples of a worker
+
+Slots = MutableSequence[int]
 
 
 def _unknown_delay_s() -> float:
@@ -39,10 +42,15 @@ def run_delay_clock() -> Callable[[], float]:
 
 
 class BatchLog:
-    """Rows of at least one worker in shared memory. The main process reads what the workers write."""
+    """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
-    def __init__(self, num_workers: int) -> None:
-        self._workers = num_workers
+    ``samples`` counts the finished samples of each worker. ``order`` has, for each batch of an epoch, its number in the
+    order of the sampler; it is empty if the length of an epoch is unknown.
+    """
+
+    def __init__(self, num_workers: int, order: Sequence[int] = ()) -> None:
+        self.samples: Slots = RawArray("q", num_workers)
+        self._workers, self._order = num_workers, order
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._totals = RawArray("d", num_workers * _TOTALS)
@@ -50,6 +58,16 @@ class BatchLog:
         self._first = [0] * num_workers
         self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
         self._next = 0
+
+    def produced(self) -> int | None:
+        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
+        counts = list(self.samples)
+        return None if UNCOUNTED in counts else sum(counts)
+
+    def idle(self) -> int:
+        """Number of workers without a finished sample; 0 if any worker cannot count."""
+        counts = list(self.samples)
+        return 0 if UNCOUNTED in counts else counts.count(0)
 
     def add(self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float) -> None:
         """Called in a worker: a batch is finished."""
@@ -65,8 +83,7 @@ class BatchLog:
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
-        self._read = list(self._counts)
-        self._first = list(self._counts)
+        self._read, self._first = list(self._counts), list(self._counts)
         self._pending.clear()
         self._next = 0
 
@@ -76,14 +93,11 @@ class BatchLog:
         starts = sum(self._totals[3::_TOTALS])
         return sum(self._totals[2::_TOTALS]) / starts if starts else None
 
-    def new(self, position_of: Callable[[int], float]) -> tuple[BatchRecord, ...]:
+    def new(self) -> tuple[BatchRecord, ...]:
         """Records of the epoch since the last call, up to the first batch that is not finished.
 
         Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
         epoch. Batches are assigned to workers in turn (``in_order=True``).
-
-        Args:
-            position_of: Gives the position of a batch in the epoch, from 0 to 1, for its number.
         """
         counts = list(self._counts)
         is_complete = all(count - read <= _ROWS for count, read in zip(counts, self._read, strict=True))
@@ -98,7 +112,7 @@ class BatchLog:
         return tuple(
             BatchRecord(
                 number=number,
-                position=position_of(number),
+                position=self._order[number] / len(self._order) if number < len(self._order) else 0.0,
                 began_s=row[0],
                 ended_s=row[1],
                 cost=BatchCost(row[2], row[3], copy_s),
