@@ -224,10 +224,8 @@ class SpreadBatches:
     """The batches of a sampler in an order in which any first ones come from the whole epoch.
 
     Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
-    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1).
-
-    Attributes:
-        order: The number in the sampler's order of each batch.
+    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1). ``order`` has the number
+    of each batch in the sampler's order.
     """
 
     def __init__(self, batches: Sequence[Any]) -> None:

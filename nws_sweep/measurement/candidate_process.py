@@ -31,11 +31,7 @@ class CandidateProcess:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self, memory_bytes: int | None) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader.
-
-        Raises:
-            TrialError: If the dataset or the DataLoader cannot be made.
-        """
+        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails."""
         began = self.environment.clock()
         process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
         self.running, self.facts = process, process.facts
@@ -72,11 +68,7 @@ class CandidateProcess:
             self.read_usage()
 
     def check_memory(self, memory_bytes: int | None) -> None:
-        """Compares the memory at the latest pause with a limit.
-
-        Raises:
-            TrialOutOfMemory: If its processes held more.
-        """
+        """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
         held = self.usage.memory_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
             raise errors.TrialOutOfMemory(

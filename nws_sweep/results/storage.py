@@ -150,8 +150,7 @@ def write_timings(folder: Path, result: SearchRecord) -> None:
 def load(folder: Path) -> StoredRun:
     """Reads the result of one configuration, with its windows if batches.csv can be read, to resume its search.
 
-    Raises:
-        NotARunError: If result.json is missing or cannot be read.
+    NotARunError if result.json is missing or cannot be read.
     """
     run = _stored_run(folder / RESULT)
     if not (folder / BATCHES).exists():
@@ -167,11 +166,7 @@ def load(folder: Path) -> StoredRun:
 
 
 def with_records(run: StoredRun) -> SearchRecord:
-    """The result with the records of its batches, from costs.csv.
-
-    Raises:
-        NotARunError: If costs.csv is missing (of an earlier version) or cannot be read.
-    """
+    """The result with the records of its batches; NotARunError if costs.csv is missing or cannot be read."""
     if not (run.folder / COSTS).exists():
         raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted; an earlier version has measured it")
     try:
@@ -240,11 +235,7 @@ def holds_results(folder: Path) -> bool:
 
 
 def find(folder: Path) -> Stored:
-    """Reads the results of a run, or of all configurations of a grid, complete or interrupted.
-
-    Raises:
-        NotARunError: If the folder contains no readable result.
-    """
+    """Reads the results of a run, or of all configurations of a grid; NotARunError if none is readable."""
     is_grid = not (folder / RESULT).is_file()
     paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
@@ -267,8 +258,7 @@ def find(folder: Path) -> Stored:
 def select(stored: Stored, conditions: Sequence[str]) -> Stored:
     """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
 
-    Raises:
-        ConfigurationError: If a condition has another form, or no configuration meets it and those before it.
+    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
     """
     if not conditions:
         return stored
@@ -320,8 +310,7 @@ def _stored_run(path: Path) -> StoredRun:
 def read_batches(folder: Path) -> list[BatchTime]:
     """The times of batches in the search of num_workers, in the order of measuring; empty if there is no file.
 
-    Raises:
-        NotARunError: If the file exists and cannot be read.
+    NotARunError if the file cannot be read.
     """
     path = folder / BATCHES
     if not path.is_file():
