@@ -73,10 +73,10 @@ class RankedProcesses(CommandSender):
 
     def _wait(self, answers: Sequence[Future[Any]], stall_at: float) -> None:
         while wait(answers, _WATCH_EVERY_S, FIRST_EXCEPTION).not_done and not _failures(answers):
-            trial_process.check_memory([process.pid for process in self._ranks], self._memory_budget_bytes)
+            trial_process.check_memory([process.pid for process in self._ranks], self.memory_limit_bytes)
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
-                self._on_stall()
+                self.on_stall()
         if _failures(answers):
             wait(answers, _SAME_WITHIN_S)
             if all(isinstance(error, RankLost) for error in _failures(answers).values()):

@@ -35,7 +35,7 @@ class CandidateProcess:
         began = self.environment.clock()
         process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
         self.running, self.facts = process, process.facts
-        process.watch(self.on_stall)
+        process.on_stall = self.on_stall
         process.open(self.settings)
         self.read_usage()
         self.startup_s += self.environment.clock() - began

@@ -160,9 +160,7 @@ def load(folder: Path) -> StoredRun:
         run = replace(run, result=codec.with_windows(run.result, text, batches))
     except (*codec.UNREADABLE, OSError) as error:
         return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
-    with contextlib.suppress(NotARunError):
-        run = replace(run, result=with_records(run))
-    return run
+    return replace(run, result=run.recorded)
 
 
 def with_records(run: StoredRun) -> SearchRecord:
