@@ -99,12 +99,6 @@ def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> No
     assert discarded >= 16
 
 
-def test_the_start_of_an_epoch_is_no_batch() -> None:
-    windows, found = simulate(2, start_s=50.0)
-    assert kinds(windows[:2]) == ["warm_up", "steady"]
-    assert (found.startup_s, pace(found)) == pytest.approx((51.0, 0.5))
-
-
 def test_batches_that_became_ready_before_a_slice_are_discarded() -> None:
     """16 batches are ready. Eight workers make a batch in 0.64 s each, 80 ms a batch; the ready batches take 0 s."""
     simulated = Simulation(8, make_s=0.64, rules=MeasureRules(window_s=0.5))
