@@ -52,14 +52,10 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
 def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """A copy of a DataLoader, of the same class, with other settings.
 
-    The copy shares dataset, sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the
-    loader. Iterators in attributes (some subclasses keep one, to keep its workers) are made again.
-
-    Args:
-        loader: A DataLoader, or an object that wraps one, such as the loaders of accelerate and webdataset; is not
-            changed.
-        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is ignored: the sampler decides.
-            ConfigurationError if the batch size differs and another object than the DataLoader makes the batches.
+    An object that wraps one, such as the loaders of accelerate and webdataset, is copied too. The copy shares dataset,
+    sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators in
+    attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
+    is ignored, since the sampler decides. ConfigurationError if another object makes batches of another size.
     """
     if wrapped := _wrapped(loader):
         name, inside = wrapped

@@ -43,9 +43,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         """Makes both without starting a process."""
-        self.process = CandidateProcess(
-            self.settings, self.configuration, self.environment, self._report_stall, self.waits_until_idle
-        )
+        self.process = CandidateProcess(self.settings, self.configuration, self.environment, self.waits_until_idle)
         self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
 
     @property
@@ -145,7 +143,7 @@ class Candidate:
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
         process = self.process.start(memory_bytes)
-        self.progress.batches_per_epoch = process.batches_per_epoch
+        process.on_stall, self.progress.batches_per_epoch = self._report_stall, process.batches_per_epoch
         return process
 
     def _take_windows(self, process: TrialProcess, number: int) -> None:

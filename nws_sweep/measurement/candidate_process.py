@@ -22,7 +22,6 @@ class CandidateProcess:
     settings: LoaderSettings  # canonical
     configuration: Configuration
     environment: Environment
-    on_stall: Callable[[], None]  # called when a window takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
@@ -35,7 +34,6 @@ class CandidateProcess:
         began = self.environment.clock()
         process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
         self.running, self.facts = process, process.facts
-        process.on_stall = self.on_stall
         process.open(self.settings)
         self.read_usage()
         self.startup_s += self.environment.clock() - began

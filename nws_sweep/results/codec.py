@@ -145,8 +145,3 @@ def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
     if len(waits) != count:
         raise ValueError(f"{len(waits)} of {count} batches of a window")
     return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
-
-
-def with_forced(text: str, forced: str) -> str:
-    """The content of result.json with another value of ``forced``."""
-    return json.dumps({**json.loads(text), "forced": forced}, indent=1) + "\n"

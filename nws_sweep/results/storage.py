@@ -215,7 +215,7 @@ def _has_rows(path: Path) -> bool:
 def mark_forced(folder: Path, forced: str) -> None:
     """Writes ``forced`` into the result of a configuration."""
     path = folder / RESULT
-    text = codec.with_forced(path.read_text("utf-8"), forced)
+    text = json.dumps({**json.loads(path.read_text("utf-8")), "forced": forced}, indent=1) + "\n"
     atomic.write_text(path, text, durable=True)
     write_timings(folder, codec.from_text(text))
 
