@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
-from nws_sweep.dataloading.counting import WorkerStart
+from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts, Rank
 

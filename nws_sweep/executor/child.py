@@ -35,10 +35,9 @@ from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
 from nws_sweep.dataloading import loaders, objects
-from nws_sweep.dataloading.counting import WorkerStart
 from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep

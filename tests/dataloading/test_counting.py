@@ -15,10 +15,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate, get_worker_info
 
-from nws_sweep.dataloading import counting
-from nws_sweep.dataloading.counting import WorkerStart, count_samples
+from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.digests import SampleLog, parts_of
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, count_samples
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 
@@ -29,7 +28,7 @@ UNCOUNTED = -1
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
-    monkeypatch.setattr(counting, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(recording, "time", SimpleNamespace(perf_counter=clock))
     return clock
 
 

@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.counting import WorkerStart
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart
 
 BATCHES = 12
 
