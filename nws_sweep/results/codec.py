@@ -16,10 +16,6 @@ from nws_sweep.results.measurements import BatchRecord, BatchTime, Window, Windo
 from nws_sweep.results.search_record import SearchRecord
 
 # Version of result.json; to be raised when older programs cannot read the new files.
-# 1: first version.
-# 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
-# 3: search rules have time_budget_s and also; results have cost and verdict.
-# 4: trials may have wrong samples; check_samples may be null; dataset facts have handles.
 SCHEMA_VERSION = 4
 
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
