@@ -166,6 +166,7 @@ class FakeProcess:
         self.cpu_s = 0.0
         self.disk_bytes = 0
         self._stalled = False
+        self.on_stall: Callable[[], None] = lambda: None
 
     def open(self, settings: LoaderSettings) -> None:
         machine = self._machine
@@ -201,13 +202,10 @@ class FakeProcess:
         self._answer()
         return ()
 
-    def watch(self, on_stall: Callable[[], None]) -> None:
-        self._on_stall = on_stall
-
     def stall(self) -> None:
         """Simulates a stall; until the next pause other processes may run."""
         self._stalled = True
-        self._on_stall()
+        self.on_stall()
 
     def wait_until_idle(self) -> None:
         self._answer().idle_waits += 1
@@ -228,8 +226,13 @@ class FakeProcess:
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         return self._machine.epochs[settings.num_workers]
 
-    def allow(self, memory_bytes: int | None) -> None:
-        self._machine.allowed.append((self.settings.num_workers, memory_bytes))
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        return self._machine.allowed[-1][1]
+
+    @memory_limit_bytes.setter
+    def memory_limit_bytes(self, limit_bytes: int | None) -> None:
+        self._machine.allowed.append((self.settings.num_workers, limit_bytes))
 
     def pause(self) -> None:
         self._stalled = False

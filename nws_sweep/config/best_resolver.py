@@ -35,12 +35,9 @@ def best_setting(name: str, *given: Any, _root_: DictConfig) -> Any:
 
     Args:
         name: One of ``SETTINGS``.
-        given: The value if there is no such result, nothing for an error; then ``provisional`` to accept a provisional
-            result.
+        given: The value if there is no such result, nothing for an error (ConfigurationError, with the reason why the
+            newest result does not apply); then ``provisional`` to accept a provisional result.
         _root_: The config that contains the interpolation.
-
-    Raises:
-        ConfigurationError: If there is no result and no default, with the reason why the newest one does not apply.
     """
     if placeholder := _placeholder(name, given):
         return placeholder

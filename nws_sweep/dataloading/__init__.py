@@ -5,7 +5,7 @@ May import: ``datasets``, ``config`` and below.
 - ``loaders``: reads the settings of a DataLoader and makes DataLoaders with given settings. All callers use it.
 - ``inputs``: the arguments of the Python API; ``project``: the DataLoader of a project with Hydra configs of its own.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
-- ``counting``: samples that workers have finished; ``digests``: hashes by which samples of two loaders are compared.
+- ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
 - ``objects``: Python objects and open files of a dataset that forked workers copy or share.
 - ``watching``: times of the batches of an unchanged program.
 - ``consumers``, ``training``: what uses each batch: nothing, a sleep, or a training step.

@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
-from nws_sweep.dataloading.counting import WorkerStart
+from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts, Rank
 
@@ -52,14 +52,10 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
 def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """A copy of a DataLoader, of the same class, with other settings.
 
-    The copy shares dataset, sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the
-    loader. Iterators in attributes (some subclasses keep one, to keep its workers) are made again.
-
-    Args:
-        loader: A DataLoader, or an object that wraps one, such as the loaders of accelerate and webdataset; is not
-            changed.
-        settings: Canonical settings (``LoaderSettings.canonical``). ``shuffle`` is ignored: the sampler decides.
-            ConfigurationError if the batch size differs and another object than the DataLoader makes the batches.
+    An object that wraps one, such as the loaders of accelerate and webdataset, is copied too. The copy shares dataset,
+    sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators in
+    attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
+    is ignored, since the sampler decides. ConfigurationError if another object makes batches of another size.
     """
     if wrapped := _wrapped(loader):
         name, inside = wrapped
@@ -224,10 +220,8 @@ class SpreadBatches:
     """The batches of a sampler in an order in which any first ones come from the whole epoch.
 
     Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
-    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1).
-
-    Attributes:
-        order: The number in the sampler's order of each batch.
+    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1). ``order`` has the number
+    of each batch in the sampler's order.
     """
 
     def __init__(self, batches: Sequence[Any]) -> None:

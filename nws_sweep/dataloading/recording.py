@@ -4,22 +4,39 @@ The time of a batch is split into CPU time of the thread that makes it, time in 
 and did not (the kernel's run delay), and waiting, which is the rest: a record taken on a crowded machine has the same
 waiting as one taken on an idle machine. What other threads of the worker do, among them torch's own that copies a batch
 into shared memory, is CPU time of handing over.
+
+Batches reach the consumer in multiples of the workers; samples, which are finished one by one, are counted too. The
+dataset in each worker gets a subclass of its own class for that. User code that reads ``get_worker_info().dataset``
+sees the same object.
 """
 
 from __future__ import annotations
 
+import abc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 from nws_sweep.results import BatchCost, BatchRecord
+from nws_sweep.system import processes, temporary
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
+_UNCOUNTED = -1  # in place of the samples of a worker
+# Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
+_CHEAP_SAMPLE_S = 20e-6
+# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
+_PLAIN_METACLASSES = (type, abc.ABCMeta)
+
+Slots = MutableSequence[int]
 
 
 def _unknown_delay_s() -> float:
@@ -39,10 +56,15 @@ def run_delay_clock() -> Callable[[], float]:
 
 
 class BatchLog:
-    """Rows of at least one worker in shared memory. The main process reads what the workers write."""
+    """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
-    def __init__(self, num_workers: int) -> None:
-        self._workers = num_workers
+    ``samples`` counts the finished samples of each worker. ``order`` has, for each batch of an epoch, its number in the
+    order of the sampler; it is empty if the length of an epoch is unknown.
+    """
+
+    def __init__(self, num_workers: int, order: Sequence[int] = ()) -> None:
+        self.samples: Slots = RawArray("q", num_workers)
+        self._workers, self._order = num_workers, order
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._totals = RawArray("d", num_workers * _TOTALS)
@@ -50,6 +72,16 @@ class BatchLog:
         self._first = [0] * num_workers
         self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
         self._next = 0
+
+    def produced(self) -> int | None:
+        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
+        counts = list(self.samples)
+        return None if _UNCOUNTED in counts else sum(counts)
+
+    def idle(self) -> int:
+        """Number of workers without a finished sample; 0 if any worker cannot count."""
+        counts = list(self.samples)
+        return 0 if _UNCOUNTED in counts else counts.count(0)
 
     def add(self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float) -> None:
         """Called in a worker: a batch is finished."""
@@ -65,8 +97,7 @@ class BatchLog:
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
-        self._read = list(self._counts)
-        self._first = list(self._counts)
+        self._read, self._first = list(self._counts), list(self._counts)
         self._pending.clear()
         self._next = 0
 
@@ -76,14 +107,11 @@ class BatchLog:
         starts = sum(self._totals[3::_TOTALS])
         return sum(self._totals[2::_TOTALS]) / starts if starts else None
 
-    def new(self, position_of: Callable[[int], float]) -> tuple[BatchRecord, ...]:
+    def new(self) -> tuple[BatchRecord, ...]:
         """Records of the epoch since the last call, up to the first batch that is not finished.
 
         Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
         epoch. Batches are assigned to workers in turn (``in_order=True``).
-
-        Args:
-            position_of: Gives the position of a batch in the epoch, from 0 to 1, for its number.
         """
         counts = list(self._counts)
         is_complete = all(count - read <= _ROWS for count, read in zip(counts, self._read, strict=True))
@@ -98,7 +126,7 @@ class BatchLog:
         return tuple(
             BatchRecord(
                 number=number,
-                position=position_of(number),
+                position=self._order[number] / len(self._order) if number < len(self._order) else 0.0,
                 began_s=row[0],
                 ended_s=row[1],
                 cost=BatchCost(row[2], row[3], copy_s),
@@ -160,3 +188,111 @@ class BatchRecorder:
             busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
             self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
         return batch
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStart:
+    """A ``worker_init_fn`` that ends the worker with its parent; with a recorder its dataset counts samples."""
+
+    recorder: BatchRecorder | None = None  # the loader's collate_fn
+    user_function: Callable[[int], Any] | None = None  # the user's own, called first
+    threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
+    log: SampleLog | None = None  # receives some samples of the worker's first epoch
+
+    def __call__(self, worker_id: int) -> None:
+        """Runs in the worker before its first sample."""
+        processes.die_with_parent()
+        if folder := processes.socket_folder():
+            temporary.register_process(folder)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        if self.user_function is not None:
+            self.user_function(worker_id)
+        if self.recorder and (worker := get_worker_info()):
+            self.recorder.start(worker_id)
+            count_samples(worker.dataset, self.recorder.log.samples, worker_id, self.log, self.recorder.begin)
+
+
+def count_samples(
+    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None, begin: Callable[[], None] = lambda: None
+) -> None:
+    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
+
+    Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
+    """
+    if slots[slot] == _UNCOUNTED:  # since an earlier epoch
+        return
+    kind = type(dataset)
+    methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
+    own = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    try:
+        if type(kind) not in _PLAIN_METACLASSES:
+            raise TypeError(kind)
+        own |= methods(kind, slots, slot, None if slots[slot] else log, begin)
+        dataset.__class__ = type(kind.__name__, (kind,), own)
+    except Exception:  # built-in types, extension types and classes that restrict their subclasses
+        slots[slot] = _UNCOUNTED
+
+
+def _map_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
+) -> dict[str, Any]:
+    """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
+    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
+    cheap, batches = False, 0
+
+    def counted(self: Any, indices: Sequence[int]) -> list[Any]:
+        nonlocal cheap, batches
+        begin()
+        began = clock()
+        if cheap or get_items is not None:
+            samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
+            slots[slot] += len(indices)
+        else:
+            samples = []
+            for index in indices:
+                samples.append(get_item(self, index))
+                slots[slot] += 1
+        cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
+        if log is not None:
+            log.note_batch(slot, batches, indices, samples)
+            batches += 1
+        return samples
+
+    def begun(self: Any, index: Any) -> Any:
+        begin()
+        return get_item(self, index)
+
+    return {"__getitems__": counted, "__getitem__": begun}
+
+
+def _iterable_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
+) -> dict[str, Any]:
+    """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
+    clock, iterate = time.perf_counter, kind.__iter__
+
+    def counted(self: Any) -> Iterator[Any]:
+        samples = iterate(self)
+        seen, making_s = 0, 0.0
+        while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
+            begin()
+            began = clock()
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            making_s += clock() - began
+            if log is not None and seen < STREAM_SAMPLES:
+                log.note(slot, seen, sample)
+            seen += 1
+            slots[slot] += 1
+            yield sample
+            if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
+                slots[slot] = _UNCOUNTED
+        begin()
+        for sample in samples:
+            yield sample
+            begin()
+
+    return {"__iter__": counted}

@@ -35,10 +35,9 @@ from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
 from nws_sweep.dataloading import loaders, objects
-from nws_sweep.dataloading.counting import Counter, WorkerStart
 from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep
@@ -138,49 +137,42 @@ class _ChildCommands:
         )
 
     def open(self, settings: LoaderSettings) -> int | None:
-        self._counter = counter = Counter(settings.num_workers) if settings.num_workers else None
         self._log = SampleLog(self._folder) if self._spec.logs_samples else None
         loader = self._data.source.loader(settings, self._collate_fn, None)
-        self._spread = loaders.spread(loader)
-        self._batch_log = BatchLog(settings.num_workers) if counter else None
-        if counter and self._batch_log:
-            loader.collate_fn = recorder = BatchRecorder(self._batch_log, loader.collate_fn)
-            user_function = loader.worker_init_fn
+        self._queued_batches, self._batches = settings.queued_batches, loaders.length(loader)
+        spread = loaders.spread(loader)
+        order = spread.order if spread else range(self._batches or 0)
+        self._batch_log = log = BatchLog(settings.num_workers, order) if settings.num_workers else None
+        if log:
+            loader.collate_fn = recorder = BatchRecorder(log, loader.collate_fn)
             loader.worker_init_fn = WorkerStart(
-                counter, user_function, threads=settings.threads_per_worker, log=self._log, recorder=recorder
+                recorder, loader.worker_init_fn, threads=settings.threads_per_worker, log=self._log
             )
         self._session = LoaderSession(
             loader,
             self._consumer,
             default_batch_length=settings.batch_size or 1,
             # Only a DataLoader that makes the batches has a known number of samples in each.
-            produced=counter if counter and settings.batch_size is not None else (lambda: None),
+            produced=log.produced if log and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
             others=self._other_ranks,
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
-            on_epoch=self._batch_log.begin_epoch if self._batch_log else lambda: None,
+            on_epoch=log.begin_epoch if log else lambda: None,
             consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
         )
         self._positions = objects.positions(self._data.files)
-        self._queued_batches, self._batches = settings.queued_batches, loaders.length(loader)
         return self._batches
 
     def window(self, request: WindowRequest) -> Window:
-        window, counter = self._session.window(request), self._counter
+        window, log = self._session.window(request), self._batch_log
+        if log is None:
+            return window
         is_iterable = isinstance(self._data.source.dataset, IterableDataset)
-        if window.ended_epoch and counter and is_iterable and (idle := counter.idle()):
+        if window.ended_epoch and is_iterable and (idle := log.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
-            self._warnings[f"{idle} of {len(counter.slots)} workers got no samples in an epoch: {reason}"] = None
-        if self._batch_log:
-            records = self._batch_log.new(self._position)
-            window = replace(window, records=records, worker_start_s=self._batch_log.start_s)
-        return window
-
-    def _position(self, number: int) -> float:
-        """The position in the epoch, from 0 to 1, of a batch; 0 if the length of the epoch is unknown."""
-        place = self._spread.order[number] if self._spread else number
-        return place / self._batches if self._batches else 0.0
+            self._warnings[f"{idle} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
+        return replace(window, records=log.new(), worker_start_s=log.start_s)
 
     def wait_until_idle(self) -> None:
         deadline = time.monotonic() + _IDLE_WITHIN_S
@@ -201,17 +193,15 @@ class _ChildCommands:
         return load_in_process(self._data.source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        start = WorkerStart(Counter(settings.num_workers))
-        return load_one_by_one(self._data.source.loader(settings, None, start), samples)
+        return load_one_by_one(self._data.source.loader(settings, None, WorkerStart()), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        start = WorkerStart(Counter(settings.num_workers)) if settings.num_workers else None
         collate_fn = identify_one if settings.batch_size is None else identify
         began = time.monotonic()
         digests: list[bytes | None] = []
         workers: set[int] = set()
         is_complete = True
-        for worker, found in self._data.source.loader(settings, collate_fn, start):
+        for worker, found in self._data.source.loader(settings, collate_fn, WorkerStart()):
             workers.add(worker)
             digests += found
             if len(digests) >= most or time.monotonic() - began > limit_s:

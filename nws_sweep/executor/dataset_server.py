@@ -35,10 +35,8 @@ class DatasetServer(contextlib.ExitStack):
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
         """Starts a trial process and prepares it; kills it at the end.
 
-        Raises:
-            DatasetError: If the dataset cannot be made.
-            ConfigurationError: If the consumer or the collate_fn cannot be made.
-            TrialError: If the process exited while making them.
+        DatasetError if the dataset cannot be made, ConfigurationError if the consumer or the collate_fn cannot,
+        TrialError if the process exited while making them.
         """
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
         is_current = self._template_key == key and self._template is not None and self._template.alive

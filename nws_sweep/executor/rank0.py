@@ -19,11 +19,7 @@ _NOTICE_AFTER_S = 10.0
 def run_on_rank0(work: Callable[[], Answer]) -> Answer:
     """Calls ``work`` and returns its result; under torch.distributed only on rank 0, and every rank gets the result.
 
-    Args:
-        work: A function whose result can be pickled.
-
-    Raises:
-        NwsSweepError: On the other ranks, if rank 0 failed; rank 0 raises its own error.
+    The result must be picklable. If rank 0 fails, it raises its own error, the other ranks NwsSweepError.
     """
     distributed = _initialised()
     if distributed is None or distributed.get_world_size() == 1:

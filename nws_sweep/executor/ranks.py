@@ -73,10 +73,10 @@ class RankedProcesses(CommandSender):
 
     def _wait(self, answers: Sequence[Future[Any]], stall_at: float) -> None:
         while wait(answers, _WATCH_EVERY_S, FIRST_EXCEPTION).not_done and not _failures(answers):
-            trial_process.check_memory([process.pid for process in self._ranks], self._memory_budget_bytes)
+            trial_process.check_memory([process.pid for process in self._ranks], self.memory_limit_bytes)
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
-                self._on_stall()
+                self.on_stall()
         if _failures(answers):
             wait(answers, _SAME_WITHIN_S)
             if all(isinstance(error, RankLost) for error in _failures(answers).values()):
@@ -113,8 +113,10 @@ def _missing(folder: str) -> list[int]:
 
 def merged_window(ranks: Sequence[Window]) -> Window:
     """A window of steps from the windows of all ranks, equal in batches; times are means over the ranks."""
-    if not all(rank.barrier_s for rank in ranks):
-        ranks = _with_barriers(ranks)
+    if not all(rank.barrier_s for rank in ranks):  # the consumer's least time of all ranks is its own
+        own_s = tuple(map(min, zip(*(rank.consume_s for rank in ranks), strict=True)))
+        beside_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
+        ranks = [replace(rank, consume_s=own_s, barrier_s=s) for rank, s in zip(ranks, beside_s, strict=True)]
     waits_s = [map(sum, zip(rank.wait_s, rank.barrier_s, strict=True)) for rank in ranks]
     return Window(
         kind=ranks[0].kind,
@@ -128,12 +130,6 @@ def merged_window(ranks: Sequence[Window]) -> Window:
         batch_tensors=_combined(max, (rank.batch_tensors for rank in ranks)),
         ranks=tuple(ranks),
     )
-
-
-def _with_barriers(ranks: Sequence[Window]) -> list[Window]:
-    """The windows with the consumer's time split: the least of all ranks is its own, the rest is the barrier's."""
-    own_s = tuple(map(min, zip(*(rank.consume_s for rank in ranks), strict=True)))
-    return [replace(rank, consume_s=own_s, barrier_s=tuple(map(operator.sub, rank.consume_s, own_s))) for rank in ranks]
 
 
 def _means(ranks: Iterable[Iterable[float]]) -> tuple[float, ...]:

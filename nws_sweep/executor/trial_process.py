@@ -60,8 +60,8 @@ class CommandSender(TrialProcess):
     """Sends the commands of ``TrialProcess`` to one or several processes, where ``child`` answers them."""
 
     def __init__(self, supervision: Supervision) -> None:
-        self._memory_budget_bytes = supervision.memory_budget_bytes
-        self._on_stall: Callable[[], None] = lambda: None
+        self.memory_limit_bytes = supervision.memory_budget_bytes
+        self.on_stall = lambda: None
         self.batches_per_epoch = None
 
     window = _sent(TrialProcess.window)
@@ -85,14 +85,6 @@ class CommandSender(TrialProcess):
         """Makes the DataLoader."""
         self.batches_per_epoch = self.request("open", settings)
 
-    def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets the function to call when a window, or loading, takes longer than ``STALL_S``."""
-        self._on_stall = on_stall
-
-    def allow(self, memory_bytes: int | None) -> None:
-        """Sets the memory budget of all its processes from now on; None for no limit."""
-        self._memory_budget_bytes = memory_bytes
-
 
 class ChildProcess(CommandSender):
     """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
@@ -115,7 +107,7 @@ class ChildProcess(CommandSender):
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
         obstacle, address = self.request("make_template")
         if not obstacle:  # a template process has no limits
-            self._left_s = self._memory_budget_bytes = None
+            self._left_s = self.memory_limit_bytes = None
             self.fork_server = forkserver.ForkServer()
             self.fork_server._forkserver_address = address
             self.fork_server._forkserver_alive_fd = self._connection.fileno()
@@ -191,10 +183,10 @@ class ChildProcess(CommandSender):
             if remaining == 0:
                 limit = f"measure.timeout_s={self._supervision.timeout_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
-            check_memory([self.pid], self._memory_budget_bytes)
+            check_memory([self.pid], self.memory_limit_bytes)
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
-                self._on_stall()
+                self.on_stall()
 
     def _exit_error(self) -> Exception:
         time.sleep(_SIGNALLED_S)

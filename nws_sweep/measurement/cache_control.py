@@ -56,8 +56,7 @@ class CacheControl:
     def update(self, candidate: Candidate) -> None:
         """Evaluates the latest time slice of a candidate; asks the first dataset for its files.
 
-        Raises:
-            ConfigurationError: If files should be dropped and none are known.
+        ConfigurationError if files should be dropped and none are known.
         """
         self._reads_ahead = self._reads_ahead or candidate.progress.came_from_disk
         if any(window.ended_epoch for window in candidate.progress.windows):

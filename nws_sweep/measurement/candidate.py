@@ -43,9 +43,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         """Makes both without starting a process."""
-        self.process = CandidateProcess(
-            self.settings, self.configuration, self.environment, self._report_stall, self.waits_until_idle
-        )
+        self.process = CandidateProcess(self.settings, self.configuration, self.environment, self.waits_until_idle)
         self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
 
     @property
@@ -82,7 +80,7 @@ class Candidate:
             earlier = list(self.progress.slices)
             try:
                 process = self.process.running or self._start(memory_bytes)
-                process.allow(memory_bytes)
+                process.memory_limit_bytes = memory_bytes
                 process.resume()
                 self._take_windows(process, number)
                 self.process.check_memory(memory_bytes)
@@ -145,15 +143,11 @@ class Candidate:
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
         process = self.process.start(memory_bytes)
-        self.progress.batches_per_epoch = process.batches_per_epoch
+        process.on_stall, self.progress.batches_per_epoch = self._report_stall, process.batches_per_epoch
         return process
 
-    def _take_windows(self, process: TrialProcess, number: int | None) -> None:
-        """Takes windows up to the first that counts, pauses the process, and adds the time slice.
-
-        Without a round ``number`` it is the last look.
-        """
-        last_look = number is None
+    def _take_windows(self, process: TrialProcess, number: int) -> None:
+        """Takes windows up to the first that counts, pauses the process, and adds the time slice of a round."""
         was_paused = bool(self.progress.slices)
         machine_before, began = self.environment.machine_time(), self.environment.clock()
         windows: list[Window] = []
@@ -162,11 +156,10 @@ class Candidate:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
                 if self.is_late():
                     raise errors.TimeBudgetSpent
-                request = self._next_request(windows, was_paused, last_look)
+                taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
+                request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
                 windows.append(process.window(request))
                 self._check_end(request, windows[-1])
-                if last_look:
-                    break
             self.progress.process_warnings = process.warned()
             if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
@@ -182,12 +175,6 @@ class Candidate:
             )
             self.process.usage = time_slice.after
             self.progress.slices.append(time_slice)
-
-    def _next_request(self, windows: list[Window], was_paused: bool, last_look: bool) -> WindowRequest:
-        if last_look:  # the first batch of another epoch is enough
-            return WindowRequest(kind=WindowKind.WARM_UP, fresh=True)
-        taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
-        return schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
 
     def _check_end(self, request: WindowRequest, window: Window) -> None:
         """Detects a new epoch without a batch: otherwise the loop would start epochs for ever."""
@@ -206,10 +193,13 @@ class Candidate:
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
         if not is_whole or self.progress.exhausted or self.is_late():
             return
-        earlier = list(self.progress.slices)
         try:
             process.resume()
-            self._take_windows(process, None)
-        except (TrialError, errors.TimeBudgetSpent):
-            self.progress.slices = earlier
+            window = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
+        except TrialError:
             self.process.close()
+            return
+        self.process.pause()
+        self.process.read_usage()
+        used = self.process.usage
+        self.progress.slices.append(TimeSlice(windows=(window,), before=used, after=used))

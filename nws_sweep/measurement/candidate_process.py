@@ -22,7 +22,6 @@ class CandidateProcess:
     settings: LoaderSettings  # canonical
     configuration: Configuration
     environment: Environment
-    on_stall: Callable[[], None]  # called when a window takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
@@ -31,15 +30,10 @@ class CandidateProcess:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self, memory_bytes: int | None) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader.
-
-        Raises:
-            TrialError: If the dataset or the DataLoader cannot be made.
-        """
+        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails."""
         began = self.environment.clock()
         process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
         self.running, self.facts = process, process.facts
-        process.watch(self.on_stall)
         process.open(self.settings)
         self.read_usage()
         self.startup_s += self.environment.clock() - began
@@ -72,11 +66,7 @@ class CandidateProcess:
             self.read_usage()
 
     def check_memory(self, memory_bytes: int | None) -> None:
-        """Compares the memory at the latest pause with a limit.
-
-        Raises:
-            TrialOutOfMemory: If its processes held more.
-        """
+        """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
         held = self.usage.memory_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
             raise errors.TrialOutOfMemory(

@@ -33,6 +33,8 @@ class TrialProcess(Protocol):
 
     facts: DatasetFacts
     batches_per_epoch: int | None
+    memory_limit_bytes: int | None  # of all its processes; None for no limit
+    on_stall: Callable[[], None]  # called when a window, or loading, takes longer than 10 s
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
@@ -57,12 +59,6 @@ class TrialProcess(Protocol):
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of a separate DataLoader: at most ``most``, for at most ``limit_s`` seconds."""
-
-    def allow(self, memory_bytes: int | None) -> None:
-        """Sets the memory limit of its processes; None for no limit."""
-
-    def watch(self, on_stall: Callable[[], None]) -> None:
-        """Sets the function that is called when a window, or loading, takes longer than 10 s."""
 
     def wait_until_idle(self) -> None:
         """Waits until the queue is full and all workers are idle."""

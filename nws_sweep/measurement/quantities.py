@@ -43,13 +43,9 @@ _MARGIN = 1.05
 
 
 def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
-    """The quantities of a trial; the end of whole epochs counts, as for a stopwatch.
-
-    Raises:
-        ValueError: If no batch was taken.
-    """
+    """The quantities of a trial; the end of whole epochs counts, as for a stopwatch. ValueError without any batch."""
     windows = all_windows(slices)
-    starts, epochs, steady = epoch_starts(windows, conditions), epoch_windows(windows), _steady(windows, conditions)
+    starts, steady = epoch_starts(windows, conditions), _steady(windows, conditions)
     if not starts:
         raise ValueError("no batch was taken")
     running = _running(slices)
@@ -60,7 +56,6 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         for time_slice in running
         if time_slice.after.disk_bytes is not None and time_slice.before.disk_bytes is not None
     ]
-    usable = steady.usable if steady else epochs
     found = Measurement(
         startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
@@ -71,19 +66,26 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         shm_bytes=max((one.after.shm_bytes for one in slices if one.after.shm_bytes is not None), default=None),
         memory_growth_bytes=memory_growth_bytes(slices),
         disk_bytes=sum(disk) / made if made and disk else None,
-        ranks=_of_ranks(usable, starts, steady.estimate.value if steady else None),
     )
-    if not usable:
+    if steady is None:
         return found
-    consume_s = _consume_s(usable)
-    # Without a steady pace it is that of epochs, start-up included.
-    wait_s = max(0.0, steady.estimate.value - consume_s) if steady else _wait_s(usable)
-    stall_fraction = wait_s / (wait_s + consume_s) if wait_s + consume_s > 0 else None
-    found = replace(found, wait_s=wait_s, consume_s=consume_s, stall_fraction=stall_fraction)
-    return _with_pace(found, steady, conditions) if steady else found
+    batch_s, consume_s = steady.estimate.value, _consume_s(steady.usable)
+    wait_s = max(0.0, batch_s - consume_s)
+    samples = sum(window.samples for window in steady.usable)
+    batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
+    return replace(
+        found,
+        batch_s=steady.estimate,
+        bias_bound=steady.bias_bound,
+        samples_per_s=batch_length / batch_s if batch_s > 0 else None,
+        wait_s=wait_s,
+        consume_s=consume_s,
+        stall_fraction=wait_s / (wait_s + consume_s) if wait_s + consume_s > 0 else None,
+        ranks=_of_ranks(steady.usable, starts, batch_s),
+    )
 
 
-def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float | None) -> tuple[RankMeasurement, ...]:
+def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float) -> tuple[RankMeasurement, ...]:
     """The quantities of each rank; empty for a single rank."""
     own = zip(*(window.ranks for window in usable if window.batches), strict=False)
     own_starts = zip(*(window.ranks for window in starts), strict=False)
@@ -91,7 +93,7 @@ def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float
     return tuple(_of_rank(rank, taken, started, batch_s) for rank, (taken, started) in ranks)
 
 
-def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s: float | None) -> RankMeasurement:
+def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s: float) -> RankMeasurement:
     taken, wait_s, consume_s = _taken(own), _wait_s(own), _consume_s(own)
     means_s = [(sum(window.wait_s) + sum(window.consume_s)) / window.batches for window in own]
     return RankMeasurement(
@@ -116,22 +118,19 @@ class _Steady:
     bias_bound: float
 
 
-def _with_pace(measurement: Measurement, steady: _Steady, conditions: Conditions) -> Measurement:
-    batch_s, samples = steady.estimate.value, sum(window.samples for window in steady.usable)
-    batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
-    return replace(
-        measurement,
-        batch_s=steady.estimate,
-        bias_bound=steady.bias_bound,
-        samples_per_s=batch_length / batch_s if batch_s > 0 else None,
-    )
-
-
 def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None:
-    epochs, multiple = epoch_windows(windows), conditions.worker_multiple
-    if epochs and not conditions.is_short:
-        # Whole multiples of the workers without the first one, which includes the start-up.
-        epochs = [part_of(epoch, multiple, epoch.batches // multiple * multiple) for epoch in epochs]
+    """None without a window that counts.
+
+    Of epochs the first multiple of the workers, which includes the start-up, and a remainder are left out; of an epoch
+    shorter than two queues a batch takes its share, start-up included.
+    """
+    multiple = conditions.worker_multiple
+    epochs = [
+        epoch
+        if epoch.batches < 2 * conditions.warm_up
+        else part_of(epoch, multiple, epoch.batches // multiple * multiple)
+        for epoch in epoch_windows(windows)
+    ]
     usable = [window for window in epochs or steady_windows(windows) if window.batches]
     if not usable:
         return None
@@ -208,27 +207,21 @@ def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:
 
 def costs_by_round(slices: Sequence[TimeSlice], conditions: Conditions) -> dict[int, float]:
     """Seconds that candidates are ranked by, of an epoch or a batch, estimated from each round alone."""
-    windows = all_windows(slices)
+    windows, costs_s = all_windows(slices), {}
     steady = _steady(windows, conditions)
     epoch_s = _epoch_s(windows, steady, conditions)
-    costs = {time_slice.round: _cost_of_slice(time_slice, steady, epoch_s, conditions) for time_slice in slices}
-    return {number: cost_s for number, cost_s in costs.items() if number is not None and cost_s is not None}
-
-
-def _cost_of_slice(
-    time_slice: TimeSlice, steady: _Steady | None, epoch_s: float | None, conditions: Conditions
-) -> float | None:
-    epochs = epoch_windows(time_slice.windows)
-    if epochs and epoch_s is not None:
-        return _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
-    usable = [window for window in epochs or steady_windows(time_slice.windows) if window.batches]
-    if steady is None or not usable:
-        return None
-    pace_s = _paced_s(usable, conditions, steady.by_workers)
-    if epoch_s is None:
-        return pace_s
-    # The start-up was measured once; only the pace is that of this round.
-    return max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.estimate.value), pace_s)
+    for time_slice in slices:
+        epochs = epoch_windows(time_slice.windows)
+        usable = [window for window in epochs or steady_windows(time_slice.windows) if window.batches]
+        if steady is None or not usable or time_slice.round is None:
+            continue
+        cost_s = pace_s = _paced_s(usable, conditions, steady.by_workers)
+        if epoch_s is not None and epochs:
+            cost_s = _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
+        elif epoch_s is not None:  # the start-up was measured once; only the pace is that of this round
+            cost_s = max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.estimate.value), pace_s)
+        costs_s[time_slice.round] = cost_s
+    return costs_s
 
 
 def _running(slices: Sequence[TimeSlice]) -> list[TimeSlice]:

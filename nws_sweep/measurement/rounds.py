@@ -20,17 +20,12 @@ from nws_sweep.results import LoaderSettings, SearchRecord
 
 
 class Rounds(ExitStack):
-    """The rounds of one search; leaving the context ends all trial processes, also after an interrupt.
-
-    Attributes:
-        search: Candidates, record and cost.
-        deadline: Moment on the environment's clock after which no window starts; None for none.
-    """
+    """The rounds of one search; leaving the context ends all trial processes, also after an interrupt."""
 
     def __init__(self, start: SearchRecord, environment: Environment, observer: Observer) -> None:
         super().__init__()
         self.search = SearchProgress(start, environment)
-        self.deadline: float | None = None
+        self.deadline: float | None = None  # moment on the environment's clock after which no window starts
         self._environment = environment
         self._observer = observer
         self._cache = CacheControl(start.configuration, environment)
@@ -43,10 +38,8 @@ class Rounds(ExitStack):
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until their trials are finished; those that do not fit start later.
 
-        Candidates ``beside`` them, if still alive, take part in ``measure.windows`` rounds.
-
-        Raises:
-            TimeBudgetSpent: If the deadline has passed.
+        Candidates ``beside`` them, if still alive, take part in ``measure.windows`` rounds. TimeBudgetSpent after the
+        deadline.
         """
         waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
         started: list[Candidate] = []
@@ -65,8 +58,7 @@ class Rounds(ExitStack):
     ) -> None:
         """Takes one round with windows of at least ``window_s``; starts new candidates, ends ``dropped`` trials.
 
-        Raises:
-            TimeBudgetSpent: If the deadline has passed.
+        TimeBudgetSpent after the deadline.
         """
         out = [candidate for candidate in self.search.candidates if candidate.settings in dropped and candidate.alive]
         self._end(out, lambda one: one.retire(f"eliminated after {len(one.progress.by_round)} rounds"))

@@ -112,10 +112,8 @@ class SampleComparison:
     ) -> str:
         """Compares the samples that a candidate's workers made; a warning if they are not comparable, else empty.
 
-        Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken.
-
-        Raises:
-            WrongSamples: If they are other samples than without workers.
+        Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken. WrongSamples if they
+        are other samples than without workers.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(

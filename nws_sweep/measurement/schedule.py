@@ -41,11 +41,6 @@ class Conditions:
         return max(1, self.settings.queued_batches)
 
     @property
-    def is_short(self) -> bool:
-        """Whether an epoch is shorter than two queues: then a batch takes its share of the epoch, start-up included."""
-        return self.batches_per_epoch is not None and self.batches_per_epoch < 2 * self.settings.queued_batches
-
-    @property
     def last_position(self) -> int | None:
         """Batches of an epoch after which the workers have no further work; None if unknown."""
         return None if self.batches_per_epoch is None else self.batches_per_epoch - self.settings.queued_batches

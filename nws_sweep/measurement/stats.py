@@ -27,10 +27,7 @@ def student_t_975(degrees_of_freedom: int) -> float:
     """The 97.5 % quantile of Student's t, for a two-sided interval of 95 %.
 
     From a table up to 30 degrees of freedom; above, the first terms of the Cornish-Fisher expansion about the normal
-    quantile (Abramowitz and Stegun, 26.7.5), correct to 4 decimals there.
-
-    Raises:
-        ValueError: Below 2 degrees of freedom.
+    quantile (Abramowitz and Stegun, 26.7.5), correct to 4 decimals there. ValueError below 2 degrees of freedom.
     """
     if degrees_of_freedom < 2:
         raise ValueError(f"degrees_of_freedom must be at least 2, got {degrees_of_freedom}")
@@ -45,15 +42,13 @@ def estimate_mean(window_means: Sequence[float], overall: float, widened_by: flo
 
     Batches inside a window are not independent, because n workers deliver in multiples of n. Their means over whole
     multiples of the workers nearly are. The interval is Student's t on the logarithms: it stays above zero and fits
-    times, whose errors are proportional. Its centre is the overall mean, which weights each window by its length.
+    times, whose errors are proportional. Its centre is the overall mean, which weights each window by its length. Below
+    three windows, or if one took no time, there is no interval.
 
     Args:
-        window_means: Seconds per batch of each window, all > 0.
+        window_means: Seconds per batch of each window.
         overall: Total seconds / total batches over all windows.
         widened_by: Factor on the half-width of Student's interval (on the log scale).
-
-    Returns:
-        An estimate without interval below three windows.
     """
     n = len(window_means)
     if n < MIN_WINDOWS_FOR_INTERVAL or min(window_means) <= 0:

@@ -160,11 +160,7 @@ class TrialProgress:
         self.discarded, self.slices, self.must_restart = [*self.discarded, *self.slices], [], False
 
     def judge(self) -> None:
-        """Finishes the trial if it is precise or at a limit; restarts it if the page cache was cold.
-
-        Raises:
-            TrialMismeasured: If the trial was found impossible twice.
-        """
+        """Finishes the trial if it is precise or at a limit; restarts it if the page cache was cold."""
         self.came_from_disk = counters.came_from_disk(self.slices[-1], at_first=len(self.slices) <= _FIRST_SLICES)
         # A whole epoch has read all data once.
         most = 1 if schedule.whole_epochs(self.windows, self.conditions) else _MAX_COLD_SLICES
@@ -178,11 +174,7 @@ class TrialProgress:
             self.finish(f"stopped at {limit} before the interval was within measure.precision={precision:g}")
 
     def finish(self, note: str = "") -> None:
-        """Makes the state of the trial final; an impossible trial is measured once more.
-
-        Raises:
-            TrialMismeasured: If the trial was found impossible before.
-        """
+        """Makes the state of the trial final; an impossible trial is measured once more, then TrialMismeasured."""
         impossible = quantities.violation(self.slices, self.conditions)
         if impossible and self.violations:
             raise errors.TrialMismeasured(f"{impossible}; measured twice" if self.discarded else impossible)

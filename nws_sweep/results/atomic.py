@@ -15,10 +15,8 @@ _TEMPORARY = ".nws_sweep-"
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Writes a temporary file beside ``path`` and renames it; a durable file is synced to the disk first.
 
-    A power failure can undo the writing of a file that is not durable or, on some file systems, empty it.
-
-    Raises:
-        OSError: If the file cannot be written; the old file is unchanged and the temporary file is removed.
+    A power failure can undo the writing of a file that is not durable or, on some file systems, empty it. If the file
+    cannot be written (OSError), the old file is unchanged and the temporary file is removed.
     """
     temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
     try:

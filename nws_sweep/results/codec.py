@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,6 @@ from nws_sweep.results.measurements import BatchRecord, BatchTime, Window, Windo
 from nws_sweep.results.search_record import SearchRecord
 
 # Version of result.json; to be raised when older programs cannot read the new files.
-# 1: first version.
-# 2: measure.precision instead of measure.seconds; trials have noise, and may be unfinished or mismeasured.
-# 3: search rules have time_budget_s and also; results have cost and verdict.
-# 4: trials may have wrong samples; check_samples may be null; dataset facts have handles.
 SCHEMA_VERSION = 4
 
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
@@ -56,11 +52,7 @@ def _summary(window: Window) -> dict[str, Any]:
 
 
 def from_text(text: str) -> SearchRecord:
-    """Reads result.json of this version or an earlier one; its trials have no windows.
-
-    Raises:
-        UNREADABLE: If the text is not a valid result.json.
-    """
+    """Reads result.json of this version or an earlier one, without windows; ``UNREADABLE`` if it is not valid."""
     data = json.loads(text)
     if data["schema_version"] > SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
@@ -70,26 +62,20 @@ def from_text(text: str) -> SearchRecord:
 
 def batches_text(result: SearchRecord) -> str:
     """The content of batches.csv: one row per batch."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(BATCH_COLUMNS)
+    rows: list[Sequence[Any]] = [BATCH_COLUMNS]
     for trial in result.trials:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, window in enumerate(trial.windows):
             identity = trial.num_workers, number
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-                writer.writerow((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
+                rows.append((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
                 index += 1
-    return text.getvalue()
+    return _csv_text(rows)
 
 
 def parse_batches(text: str) -> list[BatchTime]:
-    """The rows of batches.csv, in the order of measuring.
-
-    Raises:
-        ValueError: If the text is not a complete batches.csv.
-    """
+    """The rows of batches.csv, in the order of measuring; ValueError if the text is not complete."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         if "num_workers" not in (reader.fieldnames or ()):
@@ -101,24 +87,23 @@ def parse_batches(text: str) -> list[BatchTime]:
 
 def costs_text(result: SearchRecord) -> str:
     """The content of costs.csv: one row per batch that was made, with its cost."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COST_COLUMNS)
+    rows: list[Sequence[Any]] = [COST_COLUMNS]
     for trial in result.trials:
         settings = result.configuration.differing(trial.settings)
         for record in trial.records:
-            cost, returned_s = record.cost, "" if record.returned_s is None else record.returned_s
-            place = trial.num_workers, record.epoch, record.number, record.position
-            writer.writerow((*place, cost.cpu_s, cost.wait_s, cost.copy_s, returned_s, settings))
+            cost, place = record.cost, (trial.num_workers, record.epoch, record.number, record.position)
+            rows.append((*place, cost.cpu_s, cost.wait_s, cost.copy_s, record.returned_s, settings))
+    return _csv_text(rows)
+
+
+def _csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def with_records(result: SearchRecord, costs: str) -> SearchRecord:
-    """Adds the records of costs.csv to the trials.
-
-    Raises:
-        UNREADABLE: If the text is not a complete costs.csv.
-    """
+    """Adds the records of costs.csv to the trials; ``UNREADABLE`` if the text is not complete."""
     records: dict[tuple[int, str], list[BatchRecord]] = defaultdict(list)
     for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
         values = {name: value for name, value in row.items() if name in _RECORD_FIELDS and value != ""}
@@ -132,10 +117,9 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
 
 
 def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
-    """Adds the windows of its trials to a result, as read from the text of result.json, and the times of batches.csv.
+    """Adds the windows in the text of result.json, with the times of batches.csv, to the trials.
 
-    Raises:
-        UNREADABLE: If one of the texts is not valid, or they do not match.
+    ``UNREADABLE`` if one of the texts is not valid, or they do not match.
     """
     rows: dict[tuple[int, str, int], list[BatchTime]] = defaultdict(list)
     for row in parse_batches(batches):
@@ -150,15 +134,10 @@ def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
 
 
 def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
+    if summary["kind"] == "loading":  # of an earlier version, without the consumer: its batches have no rows
+        summary = {**summary, "kind": WindowKind.WARM_UP.value, "batches": 0}
     count = summary["batches"]
     waits, consumes = [row.wait_s for row in rows], [row.consume_s for row in rows]
-    if summary["kind"] == WindowKind.LOADING.value and count:  # its batches have no rows: each gets the mean
-        waits, consumes = [summary["wait_s"] / count] * count, [summary["consume_s"] / count] * count
     if len(waits) != count:
         raise ValueError(f"{len(waits)} of {count} batches of a window")
     return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
-
-
-def with_forced(text: str, forced: str) -> str:
-    """The content of result.json with another value of ``forced``."""
-    return json.dumps({**json.loads(text), "forced": forced}, indent=1) + "\n"

@@ -34,7 +34,6 @@ class WindowKind(str, enum.Enum):
     WARM_UP = "warm_up"  # not counted: the queue fills
     STEADY = "steady"  # whole multiples of the workers within an epoch
     EPOCH = "epoch"  # a whole epoch, start-up included
-    LOADING = "loading"  # without the consumer; in files of earlier versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +123,8 @@ class Window:
 
     @property
     def counts(self) -> bool:
-        """True if the window counts for the result: neither warm-up nor loading without the consumer."""
-        return self.kind in (WindowKind.STEADY, WindowKind.EPOCH)
+        """True if the window counts for the result: no warm-up."""
+        return self.kind is not WindowKind.WARM_UP
 
     @property
     def ended_epoch(self) -> bool:
@@ -227,7 +226,7 @@ class Measurement:
     # Bound on the relative error of batch_s from a change of the queue: |batches made - batches taken| / batches taken.
     bias_bound: NotNegative | None = None
     samples_per_s: Positive | None = None  # steady
-    wait_s: NotNegative | None = None  # in ``next()``, per steady batch (per batch of an epoch without steady pace)
+    wait_s: NotNegative | None = None  # in ``next()``, per steady batch
     consume_s: NotNegative | None = None  # in the consumer, likewise
     stall_fraction: NotNegative | None = None  # waits / (waits + consumer)
     epoch_s: NotNegative | None = None  # measured or projected; None if the length of an epoch is unknown

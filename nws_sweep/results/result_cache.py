@@ -46,11 +46,8 @@ class ResultStore:
     ) -> SearchRecord | None:
         """The result of an equal search on the same machine; identifying columns may differ.
 
-        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
-        of the dataset begin in ``working_folder``.
-
-        Raises:
-            ConfigurationError: If ``reuse`` has another value.
+        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``, else
+        ConfigurationError; relative paths of the dataset begin in ``working_folder``.
         """
         if reuse not in REUSES:
             raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")

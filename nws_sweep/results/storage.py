@@ -150,8 +150,7 @@ def write_timings(folder: Path, result: SearchRecord) -> None:
 def load(folder: Path) -> StoredRun:
     """Reads the result of one configuration, with its windows if batches.csv can be read, to resume its search.
 
-    Raises:
-        NotARunError: If result.json is missing or cannot be read.
+    NotARunError if result.json is missing or cannot be read.
     """
     run = _stored_run(folder / RESULT)
     if not (folder / BATCHES).exists():
@@ -161,17 +160,11 @@ def load(folder: Path) -> StoredRun:
         run = replace(run, result=codec.with_windows(run.result, text, batches))
     except (*codec.UNREADABLE, OSError) as error:
         return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
-    with contextlib.suppress(NotARunError):
-        run = replace(run, result=with_records(run))
-    return run
+    return replace(run, result=run.recorded)
 
 
 def with_records(run: StoredRun) -> SearchRecord:
-    """The result with the records of its batches, from costs.csv.
-
-    Raises:
-        NotARunError: If costs.csv is missing (of an earlier version) or cannot be read.
-    """
+    """The result with the records of its batches; NotARunError if costs.csv is missing or cannot be read."""
     if not (run.folder / COSTS).exists():
         raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted; an earlier version has measured it")
     try:
@@ -222,7 +215,7 @@ def _has_rows(path: Path) -> bool:
 def mark_forced(folder: Path, forced: str) -> None:
     """Writes ``forced`` into the result of a configuration."""
     path = folder / RESULT
-    text = codec.with_forced(path.read_text("utf-8"), forced)
+    text = json.dumps({**json.loads(path.read_text("utf-8")), "forced": forced}, indent=1) + "\n"
     atomic.write_text(path, text, durable=True)
     write_timings(folder, codec.from_text(text))
 
@@ -240,11 +233,7 @@ def holds_results(folder: Path) -> bool:
 
 
 def find(folder: Path) -> Stored:
-    """Reads the results of a run, or of all configurations of a grid, complete or interrupted.
-
-    Raises:
-        NotARunError: If the folder contains no readable result.
-    """
+    """Reads the results of a run, or of all configurations of a grid; NotARunError if none is readable."""
     is_grid = not (folder / RESULT).is_file()
     paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
@@ -267,8 +256,7 @@ def find(folder: Path) -> Stored:
 def select(stored: Stored, conditions: Sequence[str]) -> Stored:
     """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
 
-    Raises:
-        ConfigurationError: If a condition has another form, or no configuration meets it and those before it.
+    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
     """
     if not conditions:
         return stored
@@ -320,8 +308,7 @@ def _stored_run(path: Path) -> StoredRun:
 def read_batches(folder: Path) -> list[BatchTime]:
     """The times of batches in the search of num_workers, in the order of measuring; empty if there is no file.
 
-    Raises:
-        NotARunError: If the file exists and cannot be read.
+    NotARunError if the file cannot be read.
     """
     path = folder / BATCHES
     if not path.is_file():

@@ -148,7 +148,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if forced:
         resuming.mark(folder, forced)
-    session.begin(folder, configuration, plan, forced)
+    session.configuration, session.plan, session.folder, session.forced = configuration, plan, folder, forced
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
@@ -187,7 +187,7 @@ def _measure(composed: DictConfig, session: Session) -> None:
         if hydra_config.mode is RunMode.RUN:
             resuming.refuse_another(folder, configuration)
     if session.folder is None:  # without the callback
-        session.begin(folder)
+        session.folder = folder
     job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
 
 

@@ -33,23 +33,14 @@ _COMPOSITIONS_KEPT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run or a grid will measure.
+    """What a run or a grid will measure."""
 
-    Attributes:
-        configurations: Number of points of the grid.
-        candidates: The longest list of values of num_workers of any configuration.
-        tried: The largest number of them that a search tries.
-        at_most_s: Rough upper limit of the time, s; None for whole epochs, whose length is unknown.
-        varying: The identifying columns that differ between the configurations, or describe the only one.
-        notes: Lines for the user.
-    """
-
-    configurations: int
-    candidates: tuple[int, ...]
-    tried: int
-    at_most_s: float | None
-    varying: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    configurations: int  # number of points of the grid
+    candidates: tuple[int, ...]  # the longest list of values of num_workers of any configuration
+    tried: int  # the largest number of them that a search tries
+    at_most_s: float | None  # rough upper limit of the time; None for whole epochs, whose length is unknown
+    varying: tuple[str, ...]  # the identifying columns that differ between configurations, or describe the only one
+    notes: tuple[str, ...] = ()  # lines for the user
 
 
 class Composer:

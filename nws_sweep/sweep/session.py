@@ -32,7 +32,7 @@ _RESULTS_KEPT = 1000
 class Session:
     """One call of the command line. A process that a launcher started has a session of its own, without a plan.
 
-    ``begin`` sets the first four values when all values, datasets and the folder have been checked.
+    The first four are set when all values, datasets and the folder have been checked.
     """
 
     configuration: Configuration | None = None  # of a single run
@@ -55,12 +55,6 @@ class Session:
         view = View()
         self.resources.callback(view.stop)
         return view
-
-    def begin(
-        self, folder: Path, configuration: Configuration | None = None, plan: Plan | None = None, forced: str = ""
-    ) -> None:
-        """Sets what jobs may use from now on."""
-        self.configuration, self.plan, self.folder, self.forced = configuration, plan, folder, forced
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
         """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""

@@ -213,9 +213,7 @@ def loss_reason(job_id: str, state: str, log: str) -> str:
 def job_states(queue: str, jobs: Iterable[str]) -> dict[str, str]:
     """The state of each job: RUNNING, or another text, from which submitit concludes that the job has ended.
 
-    Args:
-        queue: The output of squeue: number, state and node of each job, including those that ended recently.
-        jobs: Numbers of submitted jobs.
+    ``queue`` is the output of squeue: number, state and node of each job, including those that ended recently.
     """
     found = {}
     for number, state, *node in map(str.split, queue.strip().splitlines()):

@@ -38,9 +38,7 @@ def of_tree(pid: int) -> Usage:
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
-        disk_bytes=_known_sum(
-            cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids
-        ),  # read from storage, not from the page cache
+        disk_bytes=_known_sum(cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
         major_faults=_known_sum(map(_major_faults, pids)),
     )
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate, get_worker_info
 
-from nws_sweep.dataloading import counting
-from nws_sweep.dataloading.counting import Counter, WorkerStart, count_samples
+from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.digests import SampleLog, parts_of
+from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, count_samples
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 
@@ -28,7 +28,7 @@ UNCOUNTED = -1
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
-    monkeypatch.setattr(counting, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(recording, "time", SimpleNamespace(perf_counter=clock))
     return clock
 
 
@@ -172,12 +172,12 @@ def test_classes_that_cannot_be_subclassed_are_uncounted_and_unchanged(dataset: 
 
 
 def test_the_count_is_unknown_if_a_worker_cannot_count() -> None:
-    counter = Counter(3)
-    assert (counter(), counter.idle()) == (0, 3)
-    counter.slots[0], counter.slots[2] = 4, 6
-    assert (counter(), counter.idle()) == (10, 1)
-    counter.slots[1] = UNCOUNTED
-    assert (counter(), counter.idle()) == (None, 0)
+    log = BatchLog(3)
+    assert (log.produced(), log.idle()) == (0, 3)
+    log.samples[0], log.samples[2] = 4, 6
+    assert (log.produced(), log.idle()) == (10, 1)
+    log.samples[1] = UNCOUNTED
+    assert (log.produced(), log.idle()) == (None, 0)
 
 
 # Since Python 3.12, a fork of a process with threads warns; pytest-xdist has threads.
@@ -206,16 +206,16 @@ class Introspective(Plain):
 @forks
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
-    counter = Counter(2)
+    recorder = BatchRecorder(BatchLog(2), default_collate)
     loader = DataLoader(
         Introspective(48), batch_size=8, num_workers=2, multiprocessing_context=start_method,
-        worker_init_fn=WorkerStart(counter, started_by_user),
+        worker_init_fn=WorkerStart(recorder, started_by_user),
     )  # fmt: skip
     for epoch in (1, 2):  # counting continues in the second epoch
         seen = torch.cat(list(loader))
         assert sorted(seen.tolist()) == [[0, 1, 1, 1]] * 24 + [[1, 1, 1, 1]] * 24
-        assert counter() == 48 * epoch
-    assert min(counter.slots) > 0
+        assert recorder.log.produced() == 48 * epoch
+    assert min(recorder.log.samples) > 0
 
 
 def test_counting_adds_no_calls_per_cheap_sample(clock: FakeClock) -> None:

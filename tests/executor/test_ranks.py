@@ -202,7 +202,7 @@ def test_the_memory_budget_holds_for_all_ranks_together() -> None:
         opened(process)
         held = process.usage().memory_bytes
         assert held is not None
-        process.allow(held // 2 + held // 10)  # enough for one
+        process.memory_limit_bytes = held // 2 + held // 10  # enough for one
         with pytest.raises(TrialError, match=r"^its processes held .* of memory"):
             process.window(replace(FEW, min_batches=100))
 

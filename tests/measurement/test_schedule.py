@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.counters import all_windows
-from nws_sweep.measurement.quantities import converged, out_of_limits, summarise
-from nws_sweep.measurement.schedule import Conditions, next_request
+from nws_sweep.measurement.quantities import summarise
+from nws_sweep.measurement.schedule import next_request
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
-from tests.fakes import FakeClock, FakeMachine, FakeProcess, SimulatedLoader
+from tests import factories
+from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
 RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0}
 
 
 class Simulation:
-    """A simulated loader and the trial process that measures it."""
+    """A candidate on a simulated loader."""
 
     def __init__(
         self,
@@ -33,28 +35,21 @@ class Simulation:
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        self.process = FakeProcess(FakeMachine(lambda _: simulated, length, self.clock, consume_s))
-        self.process.open(settings)
-        self.conditions = Conditions(settings=settings, rules=rules or MeasureRules(**RULES), batches_per_epoch=length)
-        self.slices: list[TimeSlice] = []
+        machine = FakeMachine(lambda _: simulated, length, self.clock, consume_s)
+        held = factories.configuration(measure=rules or MeasureRules(**RULES))
+        self.candidate = Candidate(settings, held, machine.environment(), lambda: False, lambda _: None, lambda: False)
+        self.progress = self.candidate.progress
 
     def take_slice(self) -> None:
-        taken: list[Window] = []
-        before = all_windows(self.slices)
-        while not taken or taken[-1].kind is WindowKind.WARM_UP:
-            request = next_request([*before, *taken], self.conditions, was_paused=bool(before) and not taken)
-            taken.append(self.process.window(request))
-        self.slices.append(TimeSlice(windows=tuple(taken), elapsed_s=sum(window.elapsed_s for window in taken)))
+        self.candidate.time_slice(None, 0, None)
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause between its time slices."""
-        while not (converged(self.slices, self.conditions) or out_of_limits(all_windows(self.slices), self.conditions)):
-            if self.slices:
-                self.process.pause()
-                self.clock.advance(pause_s)
-                self.process.resume()
+        while not self.candidate.done:
             self.take_slice()
-        return all_windows(self.slices), summarise(self.slices, self.conditions)
+            self.clock.advance(pause_s)
+        slices = [one for one in self.progress.slices if one.round is not None]
+        return all_windows(slices), summarise(slices, self.progress.conditions)
 
 
 def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Window], Measurement]:
@@ -99,22 +94,18 @@ def test_the_warm_up_of_a_fresh_epoch_covers_the_whole_queue(batches: int) -> No
     assert discarded >= 16
 
 
-def test_the_start_of_an_epoch_is_no_batch() -> None:
-    windows, found = simulate(2, start_s=50.0)
-    assert kinds(windows[:2]) == ["warm_up", "steady"]
-    assert (found.startup_s, pace(found)) == pytest.approx((51.0, 0.5))
-
-
 def test_batches_that_became_ready_before_a_slice_are_discarded() -> None:
     """16 batches are ready. Eight workers make a batch in 0.64 s each, 80 ms a batch; the ready batches take 0 s."""
     simulated = Simulation(8, make_s=0.64, rules=MeasureRules(window_s=0.5))
     simulated.take_slice()
-    simulated.clock.advance(60.0)  # not paused
+    assert simulated.candidate.process.running
+    simulated.candidate.process.running.resume()
+    simulated.clock.advance(60.0)
     simulated.take_slice()
-    *warm_up, last = simulated.slices[1].windows
+    *warm_up, last = simulated.progress.slices[1].windows
     assert sum(window.batches for window in warm_up) >= 16
-    alone = [simulated.slices[0], TimeSlice(windows=(last,))]
-    assert pace(summarise(alone, simulated.conditions)) == pytest.approx(0.08)
+    alone = [simulated.progress.slices[0], TimeSlice(windows=(last,))]
+    assert pace(summarise(alone, simulated.progress.conditions)) == pytest.approx(0.08)
 
 
 @pytest.mark.parametrize("batch_size", [1, 16])
@@ -130,7 +121,7 @@ def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_coun
     assert kinds(windows[:5]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
     assert windows[3].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
-    conditions = Simulation(4, prefetch_factor=5, declared=None).conditions
+    conditions = Simulation(4, prefetch_factor=5, declared=None).progress.conditions
     request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 

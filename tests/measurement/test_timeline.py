@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.measurement import timeline
-from nws_sweep.measurement.quantities import summarise
-from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.measurement.timeline import Epoch, Timeline
-from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, TimeSlice, Window, WindowKind
+from nws_sweep.results import DatasetFacts, LoaderSettings, Window, WindowKind
 
 ITER_S, WAIT_S, USE_S, END_S = 0.5, 0.0625, 0.0625, 0.25
 WARM_UP, STEADY, EPOCH = WindowKind.WARM_UP, WindowKind.STEADY, WindowKind.EPOCH
@@ -76,18 +74,12 @@ def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
             line(epoch(22), epoch(50, began_s=100.0)),
             [(WARM_UP, 4), *[(STEADY, 4)] * 3, (WARM_UP, 6), (WARM_UP, 4), *[(STEADY, 4)] * 10, (WARM_UP, 6)],
         ),
+        (line(epoch(8), epoch(8, began_s=10.0)), [(EPOCH, 8), (EPOCH, 8)]),  # too short for windows
         (line(epoch(0), batches=1000), []),
     ],
 )
 def test_an_epoch_is_cut_into(watched: Timeline, expected: list[tuple[WindowKind, int]]) -> None:
     assert kinds(windows(watched)) == expected
-
-
-def test_an_epoch_too_short_for_windows_is_taken_whole() -> None:
-    found = windows(line(epoch(8), epoch(8, began_s=10.0)))
-    assert kinds(found) == [(EPOCH, 8), (EPOCH, 8)]
-    assert found[0].startup_s == ITER_S + WAIT_S
-    assert found[0].end_s == END_S
 
 
 def validation(began_s: float) -> Timeline:
@@ -150,18 +142,3 @@ def test_the_length_of_an_epoch_is_that_of_the_latest_complete_one(
     epochs: tuple[Epoch, ...], declared: int | None, length: int | None
 ) -> None:
     assert line(*epochs, batches=declared).batches_per_epoch == length
-
-
-def test_the_quantities_are_those_of_the_loop() -> None:
-    watched = line(epoch(60), epoch(60, began_s=100.0))
-    length = watched.batches_per_epoch
-    conditions = Conditions(settings=watched.settings, rules=MeasureRules(), batches_per_epoch=length)
-    found = summarise([TimeSlice(windows=windows(watched))], conditions)
-    assert found.startup_s == ITER_S + WAIT_S
-    assert found.batch_s is not None
-    assert (found.batch_s.value, found.wait_s, found.consume_s) == (WAIT_S + USE_S, WAIT_S, USE_S)
-    assert found.batch_s.low == pytest.approx(found.batch_s.value)
-    assert found.epoch_s == ITER_S + 60 * (WAIT_S + USE_S)
-    assert found.samples_per_s == 4 / (WAIT_S + USE_S)
-    assert found.cpu_s is None
-    assert found.memory_bytes is None
