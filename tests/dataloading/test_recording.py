@@ -58,7 +58,7 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
     assert [record.position for record in found] == [number / BATCHES for number in range(BATCHES)]
     for record in found:
         planted_s = (4 * record.number + 1) / 1000
-        assert record.cost.wait_s >= planted_s
+        assert record.cost.wait_s >= planted_s - 0.01  # a delay of this process between two clocks counts as less
         assert record.cost.cpu_s >= 0.004
         assert record.ended_s - record.began_s >= record.cost.cpu_s + record.cost.wait_s - 1e-6
     assert (log.start_s or 0) > 0
