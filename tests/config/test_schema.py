@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -98,14 +96,6 @@ _OUT_OF_RANGE = {
     [
         *((each, f"{each}: allowed is {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
         ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
-        (
-            "+measure.max_second=3",
-            "measure.max_second=3: there is no key measure.max_second; did you mean measure.max_seconds?",
-        ),
-        (
-            "+search.max_worker=3",
-            "search.max_worker=3: there is no key search.max_worker; did you mean search.max_workers?",
-        ),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
@@ -134,17 +124,6 @@ def test_the_schema_is_pickled_by_name() -> None:
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
     assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
-
-
-def test_files_for_hosts_have_relative_interpolations_and_no_hydra_node() -> None:
-    """They must work below any node of a host's configuration."""
-    for path in sorted(CONF.rglob("*.yaml")):
-        group = path.relative_to(CONF).parts[0]
-        if group in ("hydra", "axis", "experiment", "config.yaml", "auto.yaml"):
-            continue
-        text = path.read_text()
-        assert not re.findall(r"\$\{(?!\.|oc\.|nws_sweep\.)", text), path
-        assert "hydra" not in (yaml.safe_load(text) or {})
 
 
 @pytest.mark.parametrize("group", ["dataset", "measure", "search", "consumer", "experiment"])

@@ -84,9 +84,7 @@ def test_values_out_of_range_are_reported_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_sleep_times_are_log_normal_and_equal_for_all_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sleep_times_are_log_normal_and_equal_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     sleepy: Any = Sleep(length=3, seconds_per_sample=0.5)
