@@ -129,7 +129,6 @@ def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
     "overrides",
     [
         [],
-        ["batch_size=7", "dataset=sleep", "dataset.length=50", "measure=quick"],
         ["dataset=sleep", "+dataset.more=1", "dataset.seconds_per_sample=1e-3"],
         ["search.candidates=[0,2,4]", "search=exhaustive", "search.tolerance=0.1"],
         ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
@@ -137,9 +136,7 @@ def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
         ["++dataset.files=9", "~consumer", "consumer=none"],
         ["batch_size=4", "++batch_size=8"],
         ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
-        ["dataset=sleep", "dataset.length=5", "dataset={length:6}"],
         ["batch_size='8'"],
-        ["pin_memory=yes"],
         ["search.tolerance=half"],
         ["patience=2", "search.maximum_patience=${patience}"],
         ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
