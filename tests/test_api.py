@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
@@ -95,7 +96,7 @@ def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCa
         return Named(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
 
     caplog.set_level("INFO", logger="nws_sweep")
-    result = small(make, candidates=[0, 1])
+    result = small(make, candidates=[0, 1], tolerance=np.float64(0.05))
     assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
     assert result.trials[1].settings.prefetch_factor == 3
     assert result.record.configuration.columns["batch_size"] == 15
@@ -137,7 +138,9 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    (only,) = small(lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
+    (only,) = small(
+        lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0], tolerance=np.float64(0.05)
+    ).trials
     assert only.measurement is not None
     assert (only.measurement.consume_s or 0.0) >= 0.005
     assert not counted

@@ -81,7 +81,6 @@ def test_an_ambiguous_key_is_rejected_in_one_line(
 @pytest.mark.parametrize(
     ("key", "config", "swept", "keys"),
     [
-        (KEY, {KEY: 4, "loader.batch_size": 8}, [], {"batch_size": "loader.batch_size"}),
         ("data.num_workers.train", {"data.batch_size": {"train": 8}, "data.batch_size.train": 8}, [],
             {"batch_size": "data.batch_size.train"}),
         ("num_workers", {"lr": 0.5}, ["lr", "bs.batch_size"], {"batch_size": "bs.batch_size"}),
