@@ -138,10 +138,6 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
             "1.10 GB of memory (1.00 GB for the dataset, 0 workers of 500 MB, "
             "1 batches of 100 MB), and 1.10 GB are left",
         ),
-        (
-            FreeResources(shm_bytes=899 * MB), FreeResources(shm_bytes=900 * MB), SETTINGS, 1,
-            "900 MB of shared memory (9 batches of 100 MB in flight), and 899 MB are free in /dev/shm",
-        ),
         (  # three ranks; files are counted per process
             FreeResources(shm_bytes=2699 * MB), FreeResources(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
             "2.70 GB of shared memory (27 batches of 100 MB in flight), and 2.70 GB are free in /dev/shm",
