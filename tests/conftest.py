@@ -11,7 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hydra import initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
 
+from nws_sweep.config import schema
 from nws_sweep.system import processes, temporary
 from tests.one_process import SharedProcess
 
@@ -50,6 +54,15 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
     own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
     return _plain_environment() | own
+
+
+@pytest.fixture
+def composing() -> Iterator[ConfigLoader]:
+    """Hydra composes configurations of conf/."""
+    schema.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        yield GlobalHydra.instance().config_loader()
+    GlobalHydra.instance().clear()
 
 
 def _plain_environment() -> dict[str, str]:

@@ -13,10 +13,6 @@ from omegaconf import OmegaConf
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config):
     print(OmegaConf.to_yaml(config, resolve=True))
-    if "nws_sweep" in config:
-        from nws_sweep.config.embedding import require_composed
-
-        require_composed(config.nws_sweep)
 
 
 main()

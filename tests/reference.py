@@ -31,7 +31,7 @@ _VALUES = """\
 `key=value` sets a value, `-m key=value,value` sweeps it. A value out of range ends the program with one line before
 anything is measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
 ([configuration.md](configuration.md#search-and-measuring))."""
-_GROUPS = """\
+_GROUPS_TEXT = """\
 ## Groups
 
 `group=option` chooses a file of `conf/group/`; your own options are files in a folder `group/` of any folder that
@@ -43,8 +43,8 @@ _AUTO = """\
 Keys that `+nws_sweep=auto` adds ([projects.md](projects.md#which-num_workers-for-your-own-program))."""
 
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
-_CHOICES = ("dataset", "search", "measure", "consumer", "consumer/model", "experiment", "experiment/mnist")
-_AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
+GROUPS = ("dataset", "search", "measure", "consumer", "consumer/model", "experiment", "experiment/mnist")
+AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
 # The files that explain the values of the schema; the first explanation counts.
 _EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
 
@@ -63,8 +63,8 @@ _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 
 
 def page() -> str:
-    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _GROUPS]
-    parts += [_group_section(group) for group in _CHOICES]
+    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _GROUPS_TEXT]
+    parts += [_group_section(group) for group in GROUPS]
     parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _AUTO, _auto_table()]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -141,7 +141,7 @@ def _setting(key: str, value: Any) -> str:
 
 def _axes_table() -> str:
     rows = []
-    for group in _AXES:
+    for group in AXES:
         for path in sorted((CONF / group).glob("*.yaml")):
             ((key, value),) = yaml.safe_load(path.read_text("utf-8")).items()
             rows.append([f"`{group}={path.stem}`", f"`{key}={value}`"])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial
 from nws_sweep.tuning.runner import search
 from tests import factories
+from tests.conftest import ROOT
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
 
@@ -65,6 +68,16 @@ def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecor
     result = search(start, machine.environment(), recorder)
     assert not machine.alive, "a trial process is still alive"
     return result, recorder
+
+
+def real_search(configuration: Configuration) -> dict[int, Trial]:
+    """The trials of a whole search with real processes, by num_workers."""
+    start = SearchRecord(configuration=configuration, host=factories.HOST)
+    with DatasetServer() as dataset_server:
+        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, str(ROOT)))
+        result = search(start, Environment(start_process=start_process), Recorder())
+    assert result.complete
+    return by_workers(result)
 
 
 def by_workers(result: SearchRecord) -> dict[int, Trial]:

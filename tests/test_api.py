@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
@@ -21,21 +22,15 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, MeasureRules, Verdict
+from tests import user_datasets
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
 QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
 
 
-class Slow(Dataset[int]):
-    def __init__(self, length: int = 200, seconds: float = 0.002) -> None:
-        self.length, self.seconds = length, seconds
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(self.seconds)
-        return index
+def slow(length: int = 200, seconds: float = 0.002) -> Dataset[torch.Tensor]:
+    dataset: Dataset[torch.Tensor] = user_datasets.Slow(length, seconds=seconds)
+    return dataset
 
 
 @pytest.fixture(autouse=True)
@@ -49,29 +44,27 @@ def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
 
 
 @pytest.mark.usefixtures("no_leftovers")
-def test_a_search_recommends_workers_and_does_not_change_the_program(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pytest.CaptureFixture[str]) -> None:
     states = torch.get_rng_state(), random.getstate()
     lines: list[str] = []
-    slow = Slow(length=600, seconds=0.01)
-    result = small(slow, batch_size=10, shuffle=True, progress=lines.append)
+    dataset = slow(length=600, seconds=0.01)
+    result = small(dataset, batch_size=10, shuffle=True, progress=lines.append)
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1] == random.getstate()
     assert result.num_workers == 2
     assert result.loader_kwargs == {
         "num_workers": 2, "pin_memory": False, "prefetch_factor": None, "persistent_workers": False
     }  # fmt: skip
-    assert len(DataLoader(Slow(), batch_size=10, shuffle=True, **result.loader_kwargs)) == 20
+    assert len(DataLoader(slow(), batch_size=10, shuffle=True, **result.loader_kwargs)) == 20
     assert [one.num_workers for one in result.trials] == [0, 2]
     assert result.stop_reason
     assert result.cost_s > 0
     assert lines[-1].startswith("best: num_workers=2; stopped: ")
-    again = small(slow, batch_size=10, shuffle=True)
+    again = small(dataset, batch_size=10, shuffle=True)
     assert again.reused
     assert again.measured_at == result.measured_at
     assert capfd.readouterr().err == ""
-    tuned = nws_sweep.tune(DataLoader(slow, batch_size=10, shuffle=True), candidates=[0, 2], measure=QUICK)
+    tuned = nws_sweep.tune(DataLoader(dataset, batch_size=10, shuffle=True), candidates=[0, 2], measure=QUICK)
     assert tuned.num_workers == 2
     expected = f'nws_sweep: best for Slow: num_workers=2, measured at {result.measured_at}; reuse="never"'
     assert capfd.readouterr().err == f"{expected} measures again\n"
@@ -94,10 +87,10 @@ def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure:
 
 def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
     def make() -> DataLoader[Any]:
-        return Named(Slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
+        return Named(slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
 
     caplog.set_level("INFO", logger="nws_sweep")
-    result = small(make, candidates=[0, 1])
+    result = small(make, candidates=[0, 1], tolerance=np.float64(0.05))
     assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
     assert result.trials[1].settings.prefetch_factor == 3
     assert result.record.configuration.columns["batch_size"] == 15
@@ -111,17 +104,17 @@ def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCa
         small(make, candidates=[0], prefetch_factor=4)
 
 
-class Named(DataLoader[int]):
+class Named(DataLoader[torch.Tensor]):
     name = ""
 
 
-def double(samples: list[int]) -> list[int]:
+def double(samples: list[Any]) -> list[Any]:
     return [2 * sample for sample in samples]
 
 
 def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     sampler = WeightedRandomSampler([1.0] * 200, 500, generator=torch.Generator().manual_seed(1))
-    loader = Named(Slow(seconds=0.01), batch_size=10, sampler=sampler, collate_fn=double, drop_last=True)
+    loader = Named(slow(seconds=0.01), batch_size=10, sampler=sampler, collate_fn=double, drop_last=True)
     loader.name = "mine"
     expected = list(sampler)
     sampler.generator.manual_seed(1)
@@ -139,7 +132,7 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    (only,) = small(lambda: Slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
+    (only,) = small(lambda: slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
     assert only.measurement is not None
     assert (only.measurement.consume_s or 0.0) >= 0.005
     assert not counted
@@ -150,14 +143,8 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
     [
         ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
         ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
-        ({"max_workers": -1}, "max_workers=-1: allowed is null or an integer of at least 0"),
-        ({"maximum_patience": -1}, "maximum_patience=-1: allowed is"),
-        ({"tolerance": 2}, "tolerance=2: allowed is a number from 0 to 1"),
-        ({"time_budget_s": 0}, "time_budget_s=0: allowed is"),
-        ({"also": ["batch_size"]}, "also=.*: allowed is a list of different names"),
         ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
-        ({"multiprocessing_context": "thread"}, "multiprocessing_context='thread': allowed is fork or"),
         ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
     ],
 )
@@ -170,10 +157,10 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
     ("ask", "line"),
     [
         (lambda: nws_sweep.search(3), "dataset of type int: allowed is a dataset"),
-        (lambda: nws_sweep.search(DataLoader(Slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
-        (lambda: nws_sweep.tune(cast(Any, Slow())), r"tune\(Slow\): allowed is a DataLoader"),
-        (lambda: nws_sweep.search(Slow, sampler=[1]), "a sampler needs the dataset itself"),
-        (lambda: nws_sweep.search(Slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
+        (lambda: nws_sweep.search(DataLoader(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
+        (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
+        (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
+        (lambda: nws_sweep.search(slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
         (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),
     ],
 )

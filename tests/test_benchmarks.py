@@ -28,9 +28,7 @@ from tests.conftest import ROOT
     ("batches", "workers", "span"),
     [
         (100, 0, (1, 100)),  # the first batch includes the start-up
-        (100, 1, (2, 98)),
         (100, 4, (8, 92)),
-        (101, 4, (8, 92)),  # 93 is not a multiple of 4 away from 8
         (19, 4, None),
         *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from omegaconf import OmegaConf
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -74,11 +74,10 @@ def test_a_script() -> None:
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
 
 
+@pytest.mark.usefixtures("composing")
 def test_a_program_that_passes_its_config() -> None:
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
-    schema.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
+    cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
     found = run(shown("docs/projects.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
     assert found["loader"].num_workers == 1
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT
+
 HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "psutil", "PIL"}
 
 

@@ -139,13 +139,6 @@ def test_an_editable_install_runs_from_any_folder_and_in_hosts(editable: Path, c
     check(editable, host, host, checkout)
 
 
-def test_a_program_without_the_plugin_gets_an_error(editable: Path, host: Path, without_plugin: str) -> None:
-    done = attempt([editable, "train.py", "+nws_sweep=base"], host, PYTHONPATH=without_plugin)
-    assert done.returncode == 1
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("nws_sweep.errors.")]
-    assert "nws_sweep=base: a plain value, since Hydra found no search-path plugin" in line
-
-
 def test_an_uninstalled_checkout_runs_from_its_folder_and_in_hosts(editable: Path, checkout: Path, host: Path) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", editable, "nws-sweep"], checkout)
     check(editable, host, checkout, is_installed=False, PYTHONPATH=str(checkout))

@@ -93,8 +93,6 @@ def kill_this_process() -> Any:
 
 SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # like errors of torch
 
-ParentPid = kind("ParentPid", lambda _, index: torch.tensor(os.getppid()))  # of the loading process
-Uneven = kind("Uneven", lambda _, index: torch.zeros(index + 1))
 Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
 RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
 RaisesWithWorkers = kind(

@@ -76,7 +76,6 @@ def killed_after(program: Program, seconds: float) -> bool:
 @pytest.mark.parametrize(
     ("number", "whom"),
     [
-        (signal.SIGINT, "it"),
         (signal.SIGTERM, "it"),
         (signal.SIGTERM, "all"),  # as batch systems send it
         (signal.SIGHUP, "group"),  # from a closed terminal

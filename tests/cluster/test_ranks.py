@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.ranks import free_port
-from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
-from nws_sweep.tuning.runner import search
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial
 from tests import factories
 from tests.conftest import ROOT
-from tests.searching import Recorder
+from tests.searching import real_search
 
 pytestmark = pytest.mark.alone
 RANKS, BATCH_SIZE, STEP_S, CANDIDATES = 4, 8, 0.01, (0, 2)
@@ -31,7 +28,7 @@ MOST_OFF = 0.25
 
 def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
     """nws_sweep's trials by num_workers; the consumer is the training step."""
-    chosen = factories.configuration(
+    configuration = factories.configuration(
         dataset=dataset,
         consumer={"_target_": "tests.cluster.training.Step", "step_s": STEP_S},
         loader=LoaderSettings(batch_size=BATCH_SIZE, shuffle=True),
@@ -39,12 +36,7 @@ def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
         search=SearchRules(strategy="exhaustive", candidates=CANDIDATES),
         ranks=RANKS,
     )
-    start = SearchRecord(configuration=chosen, host=factories.HOST)
-    with DatasetServer() as dataset_server:
-        opener = dataset_server.factory(lambda one: spec_of(one, str(ROOT)))
-        result = search(start, Environment(start_process=opener), Recorder())
-    assert result.complete
-    return {trial.num_workers: trial for trial in result.trials}
+    return real_search(configuration)
 
 
 def seconds_per_step(dataset: dict[str, Any]) -> dict[int, float]:

@@ -64,7 +64,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultSto
         ({}, "num_workers", 4),
         ({}, "workers_again", 4),
         ({"prefetch_factor": "${nws_best:prefetch_factor}"}, "prefetch_factor", 3),
-        ({"batch_size": "${nws_best:batch_size}"}, "batch_size", 64),
         ({"batch_size": "${size}"}, "num_workers", 4),  # through another key
     ],
 )
@@ -111,7 +110,6 @@ def test_the_command_in_the_error_names_the_config_of_the_program(store: ResultS
         ({}, {"root": "/other"}, "the newest is of another dataset, at data"),
         ({}, {"batch_size": 32}, "the newest is of batch_size=64, this has 32"),
         ({"host": replace(host.describe(), torch="0.1")}, {}, "the newest is measured with torch 0.1, this is "),
-        ({"host": replace(host.describe(), hostname="a")}, {}, "the newest is measured with hostname a, this is "),
         ({"started_at": "2020-01-01T00:00:00+00:00"}, {}, "the newest is measured 2"),
         ({"facts": FACTS}, {}, "there is none on this machine"),
         ({}, {"_target_": "others.Data"}, "there is none on this machine"),

@@ -2,17 +2,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import re
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
-import yaml
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import nws_sweep
@@ -22,16 +17,10 @@ from nws_sweep.config.schema import explain
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import host
+from tests.conftest import ROOT
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-
-
-@pytest.fixture(autouse=True)
-def _hydra() -> Iterator[None]:
-    schema.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        yield
-    GlobalHydra.instance().clear()
+CONF = ROOT / "conf"
+pytestmark = pytest.mark.usefixtures("composing")
 
 
 def configured(*overrides: str) -> Configuration:
@@ -78,7 +67,6 @@ _OUT_OF_RANGE = {
         "batch_size=0", "batch_size=abc", "batch_size=1.5", "batch_size=", "prefetch_factor=none",
     ],
     "an integer of at least 0": ["patience=-1"],
-    "an integer of at least 1": ["ranks=0"],
     "true, false or null": ["pin_memory=maybe"],
     "adaptive or patience or exhaustive": ["search.strategy=bisect"],
     "fork or spawn or forkserver or null": ["loader.multiprocessing_context=thread"],
@@ -98,14 +86,6 @@ _OUT_OF_RANGE = {
     [
         *((each, f"{each}: allowed is {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
         ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
-        (
-            "+measure.max_second=3",
-            "measure.max_second=3: there is no key measure.max_second; did you mean measure.max_seconds?",
-        ),
-        (
-            "+search.max_worker=3",
-            "search.max_worker=3: there is no key search.max_worker; did you mean search.max_workers?",
-        ),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
@@ -134,17 +114,6 @@ def test_the_schema_is_pickled_by_name() -> None:
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
     assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
-
-
-def test_files_for_hosts_have_relative_interpolations_and_no_hydra_node() -> None:
-    """They must work below any node of a host's configuration."""
-    for path in sorted(CONF.rglob("*.yaml")):
-        group = path.relative_to(CONF).parts[0]
-        if group in ("hydra", "axis", "experiment", "config.yaml", "auto.yaml"):
-            continue
-        text = path.read_text()
-        assert not re.findall(r"\$\{(?!\.|oc\.|nws_sweep\.)", text), path
-        assert "hydra" not in (yaml.safe_load(text) or {})
 
 
 @pytest.mark.parametrize("group", ["dataset", "measure", "search", "consumer", "experiment"])
@@ -205,13 +174,3 @@ def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]
 @pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
 def test_other_arguments_are_not_quoted(typed: str) -> None:
     assert schema.with_quoted_overrides(typed) == typed
-
-
-def test_rules_take_any_float_that_is_in_range() -> None:
-    values = {
-        "strategy": "patience", "maximum_patience": 2, "tolerance": np.float64(0.05), "time_budget_s": 5,
-        "also": ["pin_memory"], "max_workers": 2, "candidates": None, "reference": 4,
-    }  # fmt: skip
-    found = schema.search_rules(values)
-    assert (found.candidates, found.reference, found.also) == ((0, 1, 2), None, ("pin_memory",))
-    assert (found.maximum_patience, found.tolerance, found.time_budget_s) == (2, 0.05, 5)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import abc
 import copy
-import gc
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,29 +214,6 @@ def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
         assert sorted(seen.tolist()) == [[0, 1, 1, 1]] * 24 + [[1, 1, 1, 1]] * 24
         assert recorder.log.produced() == 48 * epoch
     assert min(recorder.log.samples) > 0
-
-
-def test_counting_adds_no_calls_per_cheap_sample(clock: FakeClock) -> None:
-    def calls(indices: list[int]) -> int:
-        events, before = [], sys.getprofile()
-        gc.disable()  # or finalizers of earlier tests would count
-        sys.setprofile(lambda _frame, event, _what: events.append(event))
-        try:
-            _ = dataset.__getitems__(indices) if counted else [dataset[index] for index in indices]
-        finally:
-            sys.setprofile(before)
-            gc.enable()
-        return sum(event in ("call", "c_call") for event in events)
-
-    slots, few, many = [0], list(range(100)), list(range(200))
-    dataset: Any = Watching(clock, slots, CHEAP_S)
-    counted = False
-    alone = calls(many) - calls(few)
-    count_samples(dataset, slots, 0)
-    counted = True
-    fetch(dataset, few)  # detects that the samples are cheap
-    assert calls(many) - calls(few) == alone
-    assert slots[0] == 400
 
 
 def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ def with_code(getter: Any) -> Any:
 SAME: list[Any] = [
     lambda: Files(["a", "b"]),
     lambda: Slotted(1),
-    lambda: {"a": {1, 2, "x"}},
     lambda: torch.arange(10_000.0).reshape(100, 100).t(),
     lambda: pd.DataFrame({"a": range(1000), "b": ["x"] * 1000}),
     lambda: OmegaConf.create({"a": "???", "b": "${nothing}"}),
@@ -56,12 +55,9 @@ SAME: list[Any] = [
 ]
 DIFFERENT = [
     (Files(["a", "b"]), Files(["a", "c"])),
-    (Slotted(1), Slotted(2)),
     (torch.zeros(4), torch.zeros(4, dtype=torch.int32)),
-    ([*range(1000)], [*range(1001)]),
     (lambda x: x, lambda x: x + 1),
     (functools.partial(adding, 1), functools.partial(adding, 2)),
-    (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1, 3]})),
     (type("A", (), {"size": 1})(), type("A", (), {"size": 2})()),
     (torch.utils.data.BatchSampler(range(8), 2, False), torch.utils.data.BatchSampler(range(8), 4, False)),
     ("a", b"a"),

@@ -224,12 +224,9 @@ def test_other_settings_of_a_loader_are_kept_for_ranks(made: Any, settings: Load
     ("made", "samples", "alone"),
     [
         (DATASET, 10, 10),
-        (DataLoader(DATASET, batch_size=4), 10, 10),
         (DataLoader(DATASET, sampler=RandomSampler(DATASET, num_samples=7)), 7, 7),
         (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 5, 0)), 10, 2),
-        (DataLoader(DATASET, batch_size=None), 10, 10),
         (DataLoader(DATA, batch_sampler=GROUPED), None, None),
-        (Stream(10), None, None),
         (DataLoader(SizedStream(5)), 5, 5),
     ],
 )

@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import fsspec
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -23,14 +21,7 @@ from nws_sweep.dataloading.objects import python_objects
 from nws_sweep.datasets import object_server
 from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
-from tests.conftest import Command
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+from nws_sweep.executor.ranks import free_port
 
 
 class Unreliable(BaseHTTPRequestHandler):
@@ -188,20 +179,3 @@ def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.cat(batches)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
     finally:
         server.stop()
-
-
-@pytest.mark.extended
-@pytest.mark.slow
-def test_the_experiment_starts_and_stops_its_server(shared_nws: Command, tmp_path: Path) -> None:
-    port = free_port()
-    small = ["services.store.objects=128", f"services.store.port={port}", "services.store.latency_s=0.05"]
-    options = ["search=exhaustive", "search.candidates=[0,4]", "measure.window_s=0.5", "measure.max_seconds=3"]
-    done = shared_nws("experiment=remote_store", *small, *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    (folder,) = (tmp_path / "outputs" / "sweeps").iterdir()
-    results = pd.read_csv(folder / "results.csv")
-    assert set(results["dataset.names"]) == {"array", "list"}
-    assert set(results["state"]) == {"ok"}
-    assert all(found.set_index("num_workers")["batch_s"].idxmin() > 1 for _, found in results.groupby("dataset.names"))
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port))

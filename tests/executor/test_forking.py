@@ -12,9 +12,7 @@ import pytest
 from nws_sweep.executor import forking
 
 
-def test_exiting_threads_and_closed_files_are_no_obstacle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_exiting_threads_and_closed_files_are_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     before, done, listed = forking.footprint(), threading.Event(), Path.iterdir
     # The last entry, larger than any thread ID, does not exist any more when it is read.
     monkeypatch.setattr(Path, "iterdir", lambda folder: [*listed(folder), folder / "4194305"])

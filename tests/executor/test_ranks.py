@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,19 +118,10 @@ def test_the_root_cause_is_reported(
 
 @pytest.fixture(autouse=True)
 def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    made: list[str] = []
-    folder = temporary.folder
-
-    @contextmanager
-    def noted() -> Iterator[str]:
-        with folder() as path:
-            made.append(path)
-            yield path
-
-    monkeypatch.setattr(temporary, "folder", noted)
-    monkeypatch.setattr(temporary, "_PREFIX", "nws_sweep-trial-two words-")  # the path is no URL
+    prefix = f"nws_sweep-trial-two words {os.getpid()}-"  # the path is no URL
+    monkeypatch.setattr(temporary, "_PREFIX", prefix)
     yield
-    assert not [path for path in made if Path(path).exists()]
+    assert not list(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
 
 
 def started(

@@ -231,7 +231,6 @@ def test_the_child_answers_the_commands_of_the_protocol(command: str) -> None:
         ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible", signal.SIGBUS),
         ("DataLoader worker (pid 7) is killed by signal: Killed. ", signal.SIGKILL),
         ("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost", None),
-        ("Bus error", None),
     ],
 )
 def test_the_signal_that_killed_a_worker_is_a_value(error: str, killed_by: int | None) -> None:

@@ -51,10 +51,8 @@ OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
     ("host", "kept", "why"),
     [
         ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
-        ({"nws_sweep": "0.0"}, {}, "measured with nws_sweep 0.1.0, this is 0.0"),
         ({}, {"started_at": OLD}, "measured 32 days ago"),
         ({"hostname": "other"}, {}, None),  # another machine: no result
-        ({"usable_cpus": 99}, {}, None),
         ({}, {"verdict": None}, None),  # an incomplete search is not stored
         ({}, {"error": "broken"}, None),
     ],

@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.results import BatchTime, SearchCost, TrialState, Verdict, WindowKind, storage
-from nws_sweep.results.storage import Stored, StoredRun, select
+from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
+from nws_sweep.results.storage import Stored, select
 from tests.factories import (
-    FACTS,
-    configuration,
-    endless_trial,
     failed_trial,
-    loader_settings,
     search_result,
     store_grid,
     store_run,
@@ -30,37 +26,6 @@ from tests.factories import (
 def timings_of(folder: Path) -> list[dict[str, str]]:
     with (folder / "timings.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-RESULTS = {
-    "unknown length": search_result(endless_trial(0, 0.5), facts=replace(FACTS, iterable=True, samples=None)),
-    "nothing measured": search_result(facts=None, stop_reason="", error="no such folder: 'ä, \"b\"'"),
-    "other values": search_result(
-        trial(0, 8.0),
-        configuration=configuration(
-            {"dataset.sizes": [1, 2], "größe": None}, collate_fn={"_target_": "package.pad"}, seed=7
-        ),
-    ),
-    "cost and verdict": search_result(
-        trial(2, 8.0),
-        cost=SearchCost(profile_s=0.5, measuring_s=1.5),
-        verdict=Verdict(
-            recommended=loader_settings(2),
-            fastest=loader_settings(4),
-            tied=(loader_settings(3),),
-            seconds_to_decide=2.5,
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_a_saved_result_is_found_without_its_windows(tmp_path: Path, name: str) -> None:
-    folder = store_run(tmp_path, RESULTS[name])
-    without_windows = tuple(replace(each, windows=()) for each in RESULTS[name].trials)
-    kept = StoredRun(folder=folder, result=replace(RESULTS[name], trials=without_windows))
-    assert storage.find(folder) == Stored(folder=folder, is_grid=False, runs=(kept,))
-    assert kept.result.configuration.fingerprint == RESULTS[name].configuration.fingerprint
 
 
 def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
@@ -261,9 +226,7 @@ def grid() -> Stored:
     [
         ([], [0, 1, 2]),
         (["pin_memory=true"], [0, 2]),
-        (["pin_memory=True"], [0, 2]),
         (["prefetch_factor=null"], [0, 1]),
-        (["prefetch_factor=None"], [0, 1]),
         (["pin_memory=true", "batch_size=64"], [0]),
     ],
 )

@@ -48,12 +48,10 @@ NAME = "hydra.callbacks.nws_sweep"
         ({"args.dataloader_num_workers": 4}, [], None, "args.dataloader_num_workers"),
         ({"num_workers": 4, "data.num_workers": "${num_workers}"}, [], None, "num_workers"),
         (TWO, ["lr", "b.num_workers"], None, "b.num_workers"),
-        ({"data.workers": 4}, [], "data.workers", "data.workers"),
         ({"lr": 0.5}, ["loader.jobs"], "loader.jobs", "loader.jobs"),
         (MAPPING, [], None, "data.num_workers.train"),
         (MAPPING, [], "data.num_workers", "data.num_workers.train"),
         (MAPPING, [], "data.num_workers.val", "data.num_workers.val"),
-        (MAPPING, ["data.num_workers.train", "data.num_workers.val"], None, "data.num_workers.train"),
     ],
 )
 def test_the_key_of_num_workers_is_found_by_its_name_or_named_by_the_user(
@@ -83,7 +81,6 @@ def test_an_ambiguous_key_is_rejected_in_one_line(
 @pytest.mark.parametrize(
     ("key", "config", "swept", "keys"),
     [
-        (KEY, {KEY: 4, "loader.batch_size": 8}, [], {"batch_size": "loader.batch_size"}),
         ("data.num_workers.train", {"data.batch_size": {"train": 8}, "data.batch_size.train": 8}, [],
             {"batch_size": "data.batch_size.train"}),
         ("num_workers", {"lr": 0.5}, ["lr", "bs.batch_size"], {"batch_size": "bs.batch_size"}),
@@ -143,7 +140,6 @@ def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
     [
         (f"{KEY}=3,1", (1, 3)),
         (f"++{KEY}=range(0,3)", (0, 1, 2)),
-        (f"{KEY}=4", (4,)),
         (f"{KEY}=interval(0,8)", ()),
         (None, (0, 8)),  # an axis in the program's files
     ],

@@ -33,7 +33,6 @@ def timed(value: float, half_width: float | None) -> Trial:
     [
         (1.09, 0.01, Change.SAME),
         (1.2, 0.01, Change.SLOWER),
-        (0.8, 0.01, Change.FASTER),
         (1.2, 0.15, Change.UNCLEAR),
         (1.05, 0.5, Change.SAME),
         (1.2, None, Change.SLOWER),

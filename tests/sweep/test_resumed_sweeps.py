@@ -22,7 +22,9 @@ USELESS, USEFUL = 1.0, 0.1
 
 
 def machine(per_worker_s: float) -> FakeMachine:
-    return machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
+    made = machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
+    made.facts = replace(made.facts, samples=100 * 64)
+    return made
 
 
 def interrupt(
@@ -73,7 +75,9 @@ def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worke
         if there is None:
             break
         kept, found = finished(there), finished(result)
-        assert {workers: found[workers] for workers in kept} == kept, "measured again"
+        for workers, trial in kept.items():
+            assert found[workers].windows == trial.windows, "measured again"
+            assert found[workers].objective_s == pytest.approx(trial.objective_s)
         assert result.complete
         assert result.cost is not None
         assert result.cost.total_s == pytest.approx(result.cost_s)

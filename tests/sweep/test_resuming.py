@@ -195,18 +195,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
 
 
-def test_only_one_program_locks_a_folder(tmp_path: Path) -> None:
+def test_only_one_program_locks_a_folder_until_it_is_killed(tmp_path: Path) -> None:
     """Two programs started in the same second would overwrite each other's files."""
-    folder = tmp_path / "runs" / "now"
-    folder_lock = resuming.folder_lock(folder)
-    assert folder_lock.is_locked
-    with pytest.raises(ConfigurationError, match=r"another program is measuring into this folder.*hydra\.run\.dir"):
-        resuming.folder_lock(folder)
-    folder_lock.release(force=True)
-    assert resuming.folder_lock(folder).is_locked
-
-
-def test_a_killed_program_releases_its_lock(tmp_path: Path) -> None:
     script = """
         import sys; from nws_sweep.sweep import resuming; from pathlib import Path
         taken = resuming.folder_lock(Path(sys.argv[1]))
@@ -214,10 +204,10 @@ def test_a_killed_program_releases_its_lock(tmp_path: Path) -> None:
     """
     with child(script, tmp_path) as process:
         line_of(process)
-        with pytest.raises(ConfigurationError, match="another program"):
+        with pytest.raises(ConfigurationError, match=r"another program is measuring into this folder.*hydra\.run\.dir"):
             resuming.folder_lock(tmp_path)
         process.kill()
-    resuming.folder_lock(tmp_path)
+    assert resuming.folder_lock(tmp_path).is_locked
 
 
 def test_folders_on_file_systems_without_locks_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

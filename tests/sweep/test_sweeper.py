@@ -173,7 +173,6 @@ def test_the_states_of_jobs_are_read_from_the_queue() -> None:
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        ("", ""),
         ("something\nsrun: error: big: task 0: Killed\nlast", ": srun: error: big: task 0: Killed"),
         ("ValueError: x\nsrun: error: big: task 0: Exited with exit code 1", ": ValueError: x"),
         ("one\ntwo\n", ": two"),

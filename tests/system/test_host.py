@@ -19,11 +19,9 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
     ("own", "files", "expected"),
     [
         ("0::/\n", {"cpu.max": "max 100000\n"}, 12.0),
-        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
         ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3.0),
         ("0::/host/path/of/container\n", {"cpu.max": "200000 100000\n"}, 2.0),
         ("4:cpu,cpuacct:/\n", v1("cpu,cpuacct", 250_000), 2.5),
-        ("1:cpu:/\n", v1("cpu", -1), 12.0),
         ("3:cpuset:/\n2:cpuacct:/\n", v1("cpuset", 100_000), 12.0),
         ("5:cpu2:/\n", v1("cpu2", 100_000), 12.0),
         ("", {}, 12.0),
@@ -41,10 +39,8 @@ def test_quotas_of_control_groups_limit_the_cpus(
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"SLURM_CPUS_PER_TASK": "8"}, 8.0),
         ({"SLURM_CPUS_PER_TASK": "64"}, 12.0),
         ({"SLURM_CPUS_PER_TASK": "many"}, 12.0),
-        ({"LOCAL_WORLD_SIZE": "8"}, 1.5),
         ({"SLURM_CPUS_PER_TASK": "6", "LOCAL_WORLD_SIZE": "2"}, 3.0),
     ],
 )

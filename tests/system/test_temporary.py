@@ -91,11 +91,3 @@ def register_with_segment(folder: Path, pid: int) -> Path:
     segment = Path(f"/dev/shm/torch_{pid}_test")
     segment.touch()
     return segment
-
-
-def test_the_folder_of_a_running_program_is_kept(place: Path) -> None:
-    """By its lock: process IDs of other containers mean nothing here."""
-    with child(_PROGRAM, place) as living:
-        path = Path(line_of(living))
-        temporary.remove_stale()
-        assert (path / "socket").exists()

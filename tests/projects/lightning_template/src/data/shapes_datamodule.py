@@ -18,32 +18,18 @@ class Shapes(Dataset):
 
 
 class ShapesDataModule(LightningDataModule):
-    def __init__(
-        self, data_dir: str = "data/", batch_size: int = 64, num_workers: int = 0, pin_memory: bool = False
-    ) -> None:
+    def __init__(self, data_dir: str, batch_size: int, num_workers: int, pin_memory: bool) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
-        self.data_train: Dataset[Any] | None = None
         self.batch_size_per_device = batch_size
 
     def setup(self, stage: str | None = None) -> None:
         if self.trainer is not None:
             self.batch_size_per_device = self.hparams.batch_size // self.trainer.world_size
-        if self.data_train is None:
-            halves = random_split(Shapes(), (400, 100), generator=torch.Generator().manual_seed(42))
-            self.data_train, self.data_val = halves
+        self.data_train, self.data_val = random_split(Shapes(), (400, 100))
 
     def train_dataloader(self) -> DataLoader[Any]:
-        return self._loader(self.data_train, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        return self._loader(self.data_val, shuffle=False)
-
-    def _loader(self, dataset: Any, *, shuffle: bool) -> DataLoader[Any]:
+        own = self.hparams
         return DataLoader(
-            dataset=dataset,
-            batch_size=self.batch_size_per_device,
-            num_workers=self.hparams.num_workers,
-            pin_memory=self.hparams.pin_memory,
-            shuffle=shuffle,
+            self.data_train, self.batch_size_per_device, True, num_workers=own.num_workers, pin_memory=own.pin_memory
         )
