@@ -86,10 +86,6 @@ class Records:
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
-    def without_consumer(self) -> Records:
-        """With a consumer that takes no time."""
-        return replace(self, loop=replace(self.loop, consumer_s=0.0, consumer_cpu_s=0.0))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:

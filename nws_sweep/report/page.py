@@ -157,18 +157,12 @@ def _how_sure(best: Trial, other: Trial) -> str:
 
 def _trials(summary: Summary) -> Table:
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    rows = []
-    for configuration in summary.configurations:
-        for trial in configuration.trials:
-            shown = formatted.of_trial(trial, configuration.configuration)
-            rows.append((configuration.label, *astuple(shown))[first:])
-    return Table(_TRIALS[first:], rows)
-
-
-_TRIALS = (
-    "configuration", "num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows",
-    "state",
-)  # fmt: skip
+    rows = [
+        (configuration.label, *astuple(formatted.of_trial(trial, configuration.configuration)))[first:]
+        for configuration in summary.configurations
+        for trial in configuration.trials
+    ]
+    return Table(("configuration", *formatted.HEADER)[first:], rows)
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -237,9 +237,10 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
 
 def fastest_lines(summary: Summary) -> list[str]:
     """Which configuration is the fastest on each kind of node; empty if there is one kind."""
+    others = [name for name in summary.distinguishing if name != node_kinds.COLUMN]
     return [
-        f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != node_kinds.COLUMN)} "
-        f"with num_workers={one.best.num_workers}, {units.number(one.best_rate)} samples/s"
+        f"{node}: {one.configuration.label_of(others)} with num_workers={one.best.num_workers}, "
+        f"{units.number(one.best_rate)} samples/s"
         for node, one in summary.fastest_per_node.items()
         if one.best
     ]

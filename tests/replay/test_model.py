@@ -83,9 +83,10 @@ def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
 
 def test_the_factor_is_one_of_loading_not_of_another_consumer() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
-    assert model.batch_s(settings, consumer_s=1.0) == pytest.approx(1.0, rel=0.01)
-    assert model.batch_s(settings, consumer_s=0.0) == pytest.approx(model.batch_s(settings))
-    assert model.predict(settings, consumer_s=0.0).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
+    free = replace(model, consumer_s=0.0)
+    assert replace(model, consumer_s=1.0).batch_s(settings) == pytest.approx(1.0, rel=0.01)
+    assert free.batch_s(settings) == pytest.approx(model.batch_s(settings))
+    assert free.predict(settings).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
 
 
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:

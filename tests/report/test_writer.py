@@ -284,17 +284,17 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
 
 
 def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
-    slow = failed_trial(2, "no | for 60 s", TrialState.TIMEOUT)
+    slow = failed_trial(2, "no |", TrialState.TIMEOUT)
     text = writer.markdown(summary_of_run(search_result(trial(4, 8.0, noise=Noise(steal=0.3)), slow)), [])
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     assert why.startswith("- too much noise to identify the bottleneck: a batch took 62 ms ±38 %, ")
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
-        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | windows | state                   |",
-        "|-------------|-------------|-----------|----------|-------|---------|---------|-------------------------|",
-        "| 2           | -           | -         | -        | -     | -       | -       | timeout: no \\| for 60 s |",
-        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 5       | ok                      |",
+        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | memory  | windows | state          |",
+        "|-------------|-------------|-----------|----------|-------|---------|---------|---------|----------------|",
+        "| 2           | -           | -         | -        | -     | -       | -       | -       | timeout: no \\| |",
+        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 1.05 MB | 5       | ok             |",
     ]
 
 

@@ -98,11 +98,14 @@ def _rate(trial: Trial) -> Point | None:
 
 def _epoch(trial: Trial) -> Point | None:
     found = trial.measurement
-    if found is None or not found.epoch_s:
-        return None
-    batch = found.batch_s
+    return timed(trial, found.epoch_s) if found and found.epoch_s else None
+
+
+def timed(trial: Trial, seconds: float) -> Point:
+    """A time of the trial, with the relative interval of its batches."""
+    batch = trial.measurement.batch_s if trial.measurement else None
     quick, slow = (end / batch.value for end in batch.ends) if batch else (1.0, 1.0)
-    return Point(trial.num_workers, found.epoch_s, found.epoch_s * quick, found.epoch_s * slow)
+    return Point(trial.num_workers, seconds, quick * seconds, slow * seconds)
 
 
 def _thousand(trial: Trial) -> Point | None:
