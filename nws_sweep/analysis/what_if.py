@@ -161,7 +161,7 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     cpus, loader = float(result.host.usable_cpus), best.settings if best.num_workers else result.configuration.loader
     batches = result.facts.batches_of(best.settings, 1) if result.facts else None
     succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
-    model = model_of(succeeded, batches, cpus, most_batches=most_batches)
+    model = model_of(succeeded, batches, cpus, loader.multiprocessing_context, most_batches)
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
     return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
 

@@ -126,12 +126,10 @@ def certainty(configuration: ConfigurationSummary) -> str:
     best, result = configuration.best, configuration.run.result
     if best is None or not best.objective_s:
         return ""
-    if result.verdict is not None and result.verdict.provisional:
-        return "Not sure: the time budget ended the search; this is the best candidate so far."
+    if result.provisional:
+        return f"Not sure: {result.provisional}."
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {caveats.about_tie(result.verdict)}."
-    if not result.complete:
-        return "Not sure: the search did not finish."
     return _against_others(configuration, best, best.objective_s)
 
 

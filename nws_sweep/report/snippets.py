@@ -60,10 +60,8 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
 
     Args:
         summary: The results.
-        format_name: ``table`` for reading; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
-            ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
-            ``yaml`` and ``json`` for programs: one mapping for a run, a list for a grid. All formats but ``table``,
-            ``yaml`` and ``json`` hold one configuration.
+        format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for a grid) hold all
+            configurations, the others one; ``best --help`` says for what.
         key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
             prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
             Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys

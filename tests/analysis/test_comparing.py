@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.measurement.stats import estimate_mean
 from nws_sweep.report import comparison_text
 from nws_sweep.results import Estimate, SearchRecord, Trial
 from tests.conftest import Command
@@ -59,20 +57,6 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
     for base, other in ((None, 0.1), (0.1, None)):
         lacking = ratio_of(timed(2.0, base), timed(1.0, other))
         assert (lacking.value, lacking.half_width, lacking.ends, str(lacking)) == (0.5, None, None, "0.50")
-
-
-def test_the_interval_of_a_ratio_has_its_nominal_coverage() -> None:
-    """Means of ten windows with errors of 5 %."""
-    noise, runs, covered, truth = random.Random(3), 2000, 0, math.log(1.25)
-
-    def measured(log: float) -> Estimate:
-        logs = [log + noise.gauss(0, 0.05) for _ in range(10)]
-        return estimate_mean([math.exp(one) for one in logs], overall=math.exp(statistics.fmean(logs)))
-
-    for _ in range(runs):
-        found = ratio_of(measured(0.0), measured(truth))
-        covered += found.half_width is not None and abs(found.log - truth) <= found.half_width
-    assert 0.94 < covered / runs < 0.98
 
 
 @pytest.mark.parametrize(

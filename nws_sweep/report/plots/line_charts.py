@@ -20,7 +20,6 @@ from nws_sweep.results import Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
 _IN_A_CROWD = 6  # in the legend if there are more curves
-_MOST_LINES = 1000  # curves outside the legend that are drawn as vectors
 _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
@@ -204,10 +203,7 @@ def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
     # Curves outside the legend are one thin line with gaps.
     gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
     points = [point for curve in others for point in (*curve.points, gap)]
-    axes.plot(
-        [p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5,
-        rasterized=len(others) > _MOST_LINES,
-    )  # fmt: skip
+    axes.plot([p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5)
     named = [curve for curve in curves if curve.look]
     for index, curve in enumerate(named):
         # Side by side, so that intervals of similar curves do not overlap.
