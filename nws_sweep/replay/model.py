@@ -120,9 +120,7 @@ class Model:
 
     def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch with their bands."""
-        records, factor = self._inputs(settings.num_workers)
-        found = predict(records, settings)
-        return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
+        return predict(*self._inputs(settings.num_workers), settings)
 
     def epoch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of an epoch, without a band."""

@@ -118,14 +118,13 @@ def steady_pace(found: Replayed, settings: QueueSettings) -> float:
     return (found.returned_s[workers + full] - found.returned_s[workers]) / full
 
 
-def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:
-    """Predicts an epoch with a band from ``draws`` bootstrap samples (at least 3) of the records."""
+def predict(records: Records, factor: float, settings: QueueSettings) -> Prediction:
+    """Predicts an epoch that takes ``factor`` times as long as replayed, with a band from bootstrap samples."""
     arrangements = [epoch_of(records, settings, seed) for seed in range(_ARRANGEMENTS)]
-    epoch_s, batch_s = (statistics.fmean(times) for times in zip(*arrangements, strict=True))
+    epoch_s, batch_s = (factor * statistics.fmean(times) for times in zip(*arrangements, strict=True))
     replicates = []
-    for number in range(1, draws + 1):
-        draw = random.Random(number)
-        replicates.append(epoch_of(records.resampled(draw), settings, number))
+    for number in range(1, _DRAWS + 1):
+        replicates.append(epoch_of(records.resampled(random.Random(number)), settings, number))
     epochs, paces = zip(*replicates, strict=True)
     return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
 
