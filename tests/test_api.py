@@ -150,7 +150,7 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
     [
         ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
         ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
-        ({"max_workers": -1}, "max_workers=-1: allowed is an integer of at least 0"),
+        ({"max_workers": -1}, "max_workers=-1: allowed is null or an integer of at least 0"),
         ({"maximum_patience": -1}, "maximum_patience=-1: allowed is"),
         ({"tolerance": 2}, "tolerance=2: allowed is a number from 0 to 1"),
         ({"time_budget_s": 0}, "time_budget_s=0: allowed is"),

@@ -28,6 +28,7 @@ from tests.factories import (
     measurement,
     points,
     search_result,
+    steady,
     store_grid,
     store_run,
     summary_of_grid,
@@ -129,11 +130,7 @@ def test_the_interval_of_an_effect_has_at_least_its_nominal_coverage(pairs: int,
 
 def one(seconds: float, precision: float | None = 0.01, **columns: Any) -> SearchRecord:
     """A configuration whose best takes this time per batch, with this relative interval."""
-    batch_s = None
-    if precision is not None:
-        batch_s = Estimate(value=seconds, low=seconds / (1 + precision), high=seconds * (1 + precision), n=6)
-    found = measurement(65 * seconds, batch_s=batch_s, samples_per_s=64 / seconds)
-    return search_result(trial(0, 65 * seconds, measurement=found), columns=columns)
+    return search_result(steady(0, seconds, precision), columns=columns)
 
 
 def of(*results: SearchRecord) -> dict[str, Effect]:
@@ -181,16 +178,10 @@ def test_only_pairs_that_differ_in_one_setting_have_effects(results: list[Search
 LIMIT = 0.03
 
 
-def precise(num_workers: int, batch_s: float, **changes: Any) -> Trial:
-    """A trial with this time per batch, ±0.1 %."""
-    steady = Estimate(value=batch_s, low=batch_s / 1.001, high=batch_s * 1.001, n=5)
-    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=steady), **changes)
-
-
 def found(
     batch_s: float, columns: Mapping[str, Any] | None = None, num_workers: int = 2, **changes: Any
 ) -> SearchRecord:
-    return search_result(precise(num_workers, batch_s), columns=columns, **changes)
+    return search_result(steady(num_workers, batch_s), columns=columns, **changes)
 
 
 def grid(**seconds: float) -> Summary:
@@ -280,7 +271,7 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
     ("a", "b", "change", "notes"),
     [
         (
-            found(1.0), search_result(precise(2, 1.0), precise(4, 0.5)), Change.FASTER,
+            found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), Change.FASTER,
             ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",),
         ),
         (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),

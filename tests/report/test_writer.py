@@ -22,13 +22,13 @@ from tests.factories import (
     COLUMNS,
     configuration,
     endless_trial,
-    estimate,
     failed_trial,
     loader_settings,
     measurement,
     recorded_trial,
     search_result,
     search_rules,
+    steady,
     store_grid,
     store_run,
     summary_of_grid,
@@ -158,26 +158,20 @@ def sure(record: SearchRecord) -> str:
     return page.certainty(configuration)
 
 
-def precise(num_workers: int, epoch_s: float, share: float | None = 0.01) -> Trial:
-    batch_s = epoch_s / 65
-    batch = share and replace(estimate(batch_s), low=batch_s / (1 + share), high=batch_s * (1 + share))
-    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, batch_s=batch))
-
-
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
         (
-            [precise(0, 4.0), precise(2, 2.0), precise(4, 2.5)],
+            [steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)],
             "Sure: the closest alternative, num_workers=4, takes 25 %",
         ),
         (
-            [precise(0, 4.0, 0.3), precise(2, 3.5, 0.3)],
+            [steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
             "Probably (the interval of the ratio includes 1): the closest alternative, num",
         ),
-        ([precise(0, 4.0, None), precise(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
-        ([precise(2, 2.02), precise(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
-        ([precise(2, 2.0)], "No comparison: no other number of workers was measured."),
+        ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
+        ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
+        ([steady(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
 )
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
@@ -185,7 +179,7 @@ def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], e
 
 
 def test_reasons_for_uncertainty_come_first() -> None:
-    trials = (precise(0, 4.0), precise(2, 2.0))
+    trials = (steady(0, 4.0), steady(2, 2.0))
     verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
     assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the time budget ended")
