@@ -108,15 +108,6 @@ class Summary:
         return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
 
     @property
-    def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
-        """The fastest configuration on each kind of node; empty if there is one kind."""
-        if node_kinds.COLUMN not in self.varying:
-            return {}
-        by_rate = sorted((c for c in self.configurations if c.best), key=lambda c: c.best_rate)
-        kinds = [(c.configuration.columns.get(node_kinds.COLUMN), c) for c in by_rate]
-        return {str(kind): c for kind, c in kinds if kind is not None}  # the last of equal keys is the fastest
-
-    @property
     def fastest(self) -> ConfigurationSummary | None:
         """The configuration whose best loads the most samples per second; None if nothing was measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)

@@ -84,13 +84,15 @@ def page(summary: Summary) -> Page:
 
 def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.rank_suffix
+    settings = best_settings(configuration) or {}
+    to_paste = (snippets.kwargs(settings), snippets.overrides_in_place(settings, configuration))
     return Answer(
         configuration=configuration,
         setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         certainty=certainty(configuration),
-        snippets=tuple(_snippets(configuration)),
+        snippets=tuple(zip(("DataLoader", "Hydra overrides"), to_paste, strict=True)) if best else (),
         warnings=(*configuration.warnings, *snippets.left_out(configuration)),
         error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
         ranks=Table(per_rank.HEADER, [*per_rank.rows(best.measurement.ranks)] if best and best.measurement else []),
@@ -113,12 +115,6 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
         rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
         gain = configuration.gain_over_reference.speed_up
         yield f"{gain} as fast as with the usual rule, num_workers = {rule} ({reference})"
-
-
-def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
-    if settings := best_settings(configuration):
-        yield "DataLoader", snippets.kwargs(settings)
-        yield "Hydra overrides", snippets.overrides_in_place(settings, configuration)
 
 
 def certainty(configuration: ConfigurationSummary) -> str:

@@ -90,7 +90,6 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
 
 
 def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Iterator[str]:
-    """How many CPUs a node needs."""
     paces = found.sizing(best, numbers)
     if not paces:
         return
