@@ -69,7 +69,7 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
     log_path = options.journal.with_name(f"predictions-{workload.name}.log")
     trials = sweep_search.find(replace(configuration, check_samples=False), log_path, lambda _: None).trials
     used, recorded_s = recorded(trials)
-    model = model_of(used, workload.batches, host.usable_cores())
+    model = model_of(used, workload.batches, host.usable_cores(), None)
     if model is None:
         raise RuntimeError(f"{workload.name}: nothing was recorded: {[trial.reason for trial in trials]}")
     batch_bytes = max(window.batch_bytes or 0 for trial in used for window in trial.windows)

@@ -99,7 +99,7 @@ def report(arguments: Sequence[str]) -> int:
 
 def best(arguments: Sequence[str]) -> int:
     """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
-    from nws_sweep.report.snippets import FORMATS
+    from nws_sweep.report.snippets import FORMATS, render
 
     parser = _parser(best, "DIR", selects=True)
     parser.add_argument(
@@ -115,8 +115,6 @@ def best(arguments: Sequence[str]) -> int:
         "YAML under data",
     )
     options = parser.parse_args(arguments)
-    from nws_sweep.report.snippets import render
-
     summary = _summary(options.dir, options.where)
     rendered = render(summary, options.format, options.key)
     print(rendered.text, end="")
@@ -127,7 +125,7 @@ def best(arguments: Sequence[str]) -> int:
 
 def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids by the times of each configuration's best settings, B / A."""
-    from nws_sweep.analysis.comparing import ALARMS
+    from nws_sweep.analysis import comparing
 
     parser = _parser(compare, "A", "B", selects=True)
     parser.add_argument(
@@ -135,13 +133,12 @@ def compare(arguments: Sequence[str]) -> int:
         help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
-        "--fail-if", choices=ALARMS,
+        "--fail-if", choices=comparing.ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
         "configuration that was measured in A but failed in B; inconclusive is neither",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", type=Path, help="also write the comparison as a page")
     options = parser.parse_args(arguments)
-    from nws_sweep.analysis import comparing
     from nws_sweep.report import comparison_text
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
@@ -188,9 +185,9 @@ def check(arguments: Sequence[str]) -> int:
 def predict(arguments: Sequence[str]) -> int:
     """Predicts other settings, CPUs and training steps from the recorded costs of batches; measures nothing."""
     parser = _parser(predict, "DIR", selects=True)
-    parser.add_argument("--cpus", metavar="N", type=_float, help="CPUs (default: those of the run)")
+    parser.add_argument("--cpus", metavar="N", type=float, help="CPUs (default: those of the run)")
     parser.add_argument(
-        "--consumer", metavar="SECONDS", type=_float,
+        "--consumer", metavar="SECONDS", type=float,
         help="of a training step, per batch, on an accelerator; 0 for none (default: the consumer of the run)",
     )  # fmt: skip
     parser.add_argument(
@@ -213,14 +210,6 @@ def predict(arguments: Sequence[str]) -> int:
     for missing in errors:
         print(f"nws_sweep: {missing}", file=sys.stderr)
     return 1 if errors else 0
-
-
-def _float(text: str) -> float | str:
-    """Text that is no number is refused with its range later."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _percent(text: str) -> float:

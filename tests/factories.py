@@ -141,6 +141,12 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
     return Trial(**{**defaults, **changes})
 
 
+def steady(num_workers: int, batch_s: float, precision: float | None = 0.001, **changes: Any) -> Trial:
+    """With this time per batch and the relative half of its interval; None for no time per batch."""
+    batch = precision and replace(estimate(batch_s), low=batch_s / (1 + precision), high=batch_s * (1 + precision))
+    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=batch), **changes)
+
+
 def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = None) -> Trial:
     """A trial of 65 s an epoch with the records of 20 batches that all cost the same."""
     records = (BatchRecord(number=n, position=n / 20, began_s=0.0, ended_s=0.0, cost=cost) for n in range(20))

@@ -222,7 +222,9 @@ def test_a_result_predicts_other_settings() -> None:
 
 
 def test_a_search_without_a_measured_candidate_raises() -> None:
-    with pytest.raises(NwsSweepError, match="no candidate could be measured: num_workers=0: "):
+    with pytest.raises(
+        NwsSweepError, match="no candidate could be measured: dataset=photos num_workers=0: failed: it broke"
+    ):
         SearchResult(search_result(failed_trial(0)))
 
 

@@ -98,7 +98,8 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
     for name in ("report.html", "report.md", "results.csv", "best.csv", "best.yaml", "best", "plots"):
         assert f"wrote {grid / name}\n" in done.stdout
     _check_tables(grid)
-    _check_folders(grid)
+    assert len(list(grid.glob("*=*/batch_times.png"))) == 4
+    assert not list(grid.rglob(".*-*"))
     _check_formats(shared_nws, grid)
 
 
@@ -109,18 +110,6 @@ def _check_tables(grid: Path) -> None:
     no_workers = results[results["num_workers"] == 0]
     assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
     assert len(pd.read_csv(grid / "best.csv")) == 4
-
-
-def _check_folders(grid: Path) -> None:
-    folders = sorted(path for path in grid.iterdir() if (path / "result.json").is_file())
-    assert len(folders) == 4
-    for folder in folders:
-        assert list(pd.read_csv(folder / "timings.csv")["num_workers"]) == [0, 1]
-        assert set(pd.read_csv(folder / "batches.csv")["num_workers"]) == {0, 1}
-        assert json.loads((folder / "result.json").read_text())["facts"]["samples"] == 64
-        assert set(yaml.safe_load((folder / "best.yaml").read_text())) >= {"num_workers", "batch_size", "pin_memory"}
-        assert (folder / "batch_times.png").is_file()
-        assert not list(folder.glob(".*-*"))
 
 
 def test_missing_figures_of_a_killed_program_are_drawn_later(shared_nws: Command, tmp_path: Path) -> None:

@@ -100,7 +100,6 @@ def _noise(diagnosis: Diagnosis) -> str:
 
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
-    """The figures of the sentences by name."""
     best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
     means = replayed.means
     cores, consume_s, cpu_s = diagnosis.result.host.usable_cpus, found.consume_s or 0.0, found.cpu_s

@@ -122,32 +122,29 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
         yield f"outlier windows (included in the results): {outlying}"
 
 
-def lower_memory(result: SearchRecord, best: Trial | None) -> Trial | None:
-    """The candidate with the least memory among those with 95 % of the best's speed and 10 % less memory."""
+def lower_memory(result: SearchRecord, best: Trial) -> str:
+    """Names the candidate with the least memory that has 95 % of the best's speed and 10 % less memory; or empty."""
     held = _held_bytes(best)
-    if best is None or not held or best.objective_s is None:
-        return None
+    if not held or best.objective_s is None:
+        return ""
     slowest_s, most = best.objective_s / (1 - _MOST_LOST), (1 - _LEAST_SAVED) * held
     quick = [trial for trial in result.trials if trial.objective_s is not None and trial.objective_s <= slowest_s]
     # More workers with less memory are an artefact of sampling: most of them had exited.
     able = [trial for trial in quick if trial.num_workers <= best.num_workers and 0 < _held_bytes(trial) <= most]
-    return min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers), default=None)
-
-
-def _held_bytes(trial: Trial | None) -> int:
-    return (trial.measurement.memory_bytes or 0) if trial and trial.measurement else 0
-
-
-def about_lower_memory(best: Trial, other: Trial) -> str:
-    """The memory that a candidate saves and its speed, with its settings that differ from the best's."""
+    if not able:
+        return ""
+    other = min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers))
     alike = replace(best.settings, num_workers=other.num_workers).canonical()
     name = f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
-    held, less = _held_bytes(best), _held_bytes(other)
-    speed = (best.objective_s or 0.0) / (other.objective_s or 1.0)
+    less, speed = _held_bytes(other), best.objective_s / (other.objective_s or 1.0)
     return (
         f"{name} has {units.share(min(1.0, speed))} of the speed with {units.memory(held - less)} "
         f"less memory ({units.memory(less)} instead of {units.memory(held)})"
     )
+
+
+def _held_bytes(trial: Trial) -> int:
+    return (trial.measurement.memory_bytes or 0) if trial.measurement else 0
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:

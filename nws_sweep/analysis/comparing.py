@@ -5,6 +5,9 @@ A ratio of A and B is the time of B / the time of A.
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +22,7 @@ from nws_sweep.results import Trial, shown
 
 _LONGEST_VALUE = 80
 _MOST_VALUES = 20  # of one axis, in the table of effects
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NONE = "none"  # for facts that a host lacks, such as torchvision
 
 # The values of --fail-if, and the changes that each one matches.
@@ -242,14 +246,12 @@ def effects(summary: Summary) -> tuple[Effect, ...]:
 
 
 def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
-    values: dict[str, Any] = {}
     groups: dict[object, dict[str, ConfigurationSummary]] = {}  # equal but for the axis; by value
     for one in configurations:
-        rest = {name: shown(value) for name, value in one.configuration.columns.items() if name != axis}
-        value = one.configuration.columns.get(axis)
-        values[shown(value)] = value
-        groups.setdefault(frozenset(rest.items()), {}).setdefault(shown(value), one)
-    baseline, *others = sorted(values, key=lambda name: _order(values[name]))[:_MOST_VALUES]
+        cells = {name: shown(value) for name, value in one.configuration.columns.items()}
+        value = cells.pop(axis, shown(None))
+        groups.setdefault(frozenset(cells.items()), {}).setdefault(value, one)
+    baseline, *others = sorted(dict.fromkeys(itertools.chain(*groups.values())), key=order)[:_MOST_VALUES]
     for value in others:
         pairs = [
             (group[baseline].best, group[value].best) for group in groups.values() if {baseline, value} <= {*group}
@@ -259,10 +261,6 @@ def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Itera
             yield Effect(axis=axis, baseline=baseline, value=value, ratio=combined(ratios), pairs=len(ratios))
 
 
-def _order(value: object) -> tuple[int, float]:
-    """None first, then false and true, then numbers by size, then others in the order of the grid."""
-    if value is None:
-        return 0, 0.0
-    if isinstance(value, bool):
-        return 1, float(value)
-    return (2, float(value)) if isinstance(value, int | float) else (3, 0.0)
+def order(text: str) -> tuple[bool, float]:
+    """The sort key of values of a column: what is no number comes first, false before true; then numbers ascend."""
+    return text == "true", float(text) if _NUMBER.fullmatch(text) else -math.inf

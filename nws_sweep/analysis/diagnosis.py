@@ -100,7 +100,8 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
         return found
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, ranks) if result.facts else None
-    model = model_of(recorded, batches or _ENDLESS, cores) if ranks == 1 else None
+    context = result.configuration.loader.multiprocessing_context
+    model = model_of(recorded, batches or _ENDLESS, cores, context) if ranks == 1 else None
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))

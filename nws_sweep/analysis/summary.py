@@ -33,7 +33,6 @@ class ConfigurationSummary:
     fastest: Trial | None  # the trial with the least time
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (search.reference)
-    lower_memory: Trial | None  # a candidate nearly as fast as the best with far less memory; None if there is none
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
 
     @functools.cached_property
@@ -66,7 +65,7 @@ class ConfigurationSummary:
         alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
         found = self.diagnosis
         bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
-        lower_memory = caveats.about_lower_memory(self.best, self.lower_memory) if self.lower_memory else ""
+        lower_memory = caveats.lower_memory(self.run.result, self.best)
         lines = (bottlenecks, per_rank.sentence(self.best, alone), *gains, lower_memory)
         return tuple(line for line in lines if line)
 
@@ -107,15 +106,6 @@ class Summary:
     def hosts(self) -> tuple[Host, ...]:
         """The distinct hosts, in the order of measuring."""
         return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
-
-    @property
-    def fastest_per_node(self) -> dict[str, ConfigurationSummary]:
-        """The fastest configuration on each kind of node; empty if there is one kind."""
-        if node_kinds.COLUMN not in self.varying:
-            return {}
-        by_rate = sorted((c for c in self.configurations if c.best), key=lambda c: c.best_rate)
-        kinds = [(c.configuration.columns.get(node_kinds.COLUMN), c) for c in by_rate]
-        return {str(kind): c for kind, c in kinds if kind is not None}  # the last of equal keys is the fastest
 
     @property
     def fastest(self) -> ConfigurationSummary | None:
@@ -199,7 +189,6 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        lower_memory=caveats.lower_memory(result, best),
         searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
     )
 

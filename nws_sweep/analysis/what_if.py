@@ -50,18 +50,16 @@ class WhatIf:
     """What the records of one configuration predict.
 
     Attributes:
-        model: Of all trials with records.
+        model: Of all trials with records, or of another consumer.
         own: The best setting, on the CPUs of the run.
         result: Of the search.
         has_length: Whether the length of an epoch is known.
-        consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
     """
 
     model: Model
     own: QueueSettings
     result: SearchRecord
     has_length: bool
-    consumer_s: float | None = None
 
     @property
     def tolerance(self) -> float:
@@ -76,8 +74,8 @@ class WhatIf:
     @property
     def step_s(self) -> float:
         """Seconds of the consumer per batch; 0 if there is none."""
-        if self.consumer_s is not None:
-            return self.consumer_s
+        if self.model.consumer_s is not None:
+            return self.model.consumer_s
         consumer_s = self.loop.consumer_s
         return consumer_s if consumer_s >= MIN_CONSUMER_SHARE * self.model.batch_s(self.own) else 0.0
 
@@ -94,12 +92,12 @@ class WhatIf:
         given = {name: value for name, value in {**asked, "consumer_s": consumer_s}.items() if value is not None}
         for name, value in given.items():
             check(name, value)
-        other = replace(self, consumer_s=given.pop("consumer_s", self.consumer_s))
-        return other, replace(self.own, **given)
+        model = replace(self.model, consumer_s=given.pop("consumer_s", self.model.consumer_s))
+        return replace(self, model=model), replace(self.own, **given)
 
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
-        found = self.model.predict(settings, consumer_s=self.consumer_s)
+        found = self.model.predict(settings)
         size = self.result.configuration.loader.batch_size
         return Predicted(
             settings=settings,
@@ -111,7 +109,7 @@ class WhatIf:
 
     def cost_s(self, settings: QueueSettings) -> float:
         """Seconds of an epoch, or of a batch if its length is unknown, by a single replay."""
-        return (self.model.epoch_s if self.has_length else self.model.batch_s)(settings, consumer_s=self.consumer_s)
+        return self.model.epoch_s(settings) if self.has_length else self.model.batch_s(settings)
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """The prediction within ``tolerance`` of the fastest with the fewest workers, then batches ahead; in order."""
@@ -126,14 +124,17 @@ class WhatIf:
         more of them gain at most as much. Empty without a consumer, and for one that computes, which more CPUs change.
         """
         step_s = self.step_s
-        if not step_s or (self.consumer_s is None and self.loop.consumer_cpu_s > _MOSTLY * step_s):
+        if not step_s or (self.model.consumer_s is None and self.loop.consumer_cpu_s > _MOSTLY * step_s):
             return {}
         known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
-        model, steps = Model(tuple(known)), [replace(settings, num_workers=number) for number in numbers]
+        model, steps = (
+            replace(self.model, known=tuple(known)),
+            [replace(settings, num_workers=number) for number in numbers],
+        )
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            found = [(model.batch_s(replace(s, cpus=cpus), consumer_s=self.consumer_s), s.num_workers) for s in steps]
+            found = [(model.batch_s(replace(s, cpus=cpus)), s.num_workers) for s in steps]
             return next((one for one in found if one[0] <= limit_s), min(found))
 
         least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
@@ -144,7 +145,7 @@ class WhatIf:
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        if self.consumer_s is not None or settings.cpus != self.own.cpus:
+        if self.model.consumer_s is not None or settings.cpus != self.own.cpus:
             return None
         made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
         return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)
@@ -160,7 +161,7 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     cpus, loader = float(result.host.usable_cpus), best.settings if best.num_workers else result.configuration.loader
     batches = result.facts.batches_of(best.settings, 1) if result.facts else None
     succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
-    model = model_of(succeeded, batches, cpus, most_batches=most_batches)
+    model = model_of(succeeded, batches, cpus, loader.multiprocessing_context, most_batches)
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
     return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
 

@@ -16,8 +16,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from nws_sweep.replay.model import Known, Model
-from nws_sweep.replay.prediction import steady_pace
-from nws_sweep.replay.queue import QueueSettings, replay
+from nws_sweep.replay.prediction import times_of
+from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, LoopCosts
 
 # So many batches are replayed with the best number of workers and with others, and at least so many times the queue.
@@ -118,9 +118,8 @@ class Counterfactual:
 
     @functools.cached_property
     def _epochs(self) -> dict[int, _Epoch]:
-        batches = {self.best.num_workers: _BATCHES}
-        settings = [replace(self.best, num_workers=number) for number in self.allowed]
-        return {one.num_workers: self._epoch(one, batches.get(one.num_workers, _FEW_BATCHES)) for one in settings}
+        sizes = {number: _BATCHES if number == self.best.num_workers else _FEW_BATCHES for number in self.allowed}
+        return {number: self._epoch(replace(self.best, num_workers=number), size) for number, size in sizes.items()}
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:
@@ -132,10 +131,8 @@ class Counterfactual:
         return _Epoch(costs, records.loop, settings)
 
     def _seconds(self, epoch: _Epoch) -> float:
-        number, found = epoch.settings.num_workers, replay(*epoch)
-        more = self.model.records_for(number).batches - len(epoch.costs)
-        pace_s = steady_pace(found, epoch.settings)
-        return (found.epoch_s + more * pace_s) * self.model.factor(number)
+        number = epoch.settings.num_workers
+        return self.model.factor(number) * times_of(*epoch, self.model.records_for(number).batches)[0]
 
     def _removed(self, bottleneck: Bottleneck, epoch: _Epoch, cpus: float) -> _Epoch:
         costs, loop, settings = epoch

@@ -98,11 +98,8 @@ class Known:
             taken = [one for one in records if one.returned_s is not None]
             first = min(len(taken) // 4, self.settings.queued_batches)
             found = replay_queue([one.cost for one in taken], self.records.loop, self.settings).returned_s
-            for (one, before), (end_s, begin_s) in zip(
-                zip(taken[first + 1 :], taken[first:], strict=False),
-                zip(found[first + 1 :], found[first:], strict=False),
-                strict=True,
-            ):
+            counted = list(zip(taken, found, strict=True))[first:]
+            for (before, begin_s), (one, end_s) in itertools.pairwise(counted):
                 steps.append(_Step((one.returned_s or 0.0) - (before.returned_s or 0.0), end_s - begin_s, one.round))
         return steps
 
@@ -114,31 +111,31 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
+        consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
+    consumer_s: float | None = None
 
-    def predict(self, settings: QueueSettings, *, consumer_s: float | None = None) -> Prediction:
-        """An epoch and a batch with their bands; ``consumer_s`` replaces the consumer's time."""
-        records, factor = self._inputs(settings.num_workers, consumer_s)
-        found = predict(records, settings)
-        return replace(found, epoch_s=found.epoch_s.scaled(factor), batch_s=found.batch_s.scaled(factor))
+    def predict(self, settings: QueueSettings) -> Prediction:
+        """An epoch and a batch with their bands."""
+        return predict(*self._inputs(settings.num_workers), settings)
 
-    def epoch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
+    def epoch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of an epoch, without a band."""
-        return self._replayed(settings, consumer_s)[0]
+        records, factor = self._inputs(settings.num_workers)
+        return factor * epoch_of(records, settings)[0]
 
-    def batch_s(self, settings: QueueSettings, *, consumer_s: float | None = None) -> float:
+    def batch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of a batch at the steady pace, without a band."""
-        return self._replayed(settings, consumer_s)[1]
+        records, factor = self._inputs(settings.num_workers)
+        return factor * epoch_of(records, settings)[1]
 
     def factor(self, num_workers: int) -> float:
         """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
         below, above, share = self._neighbours(num_workers)
-        return (
-            math.exp((1 - share) * math.log(below.factor) + share * math.log(above.factor)) if below and above else 1.0
-        )
+        return below.factor ** (1 - share) * above.factor**share if below and above else 1.0
 
     def misfit(self, num_workers: int) -> float:
         """How far the logarithm of the factor may be below that of ``factor``, 0 for the workers of a known trial.
@@ -181,15 +178,10 @@ class Model:
     def _with_workers(self) -> tuple[Known, ...]:
         return tuple(one for one in self.known if one.settings.num_workers)
 
-    def _replayed(self, settings: QueueSettings, consumer_s: float | None) -> tuple[float, float]:
-        records, factor = self._inputs(settings.num_workers, consumer_s)
-        epoch_s, batch_s = epoch_of(records, settings)
-        return epoch_s * factor, batch_s * factor
-
-    def _inputs(self, num_workers: int, consumer_s: float | None) -> tuple[Records, float]:
+    def _inputs(self, num_workers: int) -> tuple[Records, float]:
         """What is replayed, and the factor; of another consumer, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factor(num_workers)
-        return (records, factor) if consumer_s is None else (_with_consumer(records, consumer_s, factor), 1.0)
+        return (records, factor) if self.consumer_s is None else (_with_consumer(records, self.consumer_s, factor), 1.0)
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -199,13 +191,11 @@ class Model:
     def _records(self) -> Mapping[tuple[int, bool], Records]:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
         start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
-        found = {}
+        found: dict[tuple[int, bool], Records] = {}
         for one in self.known:
-            found[one.settings.num_workers, one.settings.num_workers > 0] = pooled = self._pooled(one)
-            if not one.settings.num_workers:
-                found[0, True] = replace(pooled, loop=replace(pooled.loop, start_s=start_s))
-            else:
-                found[one.settings.num_workers, False] = pooled
+            number, pooled = one.settings.num_workers, self._pooled(one)
+            started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
+            found |= {(number, False): pooled, (number, True): started}
         return found
 
     def _pooled(self, chosen: Known) -> Records:
@@ -228,17 +218,12 @@ class Model:
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
-        alone = [one for one in self.known if not one.settings.num_workers]
-        if num_workers == 0:
-            return (alone or self._with_workers)[0]
-        return min(self._with_workers or alone, key=lambda one: abs(_doublings(one, num_workers)))
+        known = self._with_workers if num_workers else self.known[:1]
+        return min(known or self.known, key=lambda one: abs(_doublings(one, num_workers)))
 
 
 def model_of(
-    trials: Sequence[Trial],
-    batches: int | None,
-    cpus: float,
-    most_batches: int = MOST_BATCHES,
+    trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str | None, most: int = MOST_BATCHES
 ) -> Model | None:
     """The model of all trials with records; None if there are none.
 
@@ -246,12 +231,13 @@ def model_of(
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
-        most_batches: Batches of a longer epoch that are replayed.
+        start_method: Of workers; None for fork.
+        most: Batches of a longer epoch that are replayed.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
     known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
-    shorter = (replace(one, records=replace(one.records, most=most_batches)) for one in known)
-    return Model(tuple(shorter)) if known else None
+    shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
+    return Model(tuple(shorter), start_method or "fork") if known else None
 
 
 def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from nws_sweep.replay.queue import QueueSettings, Replayed
+from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
@@ -86,10 +86,6 @@ class Records:
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
-    def without_consumer(self) -> Records:
-        """With a consumer that takes no time."""
-        return replace(self, loop=replace(self.loop, consumer_s=0.0, consumer_cpu_s=0.0))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -104,32 +100,31 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
     costs = records.epoch(random.Random(seed)) if seed else records.usual_epoch
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
-    found = replay_queue(costs, records.loop, settings)
-    batch_s = steady_pace(found, settings)
-    return found.epoch_s + (records.batches - len(costs)) * batch_s, batch_s
+    return times_of(costs, records.loop, settings, records.batches)
 
 
-def steady_pace(found: Replayed, settings: QueueSettings) -> float:
-    """Seconds per batch while the queue is full, from a worker's second batch on; epoch / batches of a short epoch.
+def times_of(costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, batches: int) -> tuple[float, float]:
+    """Seconds of an epoch of ``batches``, of which some are replayed and the rest has their pace, and of a batch.
 
-    Neither the start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
+    The pace is that of a full queue, from a worker's second batch on; epoch / batches of a short epoch. Neither the
+    start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
     """
-    count, workers = len(found.returned_s), settings.num_workers
+    found, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
-    if full < max(1, workers):
-        return found.epoch_s / count
     full -= full % max(1, workers)  # equal workers return batches together
-    return (found.returned_s[workers + full] - found.returned_s[workers]) / full
+    batch_s = found.epoch_s / count
+    if full > 0:
+        batch_s = (found.returned_s[workers + full] - found.returned_s[workers]) / full
+    return found.epoch_s + (batches - count) * batch_s, batch_s
 
 
-def predict(records: Records, settings: QueueSettings, draws: int = _DRAWS) -> Prediction:
-    """Predicts an epoch with a band from ``draws`` bootstrap samples (at least 3) of the records."""
+def predict(records: Records, factor: float, settings: QueueSettings) -> Prediction:
+    """Predicts an epoch that takes ``factor`` times as long as replayed, with a band from bootstrap samples."""
     arrangements = [epoch_of(records, settings, seed) for seed in range(_ARRANGEMENTS)]
-    epoch_s, batch_s = (statistics.fmean(times) for times in zip(*arrangements, strict=True))
+    epoch_s, batch_s = (factor * statistics.fmean(times) for times in zip(*arrangements, strict=True))
     replicates = []
-    for number in range(1, draws + 1):
-        draw = random.Random(number)
-        replicates.append(epoch_of(records.resampled(draw), settings, number))
+    for number in range(1, _DRAWS + 1):
+        replicates.append(epoch_of(records.resampled(random.Random(number)), settings, number))
     epochs, paces = zip(*replicates, strict=True)
     return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
 

@@ -55,7 +55,7 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
         least = {cpus: min(points, key=lambda point: point.value) for cpus, points in chart.curves.items()}
         quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
-        title = _titled("What if: predicted time on more CPUs", c)
+        title = f"What if: predicted time on more CPUs: {c.label}"
         yield Illustration(storage.WHAT_IF_PLOT, what_if_chart.draw, chart, title, alt)
 
 
@@ -74,7 +74,7 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
             waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
             alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
-        yield Illustration(storage.BATCHES_PLOT, draw, lines, _titled("Time of each batch", c), alt)
+        yield Illustration(storage.BATCHES_PLOT, draw, lines, f"Time of each batch: {c.label}", alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
@@ -144,10 +144,6 @@ def _waiting(summary: Summary) -> Iterator[Illustration]:
             least, most = min(shares, key=float), max(shares, key=float)
             alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
         yield Illustration(storage.WAITING_PLOT, line_charts.draw, chart, "Time spent waiting for data", alt)
-
-
-def _titled(text: str, c: ConfigurationSummary) -> str:
-    return f"{text}: {c.label}" if c.label else text
 
 
 def _named(*names: str) -> str:

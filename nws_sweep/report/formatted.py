@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.results import Configuration, Trial
 
+HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCells:
-    """The figures of a trial as text, in the order of a row; a dash if there is none."""
+    """The figures of a trial as text, under ``HEADER``; a dash if there is none."""
 
     candidate: str  # num_workers, and settings that differ from the configuration
     batch: str = units.NOTHING

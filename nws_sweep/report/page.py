@@ -84,13 +84,15 @@ def page(summary: Summary) -> Page:
 
 def _answer(configuration: ConfigurationSummary) -> Answer:
     best, of_each = configuration.best, configuration.configuration.rank_suffix
+    settings = best_settings(configuration) or {}
+    to_paste = (snippets.kwargs(settings), snippets.overrides_in_place(settings, configuration))
     return Answer(
         configuration=configuration,
         setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
         pace=_pace(best, configuration) if best else "",
         gains=tuple(_gains(configuration)),
         certainty=certainty(configuration),
-        snippets=tuple(_snippets(configuration)),
+        snippets=tuple(zip(("DataLoader", "Hydra overrides"), to_paste, strict=True)) if best else (),
         warnings=(*configuration.warnings, *snippets.left_out(configuration)),
         error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
         ranks=Table(per_rank.HEADER, [*per_rank.rows(best.measurement.ranks)] if best and best.measurement else []),
@@ -115,23 +117,15 @@ def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
         yield f"{gain} as fast as with the usual rule, num_workers = {rule} ({reference})"
 
 
-def _snippets(configuration: ConfigurationSummary) -> Iterator[tuple[str, str]]:
-    if settings := best_settings(configuration):
-        yield "DataLoader", snippets.kwargs(settings)
-        yield "Hydra overrides", snippets.overrides_in_place(settings, configuration)
-
-
 def certainty(configuration: ConfigurationSummary) -> str:
     """Confidence in the recommended candidate, with the closest alternative; empty if there is no answer."""
     best, result = configuration.best, configuration.run.result
     if best is None or not best.objective_s:
         return ""
-    if result.verdict is not None and result.verdict.provisional:
-        return "Not sure: the time budget ended the search; this is the best candidate so far."
+    if result.provisional:
+        return f"Not sure: {result.provisional}."
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {caveats.about_tie(result.verdict)}."
-    if not result.complete:
-        return "Not sure: the search did not finish."
     return _against_others(configuration, best, best.objective_s)
 
 
@@ -157,18 +151,12 @@ def _how_sure(best: Trial, other: Trial) -> str:
 
 def _trials(summary: Summary) -> Table:
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    rows = []
-    for configuration in summary.configurations:
-        for trial in configuration.trials:
-            shown = formatted.of_trial(trial, configuration.configuration)
-            rows.append((configuration.label, *astuple(shown))[first:])
-    return Table(_TRIALS[first:], rows)
-
-
-_TRIALS = (
-    "configuration", "num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows",
-    "state",
-)  # fmt: skip
+    rows = [
+        (configuration.label, *astuple(formatted.of_trial(trial, configuration.configuration)))[first:]
+        for configuration in summary.configurations
+        for trial in configuration.trials
+    ]
+    return Table(("configuration", *formatted.HEADER)[first:], rows)
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:

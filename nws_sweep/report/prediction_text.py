@@ -11,13 +11,11 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.report import snippets
 from nws_sweep.results import shown, storage
 
 _MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each
-_FEW_BATCHES = 1024  # are then replayed
 _VARIED = ("prefetch_factor", "in_order")
 _SWITCHES = {"true": True, "false": False}
 
@@ -32,9 +30,7 @@ def of(configuration: ConfigurationSummary, options: Namespace) -> str:
     numbers, ahead = _numbers("num_workers", options.num_workers), options.prefetch_factor
     prefetches = _numbers("prefetch_factor", ahead) if ahead else [None]
     orders = [_SWITCHES.get(text, text) for text in options.in_order.split(",")] if options.in_order else [None]
-    many = len(prefetches) * len(orders) * len(what_if.ladder(numbers)) > _MOST_ROWS
-    most = _FEW_BATCHES if many else MOST_BATCHES
-    found = what_if.of(storage.with_records(configuration.run), configuration.best, most)
+    found = what_if.of(storage.with_records(configuration.run), configuration.best)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
     found, _ = found.asked(consumer_s=options.consumer)
@@ -94,7 +90,6 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
 
 
 def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Iterator[str]:
-    """How many CPUs a node needs."""
     paces = found.sizing(best, numbers)
     if not paces:
         return

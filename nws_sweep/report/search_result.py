@@ -44,11 +44,7 @@ class SearchResult:
         found = summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
         best = found.configurations[0].best
         if best is None:
-            reasons = (
-                f"num_workers={trial.num_workers}: {trial.reason}" for trial in self.record.trials if trial.reason
-            )
-            reason = self.record.error or next(reasons, "there were no candidates")
-            raise NwsSweepError(f"no candidate could be measured: {reason}")
+            raise NwsSweepError(f"no candidate could be measured: {next(iter(found.failures), 'there were none')}")
         object.__setattr__(self, "settings", best.settings)
         object.__setattr__(self, "_summary", found)
 

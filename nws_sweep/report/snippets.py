@@ -60,10 +60,8 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
 
     Args:
         summary: The results.
-        format_name: ``table`` for reading; ``overrides`` for a Hydra command line; ``kwargs`` for a call of DataLoader;
-            ``lightning`` for a command line of LightningCLI; ``transformers`` for a call of TrainingArguments;
-            ``yaml`` and ``json`` for programs: one mapping for a run, a list for a grid. All formats but ``table``,
-            ``yaml`` and ``json`` hold one configuration.
+        format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for a grid) hold all
+            configurations, the others one; ``best --help`` says for what.
         key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
             prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
             Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys
@@ -191,11 +189,10 @@ def options(summary: Summary) -> dict[str, str]:
     Other programs compose one under a key of theirs, as by ``+best@data=batch_size-64``; the project that was measured
     composes it in place, as by ``+best=batch_size-64``.
     """
-    distinguished = []  # columns that name each option; a single configuration of a grid has its dataset's name
-    for each in summary.configurations:
-        columns = each.configuration.columns
-        names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
-        distinguished.append({name: columns[name] for name in names if name in columns})
+    # Columns that name each option; a single configuration of a grid has its dataset's name.
+    names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
+    all_columns = [each.configuration.columns for each in summary.configurations]
+    distinguished = [{name: columns[name] for name in names if name in columns} for columns in all_columns]
     named = zip(storage.option_names(distinguished), summary.configurations, strict=True)
     return {name: _option(configuration) for name, configuration in named if configuration.best}
 
@@ -237,11 +234,16 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
 
 def fastest_lines(summary: Summary) -> list[str]:
     """Which configuration is the fastest on each kind of node; empty if there is one kind."""
+    if node_kinds.COLUMN not in summary.varying:
+        return []
+    by_rate = sorted(summary.configurations, key=lambda c: c.best_rate)
+    fastest = {c.configuration.columns.get(node_kinds.COLUMN): c for c in by_rate}  # the last of equal keys
+    others = [name for name in summary.distinguishing if name != node_kinds.COLUMN]
     return [
-        f"{node}: {one.configuration.label_of(name for name in summary.distinguishing if name != node_kinds.COLUMN)} "
-        f"with num_workers={one.best.num_workers}, {units.number(one.best_rate)} samples/s"
-        for node, one in summary.fastest_per_node.items()
-        if one.best
+        f"{node}: {one.configuration.label_of(others)} with num_workers={one.best.num_workers}, "
+        f"{units.number(one.best_rate)} samples/s"
+        for node, one in fastest.items()
+        if node is not None and one.best
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 from nws_sweep.analysis import per_rank
@@ -13,8 +14,6 @@ from nws_sweep.report import formatted, snippets, tables
 from nws_sweep.results import BatchTime, atomic, storage, timing_table
 
 logger = logging.getLogger(__name__)
-
-_TRIAL_HEADER = ["num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "windows", "state"]
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -125,9 +124,8 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
         yield f"Failed: {_escaped(result.error)}"
     yield _listed(map(_escaped, configuration.explanation))
     yield f"Stopped: {result.stop_reason or 'did not finish'}. The {snippets.cost_line(result)}."
-    shown = [formatted.of_trial(trial, configuration.configuration) for trial in configuration.trials]
-    rows = [[c.candidate, c.batch, c.rate, c.startup, c.epoch, c.waiting, c.windows, c.state] for c in shown]
-    yield snippets.markdown_table(_TRIAL_HEADER, rows)
+    rows = [[*astuple(formatted.of_trial(trial, configuration.configuration))] for trial in configuration.trials]
+    yield snippets.markdown_table([*formatted.HEADER], rows)
     if best and best.measurement and best.measurement.ranks:
         yield f"The ranks with num_workers={best.num_workers} each, by step:"
         yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])

@@ -190,11 +190,6 @@ class Estimate:
     high: Positive | None
     n: int
 
-    def scaled(self, factor: float) -> Estimate:
-        """The estimate times a factor > 0."""
-        low, high = (end and end * factor for end in (self.low, self.high))
-        return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
-
     @property
     def ends(self) -> tuple[float, float]:
         """Both ends of the interval; the value twice if there is no interval."""

@@ -13,7 +13,7 @@ from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import BatchCost, LoopCosts, Trial
 from tests import factories
-from tests.factories import configuration, recorded_trial, search_result, search_rules, trial
+from tests.factories import configuration, loader_settings, recorded_trial, search_result, search_rules, trial
 
 WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)
 NUMBERS = range(17)
@@ -107,6 +107,13 @@ def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> Non
 def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{re.escape(f'{name}={value!r}: allowed is {allowed}')}$"):
         of(WAITS).asked(**{name: value})
+
+
+def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
+    spawned = configuration(loader=loader_settings(multiprocessing_context="spawn"))
+    forked, slow = (found(recorded_trial(0, WAITS), **changes) for changes in ({}, {"configuration": spawned}))
+    settings = replace(forked.own, num_workers=4)
+    assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
 
 
 def test_nothing_is_predicted_without_records_or_of_several_ranks() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.replay.model import Known, Model
-from nws_sweep.replay.prediction import Records, predict
+from nws_sweep.replay.prediction import Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts
 
@@ -44,14 +44,14 @@ def of_trial(costs: list[BatchCost], num_workers: int, count: int, factor: float
 def test_a_whole_epoch_is_predicted_from_a_fifth_of_it(kind: str, num_workers: int) -> None:
     costs, settings = epoch(kind), QueueSettings(num_workers, 2.0)
     truth_s = replay(costs, LOOP, settings).epoch_s
-    found = predict(of_trial(costs, 4, 120).records, settings).epoch_s
+    found = predict(of_trial(costs, 4, 120).records, 1.0, settings).epoch_s
     assert found.value == pytest.approx(truth_s, rel=0.12)
     low, high = found.ends
     assert low / 1.05 <= truth_s <= high * 1.05
 
 
 def test_the_band_is_narrow_if_all_batches_cost_the_same() -> None:
-    found = predict(of_trial(epoch("equal"), 4, 60).records, QueueSettings(8, 2.0)).epoch_s
+    found = predict(of_trial(epoch("equal"), 4, 60).records, 1.0, QueueSettings(8, 2.0)).epoch_s
     low, high = found.ends
     assert high / low < 1.01
 
@@ -60,13 +60,13 @@ def test_the_band_is_narrow_if_all_batches_cost_the_same() -> None:
 def test_the_pace_is_that_of_a_full_queue(num_workers: int) -> None:
     """Neither of the start, nor of the end, when batches are finished that were begun before."""
     records = of_trial([BatchCost(0.02, 0.0)] * 100, 4, 60).records
-    found = predict(replace(records, loop=LoopCosts()), QueueSettings(num_workers, 2.0)).batch_s
+    found = predict(replace(records, loop=LoopCosts()), 1.0, QueueSettings(num_workers, 2.0)).batch_s
     assert found.value == pytest.approx(0.02 / min(num_workers, 2), rel=0.01)
 
 
 def test_a_long_epoch_has_the_pace_of_its_first_batches() -> None:
     records = of_trial(epoch("equal"), 4, 60).records
-    short, long = (predict(replace(records, batches=n), QueueSettings(8, 2.0)).epoch_s.value for n in (4000, 40_000))
+    short, long = (epoch_of(replace(records, batches=n), QueueSettings(8, 2.0))[0] for n in (4000, 40_000))
     assert long / short == pytest.approx(10, rel=0.01)
 
 
@@ -83,9 +83,10 @@ def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
 
 def test_the_factor_is_one_of_loading_not_of_another_consumer() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
-    assert model.batch_s(settings, consumer_s=1.0) == pytest.approx(1.0, rel=0.01)
-    assert model.batch_s(settings, consumer_s=0.0) == pytest.approx(model.batch_s(settings))
-    assert model.predict(settings, consumer_s=0.0).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
+    free = replace(model, consumer_s=0.0)
+    assert replace(model, consumer_s=1.0).batch_s(settings) == pytest.approx(1.0, rel=0.01)
+    assert free.batch_s(settings) == pytest.approx(model.batch_s(settings))
+    assert free.predict(settings).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
 
 
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:

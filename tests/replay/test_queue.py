@@ -126,8 +126,3 @@ def test_more_cpus_and_cheaper_batches_are_never_slower_with_waits_alone_or_one_
     one = changed(using, num_workers=1)
     shared = replay(batches, loop, changed(one, cpus=1.0)).epoch_s
     assert replay(batches, loop, changed(one, cpus=4.0)).epoch_s <= shared * (1 + 1e-9)
-
-
-def test_an_epoch_does_not_depend_on_what_was_replayed_before() -> None:
-    batches, loop, using = random_epoch(7)
-    assert replay(batches, loop, using) == replay(batches, loop, using)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,8 +14,6 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.style import BAND, COLOURS, INK, MUTED, PAPER, WIDTH
-
-Row = TypeVar("Row")
 
 PARTS = ("profile", "start-up", "warm-up", "measuring", "other")
 _PART_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], MUTED)
@@ -87,7 +85,7 @@ def summed(costs: Sequence[Cost]) -> tuple[float, ...]:
     return tuple(map(sum, zip(*(cost.parts_s for cost in costs), strict=True)))
 
 
-def split(chosen: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+def split(chosen: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """The rows that are shown, and the others that are summarised: none, or at least two."""
     most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
     return chosen[:most], chosen[most:]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nws_sweep.analysis.comparing import order
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.results import TrialState, shown
 
 DATASET = "dataset"
 BETWEEN = " · "
 _MOST_CURVES, _MOST_PANELS = 8, 9
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ def values(summary: Summary) -> dict[str, tuple[str, ...]]:
     found = {}
     for name in summary.distinguishing:
         cells = dict.fromkeys(cell(c, name) for c in summary.configurations)
-        found[name] = tuple(sorted(cells, key=lambda text: float(text) if _NUMBER.fullmatch(text) else -float("inf")))
+        found[name] = tuple(sorted(cells, key=order))
     return found
 
 

@@ -76,9 +76,7 @@ def heat_map(summary: Summary) -> HeatMap | None:
     left_out = len(found[across]) + len(found[down]) - len(columns) - len(rows)
     if not panels:
         return None
-    return HeatMap(
-        across=across, down=down, columns=columns, rows=rows, panels=panels, over=over, left_out=left_out
-    )  # fmt: skip
+    return HeatMap(across=across, down=down, columns=columns, rows=rows, panels=panels, over=over, left_out=left_out)
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:

@@ -20,7 +20,6 @@ from nws_sweep.results import Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
 _IN_A_CROWD = 6  # in the legend if there are more curves
-_MOST_LINES = 1000  # curves outside the legend that are drawn as vectors
 _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
@@ -98,11 +97,14 @@ def _rate(trial: Trial) -> Point | None:
 
 def _epoch(trial: Trial) -> Point | None:
     found = trial.measurement
-    if found is None or not found.epoch_s:
-        return None
-    batch = found.batch_s
+    return timed(trial, found.epoch_s) if found and found.epoch_s else None
+
+
+def timed(trial: Trial, seconds: float) -> Point:
+    """A time of the trial, with the relative interval of its batches."""
+    batch = trial.measurement.batch_s if trial.measurement else None
     quick, slow = (end / batch.value for end in batch.ends) if batch else (1.0, 1.0)
-    return Point(trial.num_workers, found.epoch_s, found.epoch_s * quick, found.epoch_s * slow)
+    return Point(trial.num_workers, seconds, quick * seconds, slow * seconds)
 
 
 def _thousand(trial: Trial) -> Point | None:
@@ -201,10 +203,7 @@ def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
     # Curves outside the legend are one thin line with gaps.
     gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
     points = [point for curve in others for point in (*curve.points, gap)]
-    axes.plot(
-        [p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5,
-        rasterized=len(others) > _MOST_LINES,
-    )  # fmt: skip
+    axes.plot([p.num_workers for p in points], [p.value for p in points], color=MUTED, linewidth=0.5)
     named = [curve for curve in curves if curve.look]
     for index, curve in enumerate(named):
         # Side by side, so that intervals of similar curves do not overlap.

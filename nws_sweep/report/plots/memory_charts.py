@@ -18,7 +18,6 @@ _MOST_PANELS = 6
 _MOST_NAMED = 6
 _MOST_DOTS = 300  # drawn as vectors
 _NAMES = 2.9  # inches, a name
-_PER_SAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def fields(summary: Summary) -> tuple[Field, ...]:
                 label=BETWEEN.join(facets.cells(c, names)),
                 num_workers=c.best.num_workers,
                 memory_bytes=found.memory_bytes,
-                seconds=_PER_SAMPLES / found.samples_per_s,
+                seconds=1000 / found.samples_per_s,
             )
             spots[facets.cell(c, DATASET) if DATASET in axes else ""].append(spot)
     fields = []
@@ -94,7 +93,11 @@ def draw_fields(fields: Sequence[Field], title: str) -> Figure:
 
 
 def _draw_field(axes: Axes, field: Field) -> None:
-    places = _places(axes, (*field.front, *field.others), "seconds per 1000 samples")
+    spots = (*field.front, *field.others)
+    scale, unit = (1e9, "GB") if max(spot.memory_bytes for spot in spots) >= 1e9 else (1e6, "MB")
+    places = [(spot.memory_bytes / scale, spot.seconds) for spot in spots]
+    axes.set(xlabel=f"memory of all processes, {unit}", ylabel="seconds per 1000 samples")
+    axes.grid(visible=True)
     axes.set_title(style.fitting(field.title, _NAMES))
     axes.set_xlim(*_around([memory for memory, _ in places]))
     axes.set_ylim(*_around([seconds for _, seconds in places]))
@@ -112,14 +115,6 @@ def _draw_field(axes: Axes, field: Field) -> None:
         handles=names, title=heading, alignment="left", loc="upper left", bbox_to_anchor=(1, 1), handlelength=0,
         handletextpad=0,
     )  # fmt: skip
-
-
-def _places(axes: Axes, spots: Sequence[Spot], ylabel: str) -> list[tuple[float, float]]:
-    """Labels the axes, and returns memory and time of each spot in their units."""
-    scale, unit = (1e9, "GB") if max(spot.memory_bytes for spot in spots) >= 1e9 else (1e6, "MB")
-    axes.set(xlabel=f"memory of all processes, {unit}", ylabel=ylabel)
-    axes.grid(visible=True)
-    return [(spot.memory_bytes / scale, spot.seconds) for spot in spots]
 
 
 def _around(reach: Sequence[float]) -> tuple[float, float]:

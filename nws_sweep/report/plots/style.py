@@ -146,7 +146,7 @@ def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
     axes.set_xticks(candidates, minor=True)
 
 
-def ring(axes: Axes, x: float, y: float, colour: str = COLOURS[0]) -> None:
+def ring(axes: Axes, x: float, y: float, colour: str) -> None:
     """Marks the recommended candidate."""
     axes.plot(
         x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2, clip_on=False

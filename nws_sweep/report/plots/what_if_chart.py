@@ -13,9 +13,9 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.report.plots import style
-from nws_sweep.report.plots.line_charts import Point
+from nws_sweep.report.plots.line_charts import Point, timed
 from nws_sweep.report.plots.style import COLOURS, DASHES
-from nws_sweep.results import DEFAULT_PREFETCH, Trial
+from nws_sweep.results import DEFAULT_PREFETCH
 
 _TIMES = (1, 2, 8)  # the CPUs of the run
 _FEWEST_SHOWN = 64  # workers at the end of the axis, or the next power of two beyond all that were measured
@@ -39,16 +39,10 @@ def chart(c: ConfigurationSummary) -> WhatIfChart | None:
         return None
     return WhatIfChart(
         quantity=f"seconds per {'epoch' if found.has_length else 'batch'}",
-        measured=[_point(trial, trial.objective_s) for trial in c.worker_trials if trial.objective_s],
+        measured=[timed(trial, trial.objective_s) for trial in c.worker_trials if trial.objective_s],
         curves={times * found.own.cpus: list(_curve(found, times)) for times in _TIMES},
         best=found.own.num_workers,
     )
-
-
-def _point(trial: Trial, objective_s: float) -> Point:
-    batch = trial.measurement.batch_s if trial.measurement else None
-    quick, slow = (end / batch.value for end in batch.ends) if batch else (1.0, 1.0)
-    return Point(trial.num_workers, objective_s, quick * objective_s, slow * objective_s)
 
 
 def _curve(found: WhatIf, times: int) -> Iterator[Point]:
