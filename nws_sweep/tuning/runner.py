@@ -13,7 +13,7 @@ from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
 from nws_sweep.replay.prediction import Records
-from nws_sweep.results import SearchRecord, Trial
+from nws_sweep.results import Configuration, SearchRecord, Trial
 from nws_sweep.system import processes
 from nws_sweep.tuning.forecast import forecast_of
 from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy, with_workers
@@ -57,8 +57,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     rules, is_first = rounds.search.start.configuration.search, not rounds.search.start.trials
     try:
         while True:
-            rounds.deadline = _deadline(rounds.search.record, rounds.search.began)
-            decision = strategy.decide(_observations(rounds))
+            observations = _observations(rounds)
+            rounds.deadline = _deadline(rounds.search.start.configuration, rounds.search.began, observations)
+            decision = strategy.decide(observations)
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
@@ -79,13 +80,13 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
         return spent, True
 
 
-def _deadline(result: SearchRecord, began: float) -> float | None:
+def _deadline(configuration: Configuration, began: float, observations: Sequence[Observation]) -> float | None:
     """When the search must end: by its budget or, for an adaptive search without one, by the default limit."""
-    rules = result.configuration.search
+    rules = configuration.search
     if rules.time_budget_s is not None:
         return began + rules.time_budget_s
-    epochs_s = [trial.measurement.epoch_s for trial in result.trials if trial.measurement and trial.measurement.epoch_s]
-    if rules.strategy != "adaptive" or result.configuration.measure.mode == "epoch" or not epochs_s:
+    epochs_s = [o.cost_s for o in observations if o.cost_s is not None and o.batches is not None]
+    if rules.strategy != "adaptive" or configuration.measure.mode == "epoch" or not epochs_s:
         return None
     return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
 

@@ -23,6 +23,7 @@ from nws_sweep.results import (
     WindowKind,
 )
 from nws_sweep.tuning import runner
+from nws_sweep.tuning.paired_comparison import Observation
 from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.fakes import FakeMachine
@@ -97,11 +98,10 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
     ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
 )
 def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
-    so_far = factories.search_result(
-        factories.trial(0, epoch_s), configuration=configuration(strategy=strategy), verdict=None
-    )
-    assert runner._deadline(so_far, 100.0) == (None if limit_s is None else 100.0 + limit_s)
-    assert runner._deadline(replace(so_far, trials=()), 100.0) is None
+    chosen = configuration(strategy=strategy)
+    seen = Observation(settings=factories.loader_settings(), cost_s=epoch_s, batches=5)
+    assert runner._deadline(chosen, 100.0, [seen]) == (None if limit_s is None else 100.0 + limit_s)
+    assert runner._deadline(chosen, 100.0, []) is None
 
 
 def test_patience_ends_a_search_of_failures() -> None:
