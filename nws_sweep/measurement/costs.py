@@ -27,7 +27,7 @@ def batch_records(
     )
 
 
-_Placed = tuple[Window, int | None]  # a window, and the round of its time slice
+_Placed = tuple[Window, int | None]  # a window, and its round if it counts
 
 
 def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
@@ -37,7 +37,7 @@ def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
             if window.startup_s is not None:
                 epochs.append([])
             if epochs:
-                epochs[-1].append((window, time_slice.round))
+                epochs[-1].append((window, time_slice.round if window.counts else None))
     return epochs
 
 

@@ -60,7 +60,7 @@ class Known:
     def factor(self) -> float:
         """Measured / replayed time of the recorded batches, each replayed with its own cost; 1 if unknown.
 
-        The start of an epoch is left out, unless whole epochs were measured: it has costs of its own.
+        Only batches whose time counts: neither the start of an epoch nor what was ready after a pause.
         """
         if self.measured_s is not None:
             return self.measured_s / epoch_of(self.records, self.settings)[0]
@@ -75,13 +75,16 @@ class Known:
     @cached_property
     def by_round(self) -> Mapping[int, float]:
         """The same of the batches that were returned in each round; empty if whole epochs were measured."""
-        measured: dict[int, float] = defaultdict(float)
-        replayed: dict[int, float] = defaultdict(float)
+        measured: dict[int | None, float] = defaultdict(float)
+        replayed: dict[int | None, float] = defaultdict(float)
         for step in self._steps if self.measured_s is None else ():
-            if step.round is not None:
-                measured[step.round] += step.measured_s
-                replayed[step.round] += step.replayed_s
-        return {number: measured[number] / replayed[number] for number in measured if replayed[number] > 0}
+            measured[step.round] += step.measured_s
+            replayed[step.round] += step.replayed_s
+        return {
+            number: measured[number] / replayed[number]
+            for number in measured
+            if number is not None and replayed[number] > 0
+        }
 
     @cached_property
     def variance(self) -> float:
@@ -96,12 +99,10 @@ class Known:
         steps = []
         for _, records in itertools.groupby(self.records.made, key=lambda record: record.epoch):
             taken = [one for one in records if one.returned_s is not None]
-            first = min(len(taken) // 4, self.settings.queued_batches)
             found = replay_queue([one.cost for one in taken], self.records.loop, self.settings).returned_s
-            counted = list(zip(taken, found, strict=True))[first:]
-            for (before, begin_s), (one, end_s) in itertools.pairwise(counted):
+            for (before, begin_s), (one, end_s) in itertools.pairwise(zip(taken, found, strict=True)):
                 steps.append(_Step((one.returned_s or 0.0) - (before.returned_s or 0.0), end_s - begin_s, one.round))
-        return steps
+        return [step for step in steps if step.round is not None] or steps
 
 
 @dataclass(frozen=True)

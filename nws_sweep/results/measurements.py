@@ -69,7 +69,7 @@ class BatchRecord:
     cost: BatchCost
     epoch: int = 0  # of the trial process
     returned_s: float | None = None  # to the consumer, from the start of the epoch; None if it was not
-    round: int | None = None  # of the time slice in which it was returned; None for a warm-up before the rounds
+    round: int | None = None  # of the time slice in which it was returned; None if its time does not count
 
 
 @dataclass(frozen=True, slots=True)
