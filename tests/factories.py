@@ -148,9 +148,12 @@ def steady(num_workers: int, batch_s: float, precision: float | None = 0.001, **
 
 
 def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = None) -> Trial:
-    """A trial of 65 s an epoch with the records of 20 batches that all cost the same."""
+    """A trial of 65 s an epoch with the records of 20 batches that all cost the same, as fast as its workers are."""
     records = (BatchRecord(number=n, position=n / 20, began_s=0.0, ended_s=0.0, cost=cost) for n in range(20))
-    return trial(num_workers, 65.0, records=tuple(records), loop=loop or LoopCosts())
+    made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
+    batch_s = max(made_s / num_workers, loop.consumer_s) if num_workers else made_s + loop.consumer_s
+    found = measurement(65.0, batch_s=estimate(batch_s))
+    return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop)
 
 
 def endless_trial(num_workers: int, batch_s: float) -> Trial:

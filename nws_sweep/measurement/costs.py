@@ -19,12 +19,15 @@ _STOP_S = 0.009
 def batch_records(
     slices: Sequence[TimeSlice], settings: LoaderSettings, batches_per_epoch: int | None
 ) -> tuple[BatchRecord, ...]:
-    """The records of all batches, epoch by epoch in their order, with the moments at which they were returned."""
-    return tuple(
-        record
-        for epoch, taken in enumerate(_epochs(slices))
-        for record in _of_epoch(epoch, taken, settings.num_workers, batches_per_epoch)
-    )
+    """The records of all batches, epoch by epoch in their order, with the round in whose window they were made."""
+    records = []
+    for epoch, placed in enumerate(_epochs(slices)):
+        number = 0
+        for window, counted_round in placed:
+            made = window.records if settings.num_workers else _without_workers(window, number, batches_per_epoch)
+            records += [replace(record, epoch=epoch, round=counted_round) for record in made]
+            number += window.batches
+    return tuple(records)
 
 
 _Placed = tuple[Window, int | None]  # a window, and its round if it counts
@@ -41,36 +44,16 @@ def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
     return epochs
 
 
-def _of_epoch(epoch: int, placed: Sequence[_Placed], num_workers: int, batches: int | None) -> Iterator[BatchRecord]:
-    """Time does not pass between windows: the processes are paused. Without the consumer, batches are not returned."""
-    returned: list[tuple[float, int | None]] = []
-    now_s = 0.0
-    for window, number in placed:
-        for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-            returned.append((now_s + wait_s, number))
-            now_s += wait_s + consume_s
-    windows = [window for window, _ in placed]
-    made = [record for window in windows for record in window.records]
-    if not num_workers:
-        made = list(_without_workers(windows, batches))
-    for record in made:
-        returned_s, number = returned[record.number] if record.number < len(returned) else (None, None)
-        yield replace(record, epoch=epoch, returned_s=returned_s, round=number)
-
-
-def _without_workers(windows: Sequence[Window], batches: int | None) -> Iterator[BatchRecord]:
+def _without_workers(window: Window, first: int, batches: int | None) -> Iterator[BatchRecord]:
     """The main process makes the batches; the first one of an epoch contains the start."""
-    number = 0
-    for window in windows:
-        waited_s = sum(window.wait_s)
-        share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0
-        delayed = min(1 - share, window.receive_delay_s / waited_s) if waited_s else 0.0
-        for wait_s in window.wait_s:
-            cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share - delayed))
-            position = number / batches if batches else 0.0
-            if number:
-                yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=wait_s, cost=cost)
-            number += 1
+    waited_s = sum(window.wait_s)
+    share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0
+    delayed = min(1 - share, window.receive_delay_s / waited_s) if waited_s else 0.0
+    for number, wait_s in enumerate(window.wait_s, first):
+        cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share - delayed))
+        position = number / batches if batches else 0.0
+        if number:
+            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=wait_s, cost=cost)
 
 
 def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCosts | None:

@@ -11,16 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
 
 from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
 
 # Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
@@ -31,15 +28,8 @@ _NOISE = 0.035
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _BATCHES = 200  # of an epoch of unknown length
+_FEW_BATCHES = 100  # replayed for the pace of a trial, beside some queues
 _parts = attrgetter("cpu_s", "wait_s", "copy_s")  # of a BatchCost
-
-
-class _Step(NamedTuple):
-    """The time between two batches."""
-
-    measured_s: float
-    replayed_s: float
-    round: int | None
 
 
 @dataclass(frozen=True)
@@ -48,61 +38,57 @@ class Known:
 
     Attributes:
         settings: The settings of its queue.
-        records: Costs of its batches; of a trial without records, one batch with the mean cost.
-        measured_s: Time of an epoch if whole epochs were measured, or without records; else None.
+        records: Costs of its batches; of a trial without records, those of another one.
+        measured_s: Time of a batch at the steady pace, or of an epoch.
+        is_whole: Whether ``measured_s`` is the time of an epoch.
+        by_round: Time of an epoch or of a batch at the pace of each round.
     """
 
     settings: QueueSettings
     records: Records
-    measured_s: float | None = None
+    measured_s: float
+    is_whole: bool = False
+    by_round: Mapping[int, float] = field(default_factory=dict)
 
     @cached_property
     def factor(self) -> float:
-        """Measured / replayed time of the recorded batches, each replayed with its own cost; 1 if unknown.
-
-        Only batches whose time counts: neither the start of an epoch nor what was ready after a pause.
-        """
-        if self.measured_s is not None:
+        """Measured time / its time as replayed with the costs of the batches that were made while it was measured."""
+        if self.is_whole:
             return self.measured_s / epoch_of(self.records, self.settings)[0]
-        replayed_s = sum(step.replayed_s for step in self._steps)
-        return sum(step.measured_s for step in self._steps) / replayed_s if replayed_s else 1.0
+        made = [one for one in self.records.made if one.round is not None]
+        return self.measured_s / self._pace_s(made or self.records.made, self.records.most)
+
+    @cached_property
+    def round_ratios(self) -> Mapping[int, float]:
+        """Time of each round / its replayed time, divided by the mean of all; empty if whole epochs were measured.
+
+        Each round took other batches. The ratio is free of what they cost.
+        """
+        if self.is_whole or not self.by_round:
+            return {}
+        made: dict[int, list[BatchRecord]] = {number: [] for number in self.by_round}
+        for one in self.records.made:
+            if one.round in made:
+                made[one.round].append(one)
+        usual = self.records.made
+        few = _FEW_BATCHES + 6 * self.settings.queued_batches
+        logs = {n: math.log(cost_s / self._pace_s(made[n] or usual, few)) for n, cost_s in self.by_round.items()}
+        mean = statistics.fmean(logs.values())
+        return {number: math.exp(log - mean) for number, log in logs.items()}
+
+    @cached_property
+    def variance(self) -> float:
+        """Of the logarithm of the factor, from the differences between rounds, with the weight of a round for noise."""
+        squares = _NOISE**2 + sum(math.log(ratio) ** 2 for ratio in self.round_ratios.values())
+        return squares / max(1, len(self.round_ratios)) ** 2
 
     @property
     def loading_s(self) -> float:
         """Seconds of a batch without the consumer."""
         return epoch_of(_with_consumer(self.records, 0.0, self.factor), self.settings)[1]
 
-    @cached_property
-    def by_round(self) -> Mapping[int, float]:
-        """The same of the batches that were returned in each round; empty if whole epochs were measured."""
-        measured: dict[int | None, float] = defaultdict(float)
-        replayed: dict[int | None, float] = defaultdict(float)
-        for step in self._steps if self.measured_s is None else ():
-            measured[step.round] += step.measured_s
-            replayed[step.round] += step.replayed_s
-        return {
-            number: measured[number] / replayed[number]
-            for number in measured
-            if number is not None and replayed[number] > 0
-        }
-
-    @cached_property
-    def variance(self) -> float:
-        """Of the logarithm of the factor, from the differences between rounds, with the weight of a round for noise."""
-        logs = [math.log(ratio) for ratio in self.by_round.values()]
-        mean = statistics.fmean(logs) if logs else 0.0
-        squares = _NOISE**2 + sum((one - mean) ** 2 for one in logs)
-        return squares / max(1, len(logs)) ** 2
-
-    @cached_property
-    def _steps(self) -> list[_Step]:
-        steps = []
-        for _, records in itertools.groupby(self.records.made, key=lambda record: record.epoch):
-            taken = [one for one in records if one.returned_s is not None]
-            found = replay_queue([one.cost for one in taken], self.records.loop, self.settings).returned_s
-            for (before, begin_s), (one, end_s) in itertools.pairwise(zip(taken, found, strict=True)):
-                steps.append(_Step((one.returned_s or 0.0) - (before.returned_s or 0.0), end_s - begin_s, one.round))
-        return [step for step in steps if step.round is not None] or steps
+    def _pace_s(self, made: Sequence[BatchRecord], most: int) -> float:
+        return epoch_of(replace(self.records, made=tuple(made), most=most), self.settings)[1]
 
 
 @dataclass(frozen=True)
@@ -241,21 +227,31 @@ def model_of(
     return Model(tuple(shorter), start_method or "fork") if known else None
 
 
-def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
+def known_of(
+    trial: Trial,
+    batches: int | None,
+    cpus: float,
+    by_round: Mapping[int, float] | None = None,
+    instead: Records | None = None,
+) -> Known | None:
     """The costs of a trial as recorded; None before its first batch and if it failed.
 
-    Without records they are those of ``instead``, the records of another trial, or of a mean batch.
+    Args:
+        trial: The trial.
+        batches: Length of an epoch; None if unknown.
+        cpus: CPUs that its processes may use.
+        by_round: Time of an epoch or of a batch at the pace of each round.
+        instead: The records of another trial, if this one has none; None for a batch with the mean cost.
     """
     settings, found = queue_settings(trial.settings, cpus), trial.measurement
-    if found is None:
-        return None
-    whole_s = trial.objective_s if batches else None
-    if trial.records and trial.loop:
-        records = Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records))
-        return Known(settings, records, None if found.batch_s else whole_s)
-    if found.batch_s is None and (batches is None or found.epoch_s is None):
+    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
         return None
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
+    if trial.records and trial.loop:
+        records = Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records))
+        if found.batch_s or trial.objective_s is None:
+            return Known(settings, records, batch_s, by_round=by_round or {})
+        return Known(settings, records, trial.objective_s, is_whole=True)
     workers, consumer_s = settings.num_workers, found.consume_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
     if instead is None:
@@ -264,7 +260,8 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
         instead = Records(made=made, loop=LoopCosts(consumer_s=consumer_s), batches=batches or _BATCHES)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, consumer_s=consumer_s, fork_s=start_s))
-    return Known(settings, records, whole_s or batch_s * records.batches)
+    whole_s = trial.objective_s if batches else None
+    return Known(settings, records, whole_s or batch_s * records.batches, is_whole=True)
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

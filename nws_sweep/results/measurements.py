@@ -68,8 +68,7 @@ class BatchRecord:
     ended_s: float
     cost: BatchCost
     epoch: int = 0  # of the trial process
-    returned_s: float | None = None  # to the consumer, from the start of the epoch; None if it was not
-    round: int | None = None  # of the time slice in which it was returned; None if its time does not count
+    round: int | None = None  # in whose window it was made; None if the window does not count
 
 
 @dataclass(frozen=True, slots=True)

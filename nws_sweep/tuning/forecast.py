@@ -51,15 +51,12 @@ class Forecast:
         return consumer_s * (records.batches if self.per_epoch else 1)
 
     def corrected(self, observation: Observation) -> Observation:
-        """The observation with its cost by the replay of all records, in total and by round.
-
-        Each round took other batches. A round's time / the replayed time of the same batches is free of what they cost.
-        """
+        """The observation with its cost by the replay of all records, in total and by round."""
         known = observation.known
-        if known is None or not known.by_round:
+        if known is None or not known.round_ratios:
             return observation
         replayed_s = self.cost_s(observation.settings) / self.model.factor(observation.num_workers)
-        by_round = {number: replayed_s * ratio for number, ratio in known.by_round.items()}
+        by_round = {number: replayed_s * known.factor * ratio for number, ratio in known.round_ratios.items()}
         return replace(observation, cost_s=replayed_s * known.factor, by_round=by_round)
 
 

@@ -14,6 +14,7 @@ from nws_sweep.analysis.advice import further, sentence
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import recommend, summarise
 from nws_sweep.replay.counterfactual import Bottleneck
+from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
     BatchCost,
@@ -60,12 +61,10 @@ class Workload:
         loop = replace(loop, consumer_s=self.beside_s) if n and self.beside_s else loop
         found = replay(costs, loop, QueueSettings(n, self.cores))
         records = tuple(
-            BatchRecord(
-                number=place, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=cost, returned_s=returned_s
-            )
-            for place, (cost, returned_s) in enumerate(zip(costs, found.returned_s, strict=True))
+            BatchRecord(number=place, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=cost)
+            for place, cost in enumerate(costs)
         )
-        batch_s = found.epoch_s / len(costs)
+        _, batch_s = epoch_of(Records(made=records, loop=loop, batches=len(costs)), QueueSettings(n, self.cores))
         return trial(
             n,
             1.0,
@@ -157,7 +156,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
             Workload(cost=BatchCost(0.002, 0.0), loop=consuming(0.008, receive_s=0.0016)),
             [Bottleneck.CONSUMER, Bottleneck.TRANSFER], 0.79,
             "consumer-bound: with an instant consumer the epoch would take N % less; the consumer takes 8.00 ms of "
-            "9.61 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
+            "9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
         ),
         (
             Workload(cost=BatchCost(0.016, 0.0), loop=consuming(0.008)), [Bottleneck.CONSUMER, Bottleneck.CPU], 0.87,
@@ -200,7 +199,7 @@ def test_noise_is_reported_alone_also_beside_another_candidate() -> None:
     """With many workers of its own, the best candidate may seem undisturbed."""
     met = replace(COMPUTING.trial(0), noise=Noise(other_cpus=1.5))
     assert noisy(COMPUTING.trial(2), met).startswith(
-        "too much noise to identify the bottleneck: a batch took 8.01 ms ±2.0 %, other programs used up to 1.5"
+        "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
     )
     assert "took 30 % of the CPU time" in noisy(replace(COMPUTING.trial(2), noise=Noise(steal=0.3)))
 

@@ -34,9 +34,7 @@ def whole() -> SearchRecord:
     other = replace(loader_settings(2), prefetch_factor=4)
     costs = BatchCost(0.1, 1 / 3, 0.25), BatchCost(1e-5, 0.0)
     records = tuple(
-        BatchRecord(
-            number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, returned_s=0.5 if n else None
-        )
+        BatchRecord(number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, round=3 if n else None)
         for n, cost in enumerate(costs)
     )
     return search_result(

@@ -110,7 +110,10 @@ class Simulation:
         )
         instead = next((o.known.records for o in self.known.values() if o.known), None)
         return known_of(
-            Trial(settings=settings, state=TrialState.OK, measurement=found), truth.batches, truth.cores, instead
+            Trial(settings=settings, state=TrialState.OK, measurement=found),
+            truth.batches,
+            truth.cores,
+            instead=instead,
         )
 
 

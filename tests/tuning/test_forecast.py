@@ -30,10 +30,17 @@ def observation(costs: list[BatchCost], settings: LoaderSettings, rounds: int) -
     in_round = max(2 * max(1, n), round(0.2 / mean_s * max(1, n)))
     known = of_trial(costs, n, min(len(costs), (rounds + 1) * in_round))
     made = tuple(replace(one, round=place // in_round) for place, one in enumerate(known.records.made))
-    known = replace(known, records=replace(known.records, made=made))
-    raw_s = len(costs) * (made[-1].returned_s or 0.0) / len(made)
+    returned_s = replay([one.cost for one in made], LOOP, known.settings).returned_s
+    by_round = {}
+    for number in range(rounds):
+        first, last = ((number + k) * in_round for k in (1, 2))
+        if last <= len(made):
+            by_round[number + 1] = len(costs) * (returned_s[last - 1] - returned_s[first - 1]) / in_round
+    raw_s = sum(by_round.values()) / len(by_round) if by_round else len(costs) * returned_s[-1] / len(made)
+    records = replace(known.records, made=made)
+    known = replace(known, records=records, measured_s=raw_s / len(costs), by_round=by_round)
     return Observation(
-        settings=settings, cost_s=raw_s, by_round=dict.fromkeys(range(rounds), raw_s), known=known,
+        settings=settings, cost_s=raw_s, by_round=by_round, known=known,
         batches=len(costs), spent_s=0.2 * rounds, may_continue=(rounds + 2) * in_round <= len(costs),
     )  # fmt: skip
 
