@@ -17,8 +17,8 @@ _INTRODUCTION = """\
 Epochs predicted by replaying records of a short look at the loader, compared with the same epochs in a plain loop.
 
 - Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
-  order, one window of 0.15 s each after the warm-up. Trials are used in this order as long as all their windows, with
-  warm-up and start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, it counts
+  order, three windows of 0.12 s each. Trials are used in this order as long as all their windows, with warm-up and
+  start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, it counts
   with the batches of its first 2 s.
 - Predicted: epochs with 0, 1, 2, 4, 8, 16, 32 and 64 workers, prefetch_factor 1, 2, 4 and 8, in order and not. From
   these, settings are drawn at random for each workload, each number of workers once before one is drawn again.
