@@ -55,8 +55,9 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
     found = log.new()
     assert [record.number for record in found] == list(range(BATCHES))
     assert [record.position for record in found] == [number / BATCHES for number in range(BATCHES)]
-    # On a busy machine the kernel counts some sleeps as waiting for a CPU.
-    assert sum(record.cost.wait_s < (4 * record.number + 1) / 1000 for record in found) <= BATCHES / 4
+    # On a busy machine the kernel counts a part of some sleeps as waiting for a CPU.
+    planted_s = sum((4 * number + 1) / 1000 for number in range(BATCHES))
+    assert sum(record.cost.wait_s for record in found) >= 0.7 * planted_s
     for record in found:
         assert record.cost.cpu_s >= 0.004
         assert record.ended_s - record.began_s >= record.cost.cpu_s + record.cost.wait_s - 1e-6
