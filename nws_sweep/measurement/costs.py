@@ -67,9 +67,8 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
     delay_s = sum(window.receive_delay_s for window in windows) / taken
-    consuming = [
-        window for window in windows if window.counts and window.batches
-    ] or windows  # the first training steps take longer
+    # The first training steps take longer.
+    consuming = [window for window in windows if window.counts and window.batches] or windows
     consumed = sum(window.batches for window in consuming)
     ready_s = [wait_s for epoch in _epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(

@@ -86,7 +86,9 @@ class Rounds(ExitStack):
 
     def _report_end(self, candidate: Candidate, was_done: bool) -> None:
         if candidate.done and not was_done:
-            self._observer.trial_finished(self.search.record, *self.search.predicted((candidate.progress.trial,)))
+            record = self.search.record
+            trial = next(trial for trial in record.trials if trial.settings == candidate.settings)
+            self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle

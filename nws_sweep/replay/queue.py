@@ -115,9 +115,10 @@ class _Epoch:
     def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
         self._batches, self._loop, self._settings = batches, loop, settings
         self._machine = _Machine(settings.cpus, settings.num_workers + 1)
-        self._workers = [self._worker(number) for number in range(settings.num_workers)]
-        self._main = self._main_process(settings.num_workers)
-        self._assigned: list[deque[int]] = [deque() for _ in self._workers]
+        # The workers, then the main process.
+        self._processes = [self._worker(number) for number in range(settings.num_workers)]
+        self._processes.append(self._main_process(settings.num_workers))
+        self._assigned: list[deque[int]] = [deque() for _ in range(settings.num_workers)]
         self._outstanding = [0] * settings.num_workers  # batches that were assigned and not yet returned
         self._is_idle = [False] * settings.num_workers
         self._next_worker, self._sent = 0, 0
@@ -126,14 +127,13 @@ class _Epoch:
         self._returned_s: list[float] = []
 
     def run(self) -> Replayed:
-        processes = [*self._workers, self._main]
-        next(self._main)
+        next(self._processes[-1])
         while not self._is_consumed:
-            next(processes[self._machine.advance()])
+            next(self._processes[self._machine.advance()])
         if not self._settings.persistent_workers:
-            for number in range(len(self._workers)):
+            for number in range(self._settings.num_workers):
                 self._machine.compute(number, self._loop.stop_s)
-            for _ in self._workers:
+            for _ in range(self._settings.num_workers):
                 self._machine.advance()
         return Replayed(tuple(self._returned_s), self._machine.now)
 
@@ -153,11 +153,11 @@ class _Epoch:
             self._finished.append((batch, number))
             if self._main_is_idle:
                 self._main_is_idle = False
-                next(self._main)
+                next(self._processes[-1])
 
     def _main_process(self, own: int) -> Iterator[None]:
         machine, loop, in_order = self._machine, self._loop, self._settings.in_order
-        for worker in self._workers:
+        for worker in self._processes[:-1]:
             machine.compute(own, loop.fork_s)
             yield
             next(worker)
@@ -192,7 +192,7 @@ class _Epoch:
         """Assigns the next batch of the epoch, if any is left, to the next worker in turn that may get one."""
         if self._sent == len(self._batches):
             return
-        number, workers = self._next_worker, len(self._workers)
+        number, workers = self._next_worker, self._settings.num_workers
         while not self._settings.in_order and self._outstanding[number] >= self._settings.prefetch_factor:
             number = (number + 1) % workers
         self._next_worker = (number + 1) % workers
@@ -201,4 +201,4 @@ class _Epoch:
         self._sent += 1
         if self._is_idle[number]:
             self._is_idle[number] = False
-            next(self._workers[number])
+            next(self._processes[number])
