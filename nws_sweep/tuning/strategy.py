@@ -115,8 +115,10 @@ class OtherSettingsSearch(Strategy):
         for name in self.rules.also:
             variants = self._variants(best, name)
             if forecast and name in _PREDICTED and variants:
-                variants = [min(variants, key=forecast.cost_s)]
-                if forecast.cost_s(variants[0]) > forecast.cost_s(best) / (1 + _WORTH_A_TRIAL):
+                # A later prediction does not replace the value that is being measured.
+                variants = [each for each in variants if each in known] or [min(variants, key=forecast.cost_s)]
+                worth_s = forecast.cost_s(best) / (1 + _WORTH_A_TRIAL)
+                if variants[0] not in known and forecast.cost_s(variants[0]) > worth_s:
                     reason += f"; no other {name} is predicted to be faster"
                     continue
             ratios = self._ratios(best, variants, known)

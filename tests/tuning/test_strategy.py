@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nws_sweep.replay.model import known_of
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, TrialState
+from nws_sweep.tuning import strategy
 from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
 from nws_sweep.tuning.strategy import make
 from tests import factories
@@ -130,6 +132,21 @@ def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tup
     decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
     tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
+
+
+def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
+    forecast = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
+    monkeypatch.setattr(strategy, "forecast_of", lambda *_: forecast)
+    search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
+    assert search.decide([best]) == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
+    decision = search.decide([best, by_rounds(prefetching(8), 0.7)])
+    assert decision == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    costs_s.update(dict.fromkeys((1, 4, 8), 1.0))
+    assert search.decide([best]) == Stop(
+        reason="all 1 candidates were measured; no other prefetch_factor is predicted to be faster"
+    )
 
 
 @pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
