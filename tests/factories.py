@@ -28,6 +28,7 @@ from nws_sweep.results import (
     ProcessSpec,
     SearchRecord,
     SearchRules,
+    Span,
     Trial,
     TrialState,
     Window,
@@ -153,7 +154,8 @@ def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = N
     made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
     batch_s = max(made_s / num_workers, loop.consumer_s) if num_workers else made_s + loop.consumer_s
     found = measurement(65.0, batch_s=estimate(batch_s))
-    return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop)
+    as_replayed = (Span(measured_s=1.0, replayed_s=1.0),)
+    return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop, spans=as_replayed)
 
 
 def endless_trial(num_workers: int, batch_s: float) -> Trial:

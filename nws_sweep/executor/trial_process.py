@@ -231,10 +231,12 @@ class ChildProcess(CommandSender):
 
 
 def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
-    """The record without waiting that was a pause of the process."""
+    """The record without waiting that was a pause of the process; storage and timers go on in a pause."""
     overlaps_s = (min(end_s, record.ended_s) - max(begin_s, record.began_s) for begin_s, end_s in pauses_s)
     paused_s = sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0)
-    return replace(record, cost=replace(record.cost, wait_s=max(0.0, record.cost.wait_s - paused_s)))
+    if not paused_s:
+        return record
+    return replace(record, cost=replace(record.cost, wait_s=max(0.0, record.cost.wait_s - paused_s)), was_stopped=True)
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:

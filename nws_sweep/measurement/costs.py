@@ -19,29 +19,30 @@ _STOP_S = 0.009
 def batch_records(
     slices: Sequence[TimeSlice], settings: LoaderSettings, batches_per_epoch: int | None
 ) -> tuple[BatchRecord, ...]:
-    """The records of all batches, epoch by epoch in their order, with the round in whose window they were made."""
+    """The records of all batches, epoch by epoch in their order."""
     records = []
-    for epoch, placed in enumerate(_epochs(slices)):
+    for epoch, placed in enumerate(epochs(slices)):
         number = 0
-        for window, counted_round in placed:
+        for window, _ in placed:
             made = window.records if settings.num_workers else _without_workers(window, number, batches_per_epoch)
-            records += [replace(record, epoch=epoch, round=counted_round) for record in made]
+            records += [replace(record, epoch=epoch) for record in made]
             number += window.batches
     return tuple(records)
 
 
-_Placed = tuple[Window, int | None]  # a window, and its round if it counts
+Placed = tuple[Window, int | None]  # a window, and the round of its time slice
 
 
-def _epochs(slices: Sequence[TimeSlice]) -> list[list[_Placed]]:
-    epochs: list[list[_Placed]] = []
+def epochs(slices: Sequence[TimeSlice]) -> list[list[Placed]]:
+    """The windows by epoch."""
+    found: list[list[Placed]] = []
     for time_slice in slices:
         for window in time_slice.windows:
             if window.startup_s is not None:
-                epochs.append([])
-            if epochs:
-                epochs[-1].append((window, time_slice.round if window.counts else None))
-    return epochs
+                found.append([])
+            if found:
+                found[-1].append((window, time_slice.round))
+    return found
 
 
 def _without_workers(window: Window, first: int, batches: int | None) -> Iterator[BatchRecord]:
@@ -70,7 +71,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     # The first training steps take longer.
     consuming = [window for window in windows if window.counts and window.batches] or windows
     consumed = sum(window.batches for window in consuming)
-    ready_s = [wait_s for epoch in _epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
+    ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
@@ -82,7 +83,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     )
 
 
-def _waits_for_ready_batches(epoch: Sequence[_Placed]) -> Iterator[float]:
+def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
     """The consumer's waits for batches that their worker had handed over before the consumer asked for them."""
     made = {record.number: record for window, _ in epoch for record in window.records}
     number = 0

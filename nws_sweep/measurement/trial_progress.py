@@ -8,6 +8,8 @@ from nws_sweep import errors
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.measurement.verification import spans_of
+from nws_sweep.replay.model import queue_settings
 from nws_sweep.results import (
     Configuration,
     LoaderSettings,
@@ -94,6 +96,9 @@ class TrialProgress:
         """The trial, finished or not."""
         found = self.measurement
         uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in counters.all_windows(self.discarded)]
+        records = costs.batch_records(self.slices, self.settings, self.batches_per_epoch)
+        loop = costs.loop_costs(self.slices, self.settings)
+        queue = queue_settings(self.settings, self.cores)
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
@@ -105,8 +110,9 @@ class TrialProgress:
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
-            records=costs.batch_records(self.slices, self.settings, self.batches_per_epoch),
-            loop=costs.loop_costs(self.slices, self.settings),
+            records=records,
+            loop=loop,
+            spans=spans_of(self.slices, records, loop, queue) if loop else (),
         )
 
     @property

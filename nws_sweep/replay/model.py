@@ -11,14 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
 
 from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Trial
+from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
 
 # Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
 _MISFIT = 0.055
@@ -28,8 +27,6 @@ _NOISE = 0.035
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _BATCHES = 200  # of an epoch of unknown length
-_FEW_BATCHES = 100  # replayed for the pace of a trial, beside some queues
-_parts = attrgetter("cpu_s", "wait_s", "copy_s")  # of a BatchCost
 
 
 @dataclass(frozen=True)
@@ -39,41 +36,30 @@ class Known:
     Attributes:
         settings: The settings of its queue.
         records: Costs of its batches; of a trial without records, those of another one.
-        measured_s: Time of a batch at the steady pace, or of an epoch.
-        is_whole: Whether ``measured_s`` is the time of an epoch.
-        by_round: Time of an epoch or of a batch at the pace of each round.
+        measured_s: Time of an epoch; used without spans.
+        spans: Measured and replayed times of some of its batches.
     """
 
     settings: QueueSettings
     records: Records
     measured_s: float
-    is_whole: bool = False
-    by_round: Mapping[int, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
 
     @cached_property
     def factor(self) -> float:
-        """Measured time / its time as replayed with the costs of the batches that were made while it was measured."""
-        if self.is_whole:
+        """Measured time / replayed time of the same batches, or of an epoch."""
+        if not self.spans:
             return self.measured_s / epoch_of(self.records, self.settings)[0]
-        made = [one for one in self.records.made if one.round is not None]
-        return self.measured_s / self._pace_s(made or self.records.made, self.records.most)
+        return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
 
     @cached_property
     def round_ratios(self) -> Mapping[int, float]:
-        """Time of each round / its replayed time, divided by the mean of all; empty if whole epochs were measured.
+        """The factor of each round, divided by the mean of all; empty without rounds.
 
         Each round took other batches. The ratio is free of what they cost.
         """
-        if self.is_whole or not self.by_round:
-            return {}
-        made: dict[int, list[BatchRecord]] = {number: [] for number in self.by_round}
-        for one in self.records.made:
-            if one.round in made:
-                made[one.round].append(one)
-        usual = self.records.made
-        few = _FEW_BATCHES + 6 * self.settings.queued_batches
-        logs = {n: math.log(cost_s / self._pace_s(made[n] or usual, few)) for n, cost_s in self.by_round.items()}
-        mean = statistics.fmean(logs.values())
+        logs = {one.round: math.log(one.measured_s / one.replayed_s) for one in self.spans if one.round is not None}
+        mean = statistics.fmean(logs.values()) if logs else 0.0
         return {number: math.exp(log - mean) for number, log in logs.items()}
 
     @cached_property
@@ -86,9 +72,6 @@ class Known:
     def loading_s(self) -> float:
         """Seconds of a batch without the consumer."""
         return epoch_of(_with_consumer(self.records, 0.0, self.factor), self.settings)[1]
-
-    def _pace_s(self, made: Sequence[BatchRecord], most: int) -> float:
-        return epoch_of(replace(self.records, made=tuple(made), most=most), self.settings)[1]
 
 
 @dataclass(frozen=True)
@@ -107,7 +90,9 @@ class Model:
 
     def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch with their bands."""
-        return predict(*self._inputs(settings.num_workers), settings)
+        number = settings.num_workers
+        misfit = math.sqrt(self.misfit(number) ** 2 + self._nearest(number).variance)
+        return predict(*self._inputs(number), settings, misfit)
 
     def epoch_s(self, settings: QueueSettings) -> float:
         """Predicted seconds of an epoch, without a band."""
@@ -189,19 +174,22 @@ class Model:
         """The records of a trial, and those of other trials of batches that it has not made.
 
         All trials take the same batches in the same order, so costs that depend on the number of workers show as the
-        ratio of the sums over the batches that two trials have in common.
+        ratio of the sums over the batches that two trials have in common. What was stopped is the last choice.
         """
-        if chosen.settings.num_workers == 0:
-            return chosen.records
-        made = {_batch(record): record for record in chosen.records.made}
+        own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
+        scaled = [(record, [1.0] * 3) for record in chosen.records.made]
         for other in self._with_workers:
             if other is not chosen:
-                ours = [(made[_batch(one)].cost, one.cost) for one in other.records.made if _batch(one) in made]
-                ratios = _ratios(ours)
-                for record in other.records.made:
-                    if _batch(record) not in made:
-                        made[_batch(record)] = replace(record, cost=_scaled(record.cost, ratios))
-        return replace(chosen.records, made=tuple(made.values()))
+                both = [one for one in other.records.made if _batch(one) in own and not one.was_stopped]
+                ratios = _ratios([(own[_batch(one)], one.cost) for one in both])
+                scaled += [(record, ratios) for record in other.records.made]
+        made: dict[tuple[int, int], BatchRecord] = {}
+        for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
+            made.setdefault(_batch(record), replace(record, cost=record.cost.scaled(ratios)))
+        # Without workers, batches are recorded without their position in the sampler's order.
+        positions = {_batch(record): record.position for one in self._with_workers for record in one.records.made}
+        placed = (replace(record, position=positions.get(batch, record.position)) for batch, record in made.items())
+        return replace(chosen.records, made=tuple(placed))
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
@@ -227,20 +215,13 @@ def model_of(
     return Model(tuple(shorter), start_method or "fork") if known else None
 
 
-def known_of(
-    trial: Trial,
-    batches: int | None,
-    cpus: float,
-    by_round: Mapping[int, float] | None = None,
-    instead: Records | None = None,
-) -> Known | None:
+def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
     """The costs of a trial as recorded; None before its first batch and if it failed.
 
     Args:
         trial: The trial.
         batches: Length of an epoch; None if unknown.
         cpus: CPUs that its processes may use.
-        by_round: Time of an epoch or of a batch at the pace of each round.
         instead: The records of another trial, if this one has none; None for a batch with the mean cost.
     """
     settings, found = queue_settings(trial.settings, cpus), trial.measurement
@@ -248,10 +229,10 @@ def known_of(
         return None
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
     if trial.records and trial.loop:
-        records = Records(made=trial.records, loop=trial.loop, batches=batches or len(trial.records))
-        if found.batch_s or trial.objective_s is None:
-            return Known(settings, records, batch_s, by_round=by_round or {})
-        return Known(settings, records, trial.objective_s, is_whole=True)
+        made = tuple(_with_usual_wait(trial.records))
+        records = Records(made=made, loop=trial.loop, batches=batches or len(trial.records))
+        whole_s = trial.objective_s if batches else None
+        return Known(settings, records, whole_s or batch_s * records.batches, trial.spans)
     workers, consumer_s = settings.num_workers, found.consume_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
     if instead is None:
@@ -261,7 +242,20 @@ def known_of(
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, consumer_s=consumer_s, fork_s=start_s))
     whole_s = trial.objective_s if batches else None
-    return Known(settings, records, whole_s or batch_s * records.batches, is_whole=True)
+    return Known(settings, records, whole_s or batch_s * records.batches)
+
+
+def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
+    """The records; one whose worker was stopped gets the wait of a batch that waited longer, the nearest in the epoch.
+
+    Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
+    redistribution to the right).
+    """
+    whole = [one for one in records if not one.was_stopped]
+    for record in records:
+        longer = [one for one in whole if record.was_stopped and one.cost.wait_s > record.cost.wait_s]
+        nearest = min(longer, key=lambda one: abs(one.position - record.position), default=record)
+        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s)) if longer else record
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
@@ -283,21 +277,20 @@ def _batch(record: BatchRecord) -> tuple[int, int]:
     return record.epoch, record.number
 
 
+def _sum(costs: Iterable[BatchCost]) -> BatchCost:
+    return BatchCost(*map(sum, zip(*(cost.parts for cost in costs), strict=True)))
+
+
 def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> list[float]:
     """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none."""
-    sums = [[sum(part) for part in zip(*map(_parts, costs), strict=True)] for costs in zip(*pairs, strict=True)]
+    sums = [_sum(costs).parts for costs in zip(*pairs, strict=True)]
     return [own / theirs if theirs else 1.0 for own, theirs in zip(*sums, strict=True)] if sums else [1.0] * 3
-
-
-def _scaled(cost: BatchCost, factors: Sequence[float]) -> BatchCost:
-    return BatchCost(*(value * factor for value, factor in zip(_parts(cost), factors, strict=True)))
 
 
 def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:
     """Another consumer, which takes no CPU time, beside loading that costs ``factor`` times as much."""
-    loop = LoopCosts(**{name: factor * value for name, value in asdict(records.loop).items()})
-    made = (replace(one, cost=_scaled(one.cost, [factor] * 3)) for one in records.made)
-    return replace(records, made=tuple(made), loop=replace(loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
+    slower = records.slower(factor)
+    return replace(slower, loop=replace(slower.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
 
 
 def _doublings(known: Known, num_workers: int) -> float:

@@ -11,7 +11,7 @@ import math
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -86,6 +86,12 @@ class Records:
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
+    def slower(self, factor: float) -> Records:
+        """The same consumer beside loading that costs ``factor`` times as much."""
+        loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("consumer")}
+        made = (replace(one, cost=one.cost.scaled([factor] * 3)) for one in self.made)
+        return replace(self, made=tuple(made), loop=replace(self.loop, **loop))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -118,13 +124,19 @@ def times_of(costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
     return found.epoch_s + (batches - count) * batch_s, batch_s
 
 
-def predict(records: Records, factor: float, settings: QueueSettings) -> Prediction:
-    """Predicts an epoch that takes ``factor`` times as long as replayed, with a band from bootstrap samples."""
+def predict(records: Records, factor: float, settings: QueueSettings, misfit: float = 0.0) -> Prediction:
+    """Predicts an epoch that takes ``factor`` times as long as replayed.
+
+    The band is that of bootstrap samples whose loading is slower by other factors; ``misfit`` is the standard deviation
+    of their logarithm.
+    """
     arrangements = [epoch_of(records, settings, seed) for seed in range(_ARRANGEMENTS)]
     epoch_s, batch_s = (factor * statistics.fmean(times) for times in zip(*arrangements, strict=True))
     replicates = []
     for number in range(1, _DRAWS + 1):
-        replicates.append(epoch_of(records.resampled(random.Random(number)), settings, number))
+        draw = random.Random(number)
+        slower = records.resampled(draw).slower(math.exp(draw.gauss(0.0, misfit)))
+        replicates.append(epoch_of(slower, settings, number))
     epochs, paces = zip(*replicates, strict=True)
     return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
 

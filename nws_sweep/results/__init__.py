@@ -8,8 +8,8 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 """
 
 from nws_sweep.results.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, RankMeasurement, TimeSlice,
-    Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, RankMeasurement, Span,
+    TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProgramRun, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
@@ -25,6 +25,6 @@ __all__ = [
     "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime", "MeasureRules",
     "Measurement", "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
     "SampleCheck", "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord",
-    "SearchRules", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind", "WindowRequest",
-    "shown", "varying_columns",
+    "SearchRules", "Span", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
+    "WindowRequest", "shown", "varying_columns",
 ]  # fmt: skip

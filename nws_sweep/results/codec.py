@@ -23,7 +23,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.Valida
 
 BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
 COST_COLUMNS = (
-    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "round", "settings",
+    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
 )  # fmt: skip
 _RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
 _SUMMARISED = (
@@ -92,7 +92,7 @@ def costs_text(result: SearchRecord) -> str:
         settings = result.configuration.differing(trial.settings)
         for record in trial.records:
             cost, place = record.cost, (trial.num_workers, record.epoch, record.number, record.position)
-            rows.append((*place, cost.cpu_s, cost.wait_s, cost.copy_s, record.round, settings))
+            rows.append((*place, cost.cpu_s, cost.wait_s, cost.copy_s, int(record.was_stopped), settings))
     return _csv_text(rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
@@ -57,6 +58,15 @@ class BatchCost:
     wait_s: float  # in which the worker neither ran nor was ready to run
     copy_s: float = 0.0  # CPU seconds of the worker for handing it over: pickling, and copying into shared memory
 
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        """All of it."""
+        return self.cpu_s, self.wait_s, self.copy_s
+
+    def scaled(self, factors: Sequence[float]) -> BatchCost:
+        """Another cost, with a factor for each part."""
+        return BatchCost(*(value * factor for value, factor in zip(self.parts, factors, strict=True)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
@@ -68,7 +78,7 @@ class BatchRecord:
     ended_s: float
     cost: BatchCost
     epoch: int = 0  # of the trial process
-    round: int | None = None  # in whose window it was made; None if the window does not count
+    was_stopped: bool = False  # the worker was stopped meanwhile, and ``wait_s`` may be a part of the waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,15 @@ class LoopCosts:
     fork_s: float = 0.0  # CPU time of the main process for starting one worker
     start_s: float = 0.0  # CPU time of a worker before its first batch
     stop_s: float = 0.0  # CPU time for ending one worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Seconds in which the consumer took the batches of one window: measured, and as replayed with their costs."""
+
+    measured_s: float
+    replayed_s: float
+    round: int | None = None  # of the time slice; None before the rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +290,7 @@ class Trial:
     cost_s: Finite = 0.0  # from the start of the trial process to its end, s
     records: tuple[BatchRecord, ...] = field(default=(), repr=False)  # what batches cost, in the order of the epoch
     loop: LoopCosts | None = None
+    spans: tuple[Span, ...] = field(default=(), repr=False)  # of the windows that count
 
     @property
     def num_workers(self) -> int:

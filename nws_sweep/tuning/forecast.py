@@ -56,8 +56,9 @@ class Forecast:
         if known is None or not known.round_ratios:
             return observation
         replayed_s = self.cost_s(observation.settings) / self.model.factor(observation.num_workers)
-        by_round = {number: replayed_s * known.factor * ratio for number, ratio in known.round_ratios.items()}
-        return replace(observation, cost_s=replayed_s * known.factor, by_round=by_round)
+        cost_s, rounds = replayed_s * known.factor, observation.by_round
+        by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in rounds}
+        return replace(observation, cost_s=cost_s, by_round=by_round)
 
 
 def forecast_of(observations: Iterable[Observation], cpus: float, start_method: str) -> Forecast | None:

@@ -136,7 +136,7 @@ def _observation(
         settings=trial.settings,
         cost_s=trial.objective_s,
         by_round=by_round,
-        known=known_of(trial, batches, _cores(search), by_round, instead),
+        known=known_of(trial, batches, _cores(search), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,

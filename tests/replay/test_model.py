@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from nws_sweep.replay.model import Known, Model
+from nws_sweep.replay.model import Known, Model, known_of
 from nws_sweep.replay.prediction import Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts
+from tests.factories import recorded_trial
 
 LOOP = LoopCosts(receive_s=0.0005, fork_s=0.002, start_s=0.005, stop_s=0.005)
 
@@ -35,7 +36,7 @@ def spread(costs: list[BatchCost], count: int) -> list[BatchRecord]:
 def of_trial(costs: list[BatchCost], num_workers: int, count: int, factor: float = 1.0) -> Known:
     settings, made = QueueSettings(num_workers, 2.0), spread(costs, count)
     records = Records(made=tuple(made), loop=LOOP, batches=len(costs))
-    return Known(settings, records, factor * epoch_of(records, settings)[1])
+    return Known(settings, records, factor * epoch_of(records, settings)[0])
 
 
 @pytest.mark.parametrize("kind", ["equal", "lognormal", "second half"])
@@ -94,4 +95,19 @@ def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     slower = [replace(one, cost=replace(one.cost, wait_s=2 * one.cost.wait_s)) for one in long.records.made]
     model = Model((short, replace(long, records=replace(long.records, made=tuple(slower)))))
     truth_s = replay(costs, LOOP, QueueSettings(2, 2.0)).epoch_s
-    assert model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
+    assert short.factor * model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
+
+
+def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer() -> None:
+    waits_s = [0.01, 0.02, 0.03, 0.04]
+    made = [
+        BatchRecord(number=n, position=n / 4, began_s=0.0, ended_s=0.0, cost=BatchCost(0.001, wait_s))
+        for n, wait_s in enumerate(waits_s)
+    ]
+    made[1] = replace(made[1], was_stopped=True, cost=BatchCost(0.002, 0.015))
+    trial = replace(recorded_trial(2, made[0].cost), records=tuple(made))
+    known = known_of(trial, 4, 2.0)
+    assert known is not None
+    costs = [one.cost for one in known.records.made]
+    assert costs[1] == BatchCost(0.002, 0.03)
+    assert [cost.wait_s for cost in costs] == [0.01, 0.03, 0.03, 0.04]

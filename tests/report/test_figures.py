@@ -95,7 +95,7 @@ def test_descriptions_have_the_main_figures() -> None:
     of_run = {each.name: each.alt for each in figures.of(summary_of_run(searched({})), batches)}
     assert of_run["what_if"] == (
         "Predicted seconds per epoch against num_workers: "
-        "at least 5.66 s on 8 CPUs, 3.46 s on 16 CPUs, 1.38 s on 64 CPUs."
+        "at least 6.91 s on 8 CPUs, 3.95 s on 16 CPUs, 1.58 s on 64 CPUs."
     )
     assert of_run["time_vs_num_workers"].endswith(" 6.91 with the recommended 4.")
     of_four = {each.name: each.alt for each in of_grid("4")}

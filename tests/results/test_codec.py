@@ -19,6 +19,7 @@ from nws_sweep.results import (
     LoopCosts,
     SearchCost,
     SearchRecord,
+    Span,
     Verdict,
     WindowKind,
     codec,
@@ -34,13 +35,20 @@ def whole() -> SearchRecord:
     other = replace(loader_settings(2), prefetch_factor=4)
     costs = BatchCost(0.1, 1 / 3, 0.25), BatchCost(1e-5, 0.0)
     records = tuple(
-        BatchRecord(number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, round=3 if n else None)
+        BatchRecord(number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, was_stopped=n > 0)
         for n, cost in enumerate(costs)
     )
     return search_result(
         trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9))),
         failed_trial(1, "worker died"),
-        trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02)),
+        trial(
+            2,
+            1 / 3,
+            windows=windows(),
+            records=records,
+            loop=LoopCosts(0.001, 0.02),
+            spans=(Span(measured_s=0.5, replayed_s=0.25, round=1),),
+        ),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
         facts=replace(FACTS, iterable=True, samples=None),
         configuration=factories.configuration(

@@ -8,7 +8,7 @@ import pytest
 
 from nws_sweep.replay.model import queue_settings
 from nws_sweep.replay.queue import replay
-from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, SearchRules, Span
 from nws_sweep.tuning.forecast import apart, forecast_of
 from nws_sweep.tuning.paired_comparison import MeasureRound, Observation, with_workers
 from nws_sweep.tuning.strategy import make
@@ -29,16 +29,17 @@ def observation(costs: list[BatchCost], settings: LoaderSettings, rounds: int) -
     mean_s = sum(cost.wait_s + cost.cpu_s for cost in costs) / len(costs)
     in_round = max(2 * max(1, n), round(0.2 / mean_s * max(1, n)))
     known = of_trial(costs, n, min(len(costs), (rounds + 1) * in_round))
-    made = tuple(replace(one, round=place // in_round) for place, one in enumerate(known.records.made))
+    made = known.records.made
     returned_s = replay([one.cost for one in made], LOOP, known.settings).returned_s
-    by_round = {}
+    by_round, spans = {}, []
     for number in range(rounds):
         first, last = ((number + k) * in_round for k in (1, 2))
         if last <= len(made):
-            by_round[number + 1] = len(costs) * (returned_s[last - 1] - returned_s[first - 1]) / in_round
+            span_s = returned_s[last - 1] - returned_s[first - 1]
+            by_round[number + 1] = len(costs) * span_s / in_round
+            spans.append(Span(measured_s=span_s, replayed_s=span_s, round=number + 1))
     raw_s = sum(by_round.values()) / len(by_round) if by_round else len(costs) * returned_s[-1] / len(made)
-    records = replace(known.records, made=made)
-    known = replace(known, records=records, measured_s=raw_s / len(costs), by_round=by_round)
+    known = replace(known, measured_s=raw_s, spans=tuple(spans))
     return Observation(
         settings=settings, cost_s=raw_s, by_round=by_round, known=known,
         batches=len(costs), spent_s=0.2 * rounds, may_continue=(rounds + 2) * in_round <= len(costs),
