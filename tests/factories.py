@@ -154,7 +154,7 @@ def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = N
     made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
     batch_s = max(made_s / num_workers, loop.consumer_s) if num_workers else made_s + loop.consumer_s
     found = measurement(65.0, batch_s=estimate(batch_s))
-    as_replayed = (Span(measured_s=1.0, replayed_s=1.0),)
+    as_replayed = (Span(measured_s=1.0, replayed_s=1.0, batches=100),)
     return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop, spans=as_replayed)
 
 

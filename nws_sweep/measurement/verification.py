@@ -52,4 +52,4 @@ def _costs(made: Sequence[BatchRecord], count: int) -> list[BatchCost]:
 
 
 def _span(window: Window, began_s: float, ended_s: float, number: int | None) -> Span:
-    return Span(measured_s=window.elapsed_s, replayed_s=ended_s - began_s, round=number)
+    return Span(measured_s=window.elapsed_s, replayed_s=ended_s - began_s, batches=window.batches, round=number)

@@ -21,8 +21,11 @@ from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSe
 
 # Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
 _MISFIT = 0.055
-# The same of a factor measured in one round, before the rounds of a trial show it.
-_NOISE = 0.035
+# The same of the factor of any trial; a factor that was measured badly is nearer to 1.
+_USUAL = 0.1
+# The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
+# one batch of each worker, since the kernel does not let all workers run equally.
+_NOISE, _NOISE_OF_ONE = 0.035, 0.12
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
@@ -47,10 +50,15 @@ class Known:
 
     @cached_property
     def factor(self) -> float:
-        """Measured time / replayed time of the same batches, or of an epoch."""
+        """Measured time / replayed time of the same batches, or of an epoch.
+
+        The logarithm of that of batches is the mean of its posterior distribution, with ``variance`` and 0 as the prior
+        mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
+        """
         if not self.spans:
             return self.measured_s / epoch_of(self.records, self.settings)[0]
-        return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
+        ratio = sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
+        return math.exp(math.log(ratio) * _USUAL**2 / (_USUAL**2 + self.variance))
 
     @cached_property
     def round_ratios(self) -> Mapping[int, float]:
@@ -64,8 +72,9 @@ class Known:
 
     @cached_property
     def variance(self) -> float:
-        """Of the logarithm of the factor, from the differences between rounds, with the weight of a round for noise."""
-        squares = _NOISE**2 + sum(math.log(ratio) ** 2 for ratio in self.round_ratios.values())
+        """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
+        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / one.batches) ** 2 for one in self.spans]
+        squares = statistics.fmean(usual or [_NOISE**2]) + sum(math.log(one) ** 2 for one in self.round_ratios.values())
         return squares / max(1, len(self.round_ratios)) ** 2
 
     @property

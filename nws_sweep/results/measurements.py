@@ -100,6 +100,7 @@ class Span:
 
     measured_s: float
     replayed_s: float
+    batches: int
     round: int | None = None  # of the time slice; None before the rounds
 
 

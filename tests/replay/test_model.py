@@ -10,7 +10,7 @@ import pytest
 from nws_sweep.replay.model import Known, Model, known_of
 from nws_sweep.replay.prediction import Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span
 from tests.factories import recorded_trial
 
 LOOP = LoopCosts(receive_s=0.0005, fork_s=0.002, start_s=0.005, stop_s=0.005)
@@ -79,6 +79,14 @@ def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
     for workers, factor in ((1, 1.0), (2, 1.0), (4, 1.5**0.5), (8, 1.5), (32, 1.5)):
         settings = QueueSettings(workers, 2.0)
         assert model.epoch_s(settings) / plain.epoch_s(settings) == pytest.approx(factor)
+
+
+def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one() -> None:
+    known = of_trial(epoch("equal"), 8, 100)
+    short, long = (
+        replace(known, spans=(Span(measured_s=1.5, replayed_s=1.0, batches=batches),)).factor for batches in (8, 800)
+    )
+    assert 1.1 < short < 1.3 < long < 1.5
 
 
 def test_the_factor_is_one_of_loading_not_of_another_consumer() -> None:

@@ -47,7 +47,7 @@ def whole() -> SearchRecord:
             windows=windows(),
             records=records,
             loop=LoopCosts(0.001, 0.02),
-            spans=(Span(measured_s=0.5, replayed_s=0.25, round=1),),
+            spans=(Span(measured_s=0.5, replayed_s=0.25, batches=8, round=1),),
         ),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
         facts=replace(FACTS, iterable=True, samples=None),

@@ -37,7 +37,7 @@ def observation(costs: list[BatchCost], settings: LoaderSettings, rounds: int) -
         if last <= len(made):
             span_s = returned_s[last - 1] - returned_s[first - 1]
             by_round[number + 1] = len(costs) * span_s / in_round
-            spans.append(Span(measured_s=span_s, replayed_s=span_s, round=number + 1))
+            spans.append(Span(measured_s=span_s, replayed_s=span_s, batches=in_round, round=number + 1))
     raw_s = sum(by_round.values()) / len(by_round) if by_round else len(costs) * returned_s[-1] / len(made)
     known = replace(known, measured_s=raw_s, spans=tuple(spans))
     return Observation(
