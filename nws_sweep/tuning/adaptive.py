@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
+from nws_sweep.measurement.schedule import Conditions, whole_epochs
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.forecast import Forecast, apart, forecast_of
 from nws_sweep.tuning.paired_comparison import (
@@ -128,9 +129,20 @@ class Adaptive(Strategy):
     def _faster(
         self, choices: Sequence[LoaderSettings], comparison: PairedComparison, forecast: Forecast
     ) -> LoaderSettings | None:
-        """The candidate with the least optimistic prediction, if it gains more than the tolerance."""
-        best = _least(choices, forecast.least_s)
-        is_faster = best and self._enough(forecast.least_s(best)) < cost_of(comparison.fastest)
+        """The candidate with the least optimistic prediction, if it gains more than the tolerance.
+
+        Of an epoch so short that it is measured as a whole, a prediction is not taken optimistically: the measurement
+        would cost more than it can show.
+        """
+        batches = comparison.fastest.batches
+
+        def least_s(candidate: LoaderSettings) -> float:
+            conditions = Conditions(settings=candidate, rules=self.measure, batches_per_epoch=batches)
+            is_short = self.measure.mode != "epoch" and whole_epochs([], conditions)
+            return forecast.cost_s(candidate) if is_short else forecast.least_s(candidate)
+
+        best = _least(choices, least_s)
+        is_faster = best and self._enough(least_s(best)) < cost_of(comparison.fastest)
         return best if is_faster else None
 
     def _cheaper(
