@@ -141,6 +141,7 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: is_slowed}
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
+    saved[Bottleneck.ORDER] = replayed.with_settings(replace(own, in_order=False))  # as ``suggestions`` says
     refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
     saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
     order = sorted(saved, key=lambda each: (each not in _SPECIFIC, -saved[each]))
