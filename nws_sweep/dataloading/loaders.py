@@ -57,18 +57,24 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
     is ignored, since the sampler decides. ConfigurationError if another object makes batches of another size.
     """
-    if wrapped := _wrapped(loader):
-        name, inside = wrapped
-        value, changed = vars(loader)[name], with_settings(inside, settings)
-        wrapper = object.__new__(type(loader))  # copy.copy would call __getattr__, which may need the DataLoader
-        vars(wrapper).update(vars(loader))
-        is_list = isinstance(value, list)
-        vars(wrapper)[name] = [changed if one is inside else one for one in value] if is_list else changed
-        return wrapper
-    other = _copy(unwrapped(loader), settings)
+    other = copy_with(unwrapped(loader), settings)
     for name in _kept_iterators(other):
         vars(other)[name] = other._get_iterator()
-    return cast("AnyLoader", other)
+    return with_inner(loader, other)
+
+
+def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
+    """``inner`` itself for a DataLoader; for an object that wraps one, a copy that wraps ``inner``."""
+    wrapped = _wrapped(loader)
+    if wrapped is None:
+        return cast("AnyLoader", inner)
+    name, inside = wrapped
+    value, changed = vars(loader)[name], with_inner(inside, inner)
+    wrapper = object.__new__(type(loader))  # copy.copy would call __getattr__, which may need the DataLoader
+    vars(wrapper).update(vars(loader))
+    is_list = isinstance(value, list)
+    vars(wrapper)[name] = [changed if one is inside else one for one in value] if is_list else changed
+    return wrapper
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
@@ -106,12 +112,13 @@ def without_workers(loader: Loader) -> Loader:
 
     No iterator is made for it, since that would draw from the random numbers of the program.
     """
-    other = _copy(loader, replace(settings_of(loader), num_workers=0).canonical())
+    other = copy_with(loader, replace(settings_of(loader), num_workers=0).canonical())
     vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
     return other
 
 
-def _copy(loader: Loader, settings: LoaderSettings) -> Loader:
+def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
+    """A copy of a DataLoader as by ``with_settings``, whose attributes are not changed."""
     other = copy.copy(loader)
     own = vars(other)  # DataLoader.__setattr__ refuses some attributes after __init__
     for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):

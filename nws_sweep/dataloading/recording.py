@@ -147,11 +147,10 @@ class BatchLog:
 
 
 @dataclass(eq=False)
-class BatchRecorder:
-    """A ``collate_fn`` that notes the end of a batch; ``begin`` notes its start. Without ``start`` it does neither."""
+class BatchTimer:
+    """Notes the start and the end of each batch of a worker; in other processes, without ``start``, neither."""
 
     log: BatchLog
-    collate_fn: Callable[[Any], Any]
     _worker: int | None = field(default=None, init=False)
     _run_delay_s: Callable[[], float] = field(default=_unknown_delay_s, init=False)
     _is_open: bool = field(default=False, init=False)  # a batch has begun
@@ -179,22 +178,35 @@ class BatchRecorder:
         self._process_s, self._delay_s = process_s, self._run_delay_s()
         self._thread_s, self._began_s = time.thread_time(), time.perf_counter()
 
+    def end(self) -> None:
+        """The batch is finished."""
+        if self._worker is None or not self._is_open:
+            return
+        self._is_open = False
+        ended_s, self._cpu_s = time.perf_counter(), time.thread_time() - self._thread_s
+        busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
+        self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
+
+
+@dataclass(frozen=True, eq=False)
+class TimedCollate:
+    """A ``collate_fn`` that notes the end of each batch."""
+
+    timer: BatchTimer
+    collate_fn: Callable[[Any], Any]
+
     def __call__(self, samples: Any) -> Any:
-        """Makes the batch and notes its end."""
+        """Makes the batch."""
         batch = self.collate_fn(samples)
-        if self._worker is not None and self._is_open:
-            self._is_open = False
-            ended_s, self._cpu_s = time.perf_counter(), time.thread_time() - self._thread_s
-            busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
-            self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
+        self.timer.end()
         return batch
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """A ``worker_init_fn`` that ends the worker with its parent; with a recorder its dataset counts samples."""
+    """A ``worker_init_fn`` that ends the worker with its parent; with a timer its dataset counts samples."""
 
-    recorder: BatchRecorder | None = None  # the loader's collate_fn
+    timer: BatchTimer | None = None  # of the loader's collate_fn
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
@@ -208,9 +220,9 @@ class WorkerStart:
             torch.set_num_threads(self.threads)
         if self.user_function is not None:
             self.user_function(worker_id)
-        if self.recorder and (worker := get_worker_info()):
-            self.recorder.start(worker_id)
-            count_samples(worker.dataset, self.recorder.log.samples, worker_id, self.log, self.recorder.begin)
+        if self.timer and (worker := get_worker_info()):
+            self.timer.start(worker_id)
+            count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log, self.timer.begin)
 
 
 def count_samples(

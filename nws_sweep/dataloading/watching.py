@@ -29,36 +29,34 @@ _MOST_BATCHES = 100_000  # recorded of each loader
 _clock = time.perf_counter
 
 
-class LoaderWatch:
-    """Records the times of all DataLoaders of this process from ``start`` to ``stop``."""
+class LoaderHook:
+    """Wraps methods of DataLoader's classes from ``start`` to ``stop``, now or when the program imports torch."""
 
     def __init__(self) -> None:
-        self._timelines: list[Timeline] = []
-        # Weak references: loaders end their workers when they are collected.
-        self._by_loader: WeakKeyDictionary[Any, Timeline] = WeakKeyDictionary()
-        # With the number of batches that may still be recorded.
-        self._by_iterator: WeakKeyDictionary[Any, tuple[Epoch, int]] = WeakKeyDictionary()
         self._wrapped: list[tuple[type, str, Any, Any]] = []
 
+    def wrap(self, module: ModuleType) -> None:
+        """Wraps methods of the module ``torch.utils.data.dataloader`` by ``replace``."""
+        raise NotImplementedError
+
     def start(self) -> None:
-        """Wraps DataLoader, now or when the program imports torch."""
+        """Wraps the methods."""
         if _MODULE in sys.modules:
-            self._wrap(sys.modules[_MODULE])
+            self.wrap(sys.modules[_MODULE])
         else:
             sys.meta_path.insert(0, self)
 
-    def stop(self) -> list[Timeline]:
-        """Restores DataLoader and returns a timeline per loader."""
+    def restore(self) -> None:
+        """Restores the methods."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
         for owner, name, original, wrapper in self._wrapped:
             if getattr(owner, name) is wrapper:  # else the program has wrapped it too
                 setattr(owner, name, original)
         self._wrapped.clear()
-        return [_with_batch_size(timeline) for timeline in self._timelines]
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Part of Python's import system: wraps DataLoader after its module has been executed."""
+        """Part of Python's import system: wraps the methods after their module has been executed."""
         if fullname != _MODULE:
             return None
         sys.meta_path.remove(self)
@@ -68,20 +66,39 @@ class LoaderWatch:
 
             def executed(module: ModuleType) -> None:
                 execute(module)
-                self._wrap(module)
+                self.wrap(module)
 
             setattr(spec.loader, "exec_module", executed)  # noqa: B010
         return spec
 
-    def _wrap(self, module: ModuleType) -> None:
-        self._replace(module.DataLoader, "__iter__", self._watched_iter)
-        self._replace(module._BaseDataLoaderIter, "__next__", self._watched_next)
-
-    def _replace(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+    def replace(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
+        """Replaces a method by what ``wrap`` makes of it."""
         original = getattr(owner, name)
         wrapper = functools.wraps(original)(wrap(original))
         setattr(owner, name, wrapper)
         self._wrapped.append((owner, name, original, wrapper))
+
+
+class LoaderWatch(LoaderHook):
+    """Records the times of all DataLoaders of this process from ``start`` to ``stop``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._timelines: list[Timeline] = []
+        # Weak references: loaders end their workers when they are collected.
+        self._by_loader: WeakKeyDictionary[Any, Timeline] = WeakKeyDictionary()
+        # With the number of batches that may still be recorded.
+        self._by_iterator: WeakKeyDictionary[Any, tuple[Epoch, int]] = WeakKeyDictionary()
+
+    def stop(self) -> list[Timeline]:
+        """Restores DataLoader and returns a timeline per loader."""
+        self.restore()
+        return [_with_batch_size(timeline) for timeline in self._timelines]
+
+    def wrap(self, module: ModuleType) -> None:
+        """Wraps the methods that begin an epoch and return a batch."""
+        self.replace(module.DataLoader, "__iter__", self._watched_iter)
+        self.replace(module._BaseDataLoaderIter, "__next__", self._watched_next)
 
     def _watched_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def watched(loader: Any) -> Any:

@@ -37,7 +37,7 @@ from torch.utils.data import IterableDataset
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, lockstep
 from nws_sweep.executor.lockstep import Lockstep
@@ -144,9 +144,10 @@ class _ChildCommands:
         order = spread.order if spread else range(self._batches or 0)
         self._batch_log = log = BatchLog(settings.num_workers, order) if settings.num_workers else None
         if log:
-            loader.collate_fn = recorder = BatchRecorder(log, loader.collate_fn)
+            timer = BatchTimer(log)
+            loader.collate_fn = TimedCollate(timer, loader.collate_fn)
             loader.worker_init_fn = WorkerStart(
-                recorder, loader.worker_init_fn, threads=settings.threads_per_worker, log=self._log
+                timer, loader.worker_init_fn, threads=settings.threads_per_worker, log=self._log
             )
         self._session = LoaderSession(
             loader,

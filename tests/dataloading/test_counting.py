@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.digests import SampleLog, parts_of
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart, count_samples
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, count_samples
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 
@@ -204,16 +204,16 @@ class Introspective(Plain):
 @forks
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
-    recorder = BatchRecorder(BatchLog(2), default_collate)
+    timer = BatchTimer(BatchLog(2))
     loader = DataLoader(
         Introspective(48), batch_size=8, num_workers=2, multiprocessing_context=start_method,
-        worker_init_fn=WorkerStart(recorder, started_by_user),
+        worker_init_fn=WorkerStart(timer, started_by_user),
     )  # fmt: skip
     for epoch in (1, 2):  # counting continues in the second epoch
         seen = torch.cat(list(loader))
         assert sorted(seen.tolist()) == [[0, 1, 1, 1]] * 24 + [[1, 1, 1, 1]] * 24
-        assert recorder.log.produced() == 48 * epoch
-    assert min(recorder.log.samples) > 0
+        assert timer.log.produced() == 48 * epoch
+    assert min(timer.log.samples) > 0
 
 
 def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) -> None:

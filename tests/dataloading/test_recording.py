@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.recording import BatchLog, BatchRecorder, WorkerStart
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart
 
 BATCHES = 12
 
@@ -42,8 +42,9 @@ class Stream(IterableDataset[Any]):
 def recorded(dataset: Any, num_workers: int, **settings: Any) -> tuple[BatchLog, DataLoader[Any]]:
     loader = DataLoader(dataset, batch_size=2, num_workers=num_workers, **settings)
     log = BatchLog(num_workers, range(BATCHES))
-    loader.collate_fn = recorder = BatchRecorder(log, loader.collate_fn)
-    loader.worker_init_fn = WorkerStart(recorder)
+    timer = BatchTimer(log)
+    loader.collate_fn = TimedCollate(timer, loader.collate_fn)
+    loader.worker_init_fn = WorkerStart(timer)
     return log, loader
 
 
