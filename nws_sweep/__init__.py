@@ -4,10 +4,11 @@ On the command line: ``python -m nws_sweep --help``. In a program::
 
     result = nws_sweep.search(dataset, batch_size=64)
     loader = nws_sweep.tune(loader)
+    loader = nws_sweep.autotune(loader)  # in the first epoch of a training, without a search
 
-Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep``; ``report`` and ``executor``;
-``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement`` and ``replay``; ``system``;
-``units``; ``results``; ``errors``.
+Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep``; ``online``; ``report`` and
+``executor``; ``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement``; ``replay``
+and ``system``; ``units``; ``results``; ``errors``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
+    from nws_sweep.online.loader import autotune as autotune
+    from nws_sweep.online.plan import Tuning as Tuning
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.results import MeasureRules as MeasureRules
 
@@ -28,7 +31,8 @@ __version__ = "0.1.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
-    "search": "api", "tune": "api", "SearchResult": "report.search_result", "MeasureRules": "results",
+    "search": "api", "tune": "api", "autotune": "online.loader", "Tuning": "online.plan",
+    "SearchResult": "report.search_result", "MeasureRules": "results",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings

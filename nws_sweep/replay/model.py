@@ -28,7 +28,7 @@ _USUAL = 0.1
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
-_FORKED_S, _SPAWNED_S = 0.01, 2.0
+FORKED_S, _SPAWNED_S = 0.01, 2.0
 _BATCHES = 200  # of an epoch of unknown length
 
 
@@ -171,7 +171,7 @@ class Model:
     @cached_property
     def _records(self) -> Mapping[tuple[int, bool], Records]:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
-        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
+        start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
         for one in self.known:
             number, pooled = one.settings.num_workers, self._pooled(one)

@@ -16,13 +16,14 @@ from nws_sweep.results.search_record import (
     SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, PROGRAM_STRATEGY, ProcessSpec, Rank, SearchRules,
-    shown, varying_columns,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, PROGRAM_STRATEGY, ProcessSpec,
+    Rank, SearchRules, shown, varying_columns,
 )  # fmt: skip
 
 __all__ = [
-    "DEFAULT_PREFETCH", "MACHINE", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord", "BatchTime",
-    "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime", "MeasureRules",
+    "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
+    "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
+    "MeasureRules",
     "Measurement", "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
     "SampleCheck", "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord",
     "SearchRules", "Span", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",

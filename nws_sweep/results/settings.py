@@ -15,6 +15,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
 
 PROGRAM_STRATEGY = "program"  # the candidates are runs of another program
+ONLINE_STRATEGY = "online"  # the candidates are settings of a training that was running
 
 # Tuned keywords.
 _TUNED = (
@@ -93,7 +94,7 @@ class MeasureRules:
 class SearchRules:
     """Which candidates are measured and how the best is chosen; presets are in conf/search."""
 
-    strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, or ``program`` (runs of another program)
+    strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, ``program`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
     maximum_patience: int = 3  # consecutive candidates without improvement allowed before the search stops
     tolerance: float = 0.03  # a candidate slower by at most this share counts as equally fast

@@ -90,6 +90,12 @@ def memory_bytes(pids: Iterable[int]) -> int | None:
     return 1024 * (kinds[0].get("Anonymous", 0) + children + shared)
 
 
+def private_bytes(pid: int) -> int:
+    """Memory that only this process has, B, without shared memory; 0 if unknown."""
+    kinds = cgroups.fields(Path(f"/proc/{pid}/smaps_rollup"))
+    return 1024 * max(0, kinds.get("Private_Dirty", 0) - kinds.get("Pss_Shmem", 0))
+
+
 def _major_faults(pid: int) -> int | None:
     """Page faults that waited for storage, with those of exited children."""
     after_name = cgroups.read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()

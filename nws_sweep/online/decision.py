@@ -1,0 +1,150 @@
+"""Which settings a running training should have from now on, by replaying what it has done so far. Pure.
+
+The training is not to wait for batches, and beyond that it needs no faster loader: of settings that are predicted to be
+equally fast, the one with the fewest workers and then the smallest ``prefetch_factor`` is chosen. Workers are counted
+for loading that takes a quarter longer than so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nws_sweep.replay.model import FORKED_S, Model, model_of, queue_settings
+from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
+
+_FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
+_SPARE = 1.25  # workers are chosen so that loading may take so many times as long
+_WORTH_SAVING = 0.75  # fewer workers are chosen if they are at most this share
+_UNKNOWN_BATCHES = 1000  # ahead, if that is not known
+_PREFETCH = (4, 8)
+_RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prospect:
+    """What lies ahead of a loader.
+
+    Attributes:
+        base: Settings of the loader as the program made it.
+        cpus: CPUs that the training and its workers may use.
+        allowed: Whether settings fit into memory, shared memory and the limits of the system.
+        most_workers: The largest number of workers.
+        prefetches: Whether ``prefetch_factor`` may change.
+        batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
+        is_new_epoch: Whether a change takes place between two epochs, where workers are started anyway.
+        tolerance: A smaller share of the time is not worth a change.
+    """
+
+    base: LoaderSettings
+    cpus: float
+    allowed: Callable[[LoaderSettings], bool]
+    most_workers: int
+    prefetches: bool
+    batches: int | None
+    is_new_epoch: bool
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Settings, and the predicted seconds of the batches ahead with them and with the current settings."""
+
+    settings: LoaderSettings
+    predicted_s: float
+    current_s: float
+
+
+def waiting_share(trial: Trial) -> float:
+    """Share of the time of a batch in which the training waits for it; 1 if unknown."""
+    found = trial.measurement
+    return 1.0 if found is None or found.stall_fraction is None else found.stall_fraction
+
+
+def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> Choice | None:
+    """The settings for the batches ahead; None if the current ones are as good, or nothing is known.
+
+    Args:
+        trials: Of the settings so far, at least one.
+        current: Settings in use, one of the trials'.
+        ahead: See ``Prospect``.
+    """
+    latest = next((trial for trial in reversed(trials) if trial.settings == current), None)
+    if latest is None or (waiting_share(latest) < _RARELY_WAITS and not ahead.is_new_epoch):
+        return None
+    replays = _replays(trials, ahead)
+    if replays is None:
+        return None
+    spare = replays.slower(_SPARE)
+    chosen = _cheapest(spare, current, ahead)
+    now_s, then_s = (replays.seconds(one, is_current=one == current) for one in (current, chosen))
+    is_faster = then_s * (1 + ahead.tolerance) < now_s
+    is_smaller = ahead.is_new_epoch and chosen.num_workers <= _WORTH_SAVING * current.num_workers
+    return Choice(chosen, then_s, now_s) if is_faster or is_smaller else None
+
+
+def _cheapest(replays: _Replays, current: LoaderSettings, ahead: Prospect) -> LoaderSettings:
+    """The smallest settings about as fast as the fastest; a larger prefetch_factor may need fewer workers."""
+    own = ahead.base.prefetch_factor or DEFAULT_PREFETCH
+    costs_s = {one: replays.seconds(one, is_current=one == current) for one in _options(ahead, own)}
+    costs_s.setdefault(current, replays.seconds(current, is_current=True))
+    chosen = _smallest(costs_s, ahead.tolerance)
+    larger = [factor for factor in _PREFETCH if factor > own] if ahead.prefetches else []
+    for factor in larger:
+        near = (one for one in _options(ahead, factor) if 0.5 <= one.num_workers / max(1, chosen.num_workers) <= 1)
+        costs_s |= {one: replays.seconds(one, is_current=one == current) for one in near}
+    return _smallest(costs_s, ahead.tolerance)
+
+
+def _smallest(costs_s: Mapping[LoaderSettings, float], tolerance: float) -> LoaderSettings:
+    enough_s = min(costs_s.values()) * (1 + tolerance / 2)
+    return min((one for one, cost_s in costs_s.items() if cost_s <= enough_s), key=_size)
+
+
+def _size(settings: LoaderSettings) -> tuple[int, int]:
+    return settings.num_workers, settings.queued_batches
+
+
+def _options(ahead: Prospect, prefetch_factor: int) -> Iterator[LoaderSettings]:
+    """Numbers of workers in steps of a quarter."""
+    number = 0
+    while number <= ahead.most_workers:
+        settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
+        if ahead.allowed(settings):
+            yield settings
+        number += max(1, number // 4)
+
+
+@dataclass(frozen=True)
+class _Replays:
+    """Replays the batches ahead: few of them with a short queue, more with a long one."""
+
+    ahead: Prospect
+    short: Model
+    long: Model
+
+    def slower(self, factor: float) -> _Replays:
+        """The same with loading that costs ``factor`` times as much."""
+        return replace(self, short=_slower(self.short, factor), long=_slower(self.long, factor))
+
+    def seconds(self, settings: LoaderSettings, *, is_current: bool) -> float:
+        """Predicted time of the batches ahead; new workers in the middle of an epoch cost the time of their start."""
+        queue = queue_settings(settings, self.ahead.cpus)
+        model = self.short if _QUEUES * queue.queued_batches <= _FEW_BATCHES else self.long
+        if self.ahead.is_new_epoch:
+            return model.epoch_s(queue)
+        loop = model.records_for(queue.num_workers).loop
+        starts_s = 0.0 if is_current else queue.num_workers * (loop.fork_s or FORKED_S)
+        return starts_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
+
+
+def _replays(trials: Sequence[Trial], ahead: Prospect) -> _Replays | None:
+    batches, method = ahead.batches or _UNKNOWN_BATCHES, ahead.base.multiprocessing_context
+    short, long = (model_of(trials, batches, ahead.cpus, method, most) for most in (_FEW_BATCHES, MOST_BATCHES))
+    return _Replays(ahead, short, long) if short and long else None
+
+
+def _slower(model: Model, factor: float) -> Model:
+    known = (replace(one, records=one.records.slower(factor)) for one in model.known)
+    return replace(model, known=tuple(known))

@@ -1,0 +1,216 @@
+"""``autotune``: a DataLoader that finds its own settings while a training iterates over it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
+
+from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
+from nws_sweep.dataloading.pickling import placeholder
+from nws_sweep.online import agreement
+from nws_sweep.online.iterator import TunedIterator
+from nws_sweep.online.plan import Tuning
+from nws_sweep.online.tuner import ALSO, Tuner, When, require_options
+from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.results import (
+    ONLINE_STRATEGY,
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Verdict,
+)
+from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.system import accelerator, host, processes, resources, usage
+
+AnyLoader = TypeVar("AnyLoader")
+
+
+class TunedLoader(DataLoader[Any]):
+    """The part that a tuned loader has beside its own class; ``autotune`` makes the class of both.
+
+    Programs that make another loader of the same class, as Lightning does for a DistributedSampler, get a tuned one.
+    """
+
+    _plain_class: type[DataLoader[Any]]
+    _options: Mapping[str, Any]
+
+    @property
+    def tuning(self) -> Tuning:
+        """What has been found so far."""
+        return self._own_tuner().tuning
+
+    def plain(self) -> DataLoader[Any]:
+        """A copy as it was before ``autotune``, with the attributes that have been set since."""
+        return plain(self, self._plain_class)
+
+    def _own_tuner(self) -> Tuner:
+        """The tuner, made at the first epoch: only then a distributed training has its process group."""
+        own = vars(self)
+        if "_tuner" not in own:
+            own["_tuner"] = tuner_of(self.plain(), **self._options)
+        tuner: Tuner = own["_tuner"]
+        return tuner
+
+    def _get_iterator(self) -> Any:
+        return iterator_of(self.plain(), self._own_tuner())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled like a plain DataLoader; what has been found is not."""
+        return functools.partial(autotune, **self._options), (self.plain(),)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+def iterator_of(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers."""
+    return TunedIterator(loader, tuner, _batches(loader))
+
+
+def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
+    """A copy of a DataLoader, of that class and without an iterator."""
+    other = object.__new__(kind)
+    vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
+    vars(other)["_iterator"] = None
+    return other
+
+
+_classes: dict[Any, type[TunedLoader]] = {}
+
+
+def _tuned_class(kind: type[DataLoader[Any]], options: Mapping[str, Any]) -> type[TunedLoader]:
+    """A subclass of the loader's own class: ``isinstance`` gives what it gave before."""
+    key = (kind, *options.values())
+    if key not in _classes:
+        bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
+        own = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
+        _classes[key] = type(f"Tuned{kind.__name__}", bases, own)
+    return _classes[key]
+
+
+def autotune(
+    loader: AnyLoader,
+    *,
+    max_workers: int | None = None,
+    also: Iterable[str] = ALSO,
+    reuse: str = "fresh",
+    progress: bool | Print | None = None,
+) -> AnyLoader:
+    """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
+
+    It returns the same batches, each once and in the same order, and leaves the random numbers of this process as the
+    DataLoader would. Random numbers drawn in workers are others after a change of settings; docs/online.md says what is
+    promised. The attribute ``tuning`` has what was found; one line says so once.
+
+    Args:
+        loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
+        max_workers: Never more workers; None for what memory and the prediction allow.
+        also: Other settings that may change: ``prefetch_factor``, or nothing.
+        reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
+            ``fresh`` for one of the last 30 days with the same versions, ``always``, or ``never``.
+        progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
+
+    Raises:
+        ConfigurationError: If the loader or a value is not allowed.
+    """
+    options: dict[str, Any] = {"max_workers": max_workers, "also": tuple(also), "reuse": reuse, "progress": progress}
+    require_options(max_workers, options["also"], reuse)
+    inner = loaders.unwrapped(loader)
+    if isinstance(inner, TunedLoader):
+        return loader
+    tuned = object.__new__(_tuned_class(type(inner), options))
+    vars(tuned).update(vars(inner), _iterator=None)
+    return loaders.with_inner(loader, tuned)
+
+
+def tuner_of(
+    loader: DataLoader[Any], max_workers: int | None, also: tuple[str, ...], reuse: str, progress: bool | Print | None
+) -> Tuner:
+    """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
+    base = loaders.settings_of(loader, in_effect=True).canonical()
+    configuration, print_line = _configuration(loader), printer_for(progress)
+    known = ResultStore().find(configuration, host.describe(), reuse)
+    return Tuner(
+        base=base,
+        current=known.verdict.recommended if known and known.verdict else base,
+        configuration=configuration,
+        when=_when(loader),
+        cpus=host.usable_cores(),
+        most_workers=max_workers,
+        prefetches="prefetch_factor" in also,
+        refusals=_refusals,
+        on_decided=functools.partial(_conclude, announcer(progress, print_line)),
+        others=agreement.make(),
+    )
+
+
+def _configuration(loader: DataLoader[Any]) -> Configuration:
+    given = loader_input_of(loader, DATALOADER_DEFAULTS)
+    return Configuration(
+        columns={"dataset": given.name, "batch_size": given.settings.batch_size},
+        dataset=placeholder(given.name, given.fingerprint),
+        consumer=placeholder("the training", ""),
+        loader=replace(given.settings, num_workers=0),
+        measure=MeasureRules(cache="as_is"),
+        search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),
+    )
+
+
+def _when(loader: DataLoader[Any]) -> When:
+    """When workers can be started.
+
+    An iterable dataset has no index lists that a second pool could go on with. Forking beside the thread that pins
+    memory can deadlock (pytorch/pytorch#75147, #130610).
+    """
+    pins = loader.pin_memory and accelerator.available() is not None
+    context = loader.multiprocessing_context
+    method = context.get_start_method() if context else processes.start_method()
+    is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe)
+    return When.NEXT_EPOCH if is_fixed or (pins and method == "fork") else When.NOW
+
+
+def _batches(loader: DataLoader[Any]) -> int | None:
+    """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
+    if isinstance(loader.dataset, IterableDataset):
+        return None
+    sampler = loader._index_sampler
+    is_torchs = type(sampler).__module__.startswith("torch.utils.data")
+    return loaders.length(sampler) if is_torchs else None
+
+
+def _refusals(tuner: Tuner) -> Callable[[LoaderSettings], str]:
+    """Why settings do not fit into what is free now, beside the workers in use."""
+    windows = [window for trial in tuner.trials for window in trial.windows]
+    worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
+    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
+    free = resources.now(None)
+    return lambda settings: resources.reason_not_fitting(settings, needs, free)
+
+
+def _conclude(announce: Print, tuner: Tuner) -> None:
+    """Says what was found, and stores it for the next training; of several ranks, rank 0 does."""
+    if tuner.others is not None and not tuner.others.leads:
+        return
+    announce(f"{tuner.configuration.columns['dataset']}: {tuner.tuning}")
+    if tuner.trials:
+        ResultStore().add(record(tuner))
+
+
+def record(tuner: Tuner) -> SearchRecord:
+    """What a tuner has found, as the record of a search."""
+    settings = tuner.tuning.after
+    return SearchRecord(
+        configuration=tuner.configuration,
+        host=host.describe(),
+        trials=tuple(tuner.trials),
+        stop_reason=tuner.tuning.reason,
+        started_at=tuner.started_at,
+        verdict=Verdict(recommended=settings, fastest=settings),
+    )

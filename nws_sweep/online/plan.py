@@ -1,0 +1,76 @@
+"""A change of settings: planned, and done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nws_sweep.results import LoaderSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Other settings, why, and from which batch of which epoch they may be used; both from 0.
+
+    A plan with the settings in use ends the tuning.
+    """
+
+    settings: LoaderSettings
+    reason: str
+    epoch: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A change of settings.
+
+    Attributes:
+        epoch: From 0, of the loader.
+        batch: The first one with the new settings, from 0.
+        before: Settings until then.
+        after: Settings from then on.
+        reason: Why.
+        longest_wait_s: The longest wait of the training from the decision until the new workers have given a batch.
+    """
+
+    epoch: int
+    batch: int
+    before: LoaderSettings
+    after: LoaderSettings
+    reason: str
+    longest_wait_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What has been found about the settings of a loader so far.
+
+    Attributes:
+        before: Settings of the loader as the program made it.
+        after: Settings in use.
+        switches: The changes, in their order.
+        is_decided: Whether the settings stay as they are from now on.
+        reason: Why they are what they are; empty before that is known.
+        batch_s: Measured seconds per batch, steps of the training included: at first and with each change.
+    """
+
+    before: LoaderSettings
+    after: LoaderSettings
+    switches: tuple[Switch, ...] = ()
+    is_decided: bool = False
+    reason: str = ""
+    batch_s: tuple[float, ...] = ()
+
+    @property
+    def gain(self) -> float:
+        """Time per batch at first / time per batch at the end; 1 if nothing was changed."""
+        return self.batch_s[0] / self.batch_s[-1] if len(self.batch_s) > 1 and self.after != self.before else 1.0
+
+    def __str__(self) -> str:
+        names = [name for name in ("num_workers", "prefetch_factor") if self._differs(name)]
+        changes = [f"{name}={getattr(self.after, name)} instead of {getattr(self.before, name)}" for name in names]
+        return f"{', '.join(changes) or f'num_workers={self.after.num_workers} stays'}: {self.reason}"
+
+    def _differs(self, name: str) -> bool:
+        then, now = (getattr(one, name) for one in (self.before, self.after))
+        return then != now and not (name == "prefetch_factor" and None in (then, now))

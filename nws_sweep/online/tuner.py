@@ -1,0 +1,262 @@
+"""Follows one DataLoader of a running training: looks, changes the settings, checks, and keeps or undoes the change.
+
+All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator is followed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from nws_sweep import units
+from nws_sweep.config.schema import require
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.online import decision
+from nws_sweep.online.decision import Choice, Prospect
+from nws_sweep.online.observation import Observation
+from nws_sweep.online.plan import Plan, Switch, Tuning
+from nws_sweep.results import Configuration, LoaderSettings, Trial
+
+ALSO = ("prefetch_factor",)  # settings that may change beside num_workers
+_MOST_SWITCHES = 3
+_USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
+_AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
+
+
+def require_options(max_workers: int | None, also: Sequence[str], reuse: str) -> None:
+    """Raises ConfigurationError if an option of ``autotune`` is out of range."""
+    require("max_workers", max_workers, "search.max_workers")
+    require("reuse", reuse)
+    if unknown := [name for name in also if name not in ALSO]:
+        raise ConfigurationError(f"also={unknown}: allowed is {', '.join(ALSO)}, or nothing")
+
+
+class When(Enum):
+    """When settings can change."""
+
+    NOW = "now"
+    NEXT_EPOCH = "before the next epoch"
+
+
+class OtherRanks(Protocol):
+    """The other ranks of a distributed training; see ``agreement``."""
+
+    leads: bool  # the others follow this rank
+
+    def publish(self, plan: Plan) -> None:
+        """Tells the others."""
+
+    def next(self) -> Plan | None:
+        """The next plan of the rank that leads; None if there is none yet."""
+
+
+@dataclass(eq=False)
+class Tuner:
+    """The state of one loader.
+
+    Args:
+        base: Settings of the loader as the program made it, canonical.
+        current: Settings to begin with.
+        configuration: What is held fixed, for its trials.
+        when: When the settings of this loader can change.
+        cpus: CPUs that the training and its workers may use.
+        most_workers: Never more workers; None for what fits.
+        prefetches: Whether ``prefetch_factor`` may change.
+        refusals: Gives a function that says why settings do not fit beside the current workers; empty if they do.
+        on_decided: Called once.
+        others: The other ranks; None for a single process.
+        may_change: Whether the settings of this loader, and not of another one, may change.
+    """
+
+    base: LoaderSettings
+    current: LoaderSettings
+    configuration: Configuration
+    when: When
+    cpus: float
+    most_workers: int | None
+    prefetches: bool
+    refusals: Callable[[Tuner], Callable[[LoaderSettings], str]]
+    on_decided: Callable[[Tuner], None]
+    others: OtherRanks | None = None
+    may_change: Callable[[Tuner], bool] = lambda _: True
+    trials: list[Trial] = field(default_factory=list)
+    tuning: Tuning = field(init=False)
+    observation: Observation | None = None  # of the settings in use
+    epoch: int = -1  # of the newest iterator
+    batches: int = 0  # taken so far, of all epochs
+    worker_pids: Sequence[int] = ()  # of the pool in use
+    started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
+    _planned: Plan | None = None  # for a later epoch
+    _is_undone: bool = False
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        self.tuning = Tuning(before=self.base, after=self.current)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the settings stay as they are."""
+        return self.tuning.is_decided
+
+    def begin_epoch(self) -> int:
+        """The number of the epoch that begins, from 0."""
+        self.epoch += 1
+        return self.epoch
+
+    def observe(self, batches_per_epoch: int | None) -> Observation | None:
+        """The observation of the settings in use, which goes on over epochs; None if they are decided."""
+        if self.is_decided:
+            return None
+        if self.observation is None or self.observation.settings != self.current:
+            self.observation = Observation(self.current, self.current.queued_batches, batches_per_epoch)
+        return self.observation
+
+    def plan(self, batch: int, batches: int | None) -> Plan | None:
+        """Other settings, once enough has been seen of the current ones; it may decide for the current ones instead.
+
+        Args:
+            batch: Batches of this epoch so far; 0 before an epoch begins.
+            batches: Length of an epoch; None if it is unknown.
+        """
+        if self.is_decided or not self.may_change(self):
+            return None
+        if self._planned is None:
+            is_led = self.others is not None and not self.others.leads
+            self._planned = self._follow() if is_led else self._own_plan(batch, batches)
+        return self._due(is_new_epoch=not batch)
+
+    def _due(self, *, is_new_epoch: bool) -> Plan | None:
+        """The plan, if it is for this epoch, or for one that is about to begin."""
+        plan = self._planned
+        if plan is None or plan.epoch > self.epoch + is_new_epoch or (is_new_epoch and plan.batch):
+            return None
+        self._planned = None
+        return plan
+
+    def _follow(self) -> Plan | None:
+        plan = self.others.next() if self.others else None
+        if plan is not None and plan.settings == self.current:
+            self.decide(plan.reason)
+            return None
+        return plan
+
+    def _own_plan(self, batch: int, batches: int | None) -> Plan | None:
+        seen = self.observation
+        if seen is None or not seen.is_long_enough or (self.others is not None and not batch):
+            return None
+        trial = seen.trial(self.configuration, self.cpus)
+        self.trials = [*(one for one in self.trials if one.settings != self.current), trial]
+        plan = self._undo(batch) or self._better(trial, batch, batches)
+        if plan is not None and self.others is not None:
+            if plan.epoch == self.epoch:
+                batches_ahead = math.ceil(_AGREED_S / (pace_s(self.trials, self.current) or _AGREED_S))
+                plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
+            self.others.publish(plan)
+        return plan
+
+    def _undo(self, batch: int) -> Plan | None:
+        """The settings before the latest change, if a batch takes longer since then by more than the tolerance."""
+        if not self.tuning.switches or self._is_undone:
+            return None
+        latest = self.tuning.switches[-1]
+        before_s, after_s = pace_s(self.trials, latest.before), pace_s(self.trials, self.current)
+        most = 1 + self.configuration.search.tolerance
+        if before_s is None or after_s is None or after_s <= most * before_s:
+            return None
+        self._is_undone = True
+        number = f"num_workers={self.current.num_workers}"
+        reason = f"a batch took {units.seconds(after_s)} with {number} and {units.seconds(before_s)} before"
+        return Plan(latest.before, reason, self.epoch + (not batch or self.when is When.NEXT_EPOCH))
+
+    def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
+        """Settings that are predicted to be better; decides if there are none."""
+        switches = self.tuning.switches
+        first_s = pace_s(self.trials, switches[0].before) if switches else None
+        why = _why(trial, first_s, self.configuration.search.tolerance)
+        if self._is_undone or len(switches) >= _MOST_SWITCHES:
+            self.decide(switches[-1].reason if self._is_undone else why)
+            return None
+        ahead, choice, refusal = self._ahead(batches, is_new_epoch=True), None, ""
+        if batch and self.when is When.NOW:
+            left = None if batches is None else batches - batch
+            choice, refusal = self._choice(self._ahead(left, is_new_epoch=False))
+            ahead = ahead if choice is None else replace(ahead, is_new_epoch=False)
+        if choice is None and not refusal:
+            choice, refusal = self._choice(ahead)
+        if choice is None:
+            self.decide(f"other settings were not tried: {refusal}" if refusal else why)
+            return None
+        predicted_s = (pace_s(self.trials, self.current) or 0.0) * choice.predicted_s / choice.current_s
+        reason = f"{_now(trial)}; {units.seconds(predicted_s)} predicted"
+        return Plan(choice.settings, reason, self.epoch + ahead.is_new_epoch)
+
+    def _choice(self, ahead: Prospect) -> tuple[Choice | None, str]:
+        """The best settings that fit; if there are none, why better ones do not fit."""
+        choice, refusal = decision.choose(self.trials, self.current, ahead), self.refusals(self)
+        why = refusal(choice.settings) if choice else ""
+        if why:
+            choice = decision.choose(self.trials, self.current, replace(ahead, allowed=lambda one: not refusal(one)))
+        return choice, why if choice is None else ""
+
+    def _ahead(self, batches: int | None, *, is_new_epoch: bool) -> Prospect:
+        usual = max(_USUAL_LIMIT, int(_STEP * self.cpus), _STEP * self.current.num_workers)
+        return Prospect(
+            base=self.base,
+            cpus=self.cpus,
+            allowed=lambda _: True,
+            most_workers=usual if self.most_workers is None else min(usual, self.most_workers),
+            prefetches=self.prefetches,
+            batches=batches,
+            is_new_epoch=is_new_epoch,
+            tolerance=self.configuration.search.tolerance,
+        )
+
+    def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
+        """The settings have changed as planned, from ``batch`` on."""
+        switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
+        self.current = plan.settings
+        self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
+
+    def postpone(self, plan: Plan) -> None:
+        """The epoch ended before the plan was carried out: it is for the next one."""
+        self._planned = replace(plan, epoch=self.epoch + 1, batch=0)
+
+    def end(self) -> None:
+        """The training has ended."""
+        reasons = [*(switch.reason for switch in self.tuning.switches[-1:]), "the training ended before more was timed"]
+        self.decide("; ".join(reasons))
+
+    def decide(self, reason: str) -> None:
+        """The settings stay as they are."""
+        if self.is_decided:
+            return
+        if self.others is not None and self.others.leads:
+            self.others.publish(Plan(self.current, reason))
+        settings = [*(switch.before for switch in self.tuning.switches), self.current]
+        batch_s = tuple(found for one in settings if (found := pace_s(self.trials, one)) is not None)
+        self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
+        self.observation = None
+        self.on_decided(self)
+
+
+def pace_s(trials: Sequence[Trial], settings: LoaderSettings) -> float | None:
+    """Seconds of a batch with these settings; of an epoch / its batches if epochs are short."""
+    trial = next((one for one in trials if one.settings == settings), None)
+    found = trial.measurement if trial else None
+    return found.batch_s.value if found and found.batch_s else None
+
+
+def _now(trial: Trial) -> str:
+    now_s, share = pace_s([trial], trial.settings) or 0.0, decision.waiting_share(trial)
+    return f"a batch takes {units.seconds(now_s)}, {units.share(share)} of it waiting for the loader"
+
+
+def _why(trial: Trial, first_s: float | None, tolerance: float) -> str:
+    """Why the settings of this trial stay; ``first_s`` is the time of a batch before any change."""
+    if first_s is not None:
+        return f"{_now(trial)}; it took {units.seconds(first_s)} at first"
+    return f"{_now(trial)}; no other setting is predicted to gain more than {units.share(tolerance)}"

@@ -1,0 +1,76 @@
+"""Which settings a training should have from now on: records with a known truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.online.decision import Choice, Prospect, choose
+from nws_sweep.results import BatchCost, LoopCosts, Trial
+from tests.factories import loader_settings, measurement, recorded_trial
+
+WAITS = BatchCost(cpu_s=0.0, wait_s=0.08)
+
+
+def ahead(**changes: Any) -> Prospect:
+    usual: dict[str, Any] = {
+        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "most_workers": 32,
+        "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
+    }  # fmt: skip
+    return Prospect(**{**usual, **changes})
+
+
+def trial_of(num_workers: int, cost: BatchCost, consumer_s: float, stall: float = 0.5) -> Trial:
+    found = recorded_trial(num_workers, cost, LoopCosts(consumer_s=consumer_s, fork_s=0.01))
+    batch_s = found.measurement.batch_s if found.measurement else None
+    return replace(
+        found,
+        settings=loader_settings(num_workers, prefetch_factor=2).canonical(),
+        measurement=measurement(65.0, batch_s=batch_s, stall_fraction=stall),
+    )
+
+
+def chosen(trial: Trial, **changes: Any) -> Choice | None:
+    return choose([trial], trial.settings, ahead(**changes))
+
+
+@pytest.mark.parametrize(("consumer_s", "workers"), [(0.04, 3), (0.02, 5), (0.01, 10)])
+def test_the_fewest_workers_that_keep_up_if_loading_takes_a_quarter_longer(consumer_s: float, workers: int) -> None:
+    found = chosen(trial_of(0, WAITS, consumer_s))
+    assert found is not None
+    assert found.settings.num_workers == workers
+    assert found.predicted_s == pytest.approx(1000 * consumer_s, rel=0.05)
+    assert found.current_s == pytest.approx(1000 * (0.08 + consumer_s), rel=0.05)
+
+
+def test_a_training_that_hardly_waits_is_left_alone_until_the_next_epoch() -> None:
+    trial = trial_of(16, WAITS, 0.02, stall=0.01)
+    assert chosen(trial) is None
+    found = chosen(trial, is_new_epoch=True)
+    assert found is not None
+    assert found.settings.num_workers < 8
+
+
+def test_nothing_changes_if_the_gain_does_not_pay_for_the_start_of_workers() -> None:
+    trial = trial_of(0, WAITS, 0.02)
+    assert chosen(trial, batches=1000) is not None
+    assert chosen(trial, batches=1) is None
+
+
+def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_times() -> None:
+    costs = [BatchCost(cpu_s=0.0, wait_s=0.9 if number % 20 == 7 else 0.03) for number in range(60)]
+    trial = trial_of(4, costs[0], 0.03)
+    records = (replace(trial.records[0], number=n, position=n / 60, cost=cost) for n, cost in enumerate(costs))
+    varied = replace(trial, records=tuple(records))
+    fixed, free = (chosen(varied, prefetches=prefetches, most_workers=6) for prefetches in (False, True))
+    assert free is not None
+    assert free.settings.prefetch_factor in (4, 8)
+    assert fixed is None or free.predicted_s < fixed.predicted_s
+
+
+def test_settings_that_do_not_fit_are_not_chosen() -> None:
+    found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
+    assert found is not None
+    assert found.settings.num_workers == 3

@@ -1,0 +1,177 @@
+"""Errors, loaders that are dropped, and changes that are not possible: the training goes on as without tuning."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import nws_sweep
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.system import resources
+from tests.conftest import rounds
+from tests.online.test_iterator import Items, scripted
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+class Fails(Items):
+    """One sample raises."""
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        if index == 21:
+            raise KeyError("no such sample")
+        return super().__getitem__(index)
+
+
+class Killed(Items):
+    """One sample kills its worker."""
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        if index == 41:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.fixture(autouse=True)
+def no_children() -> Iterator[None]:
+    """Fails if a worker is left that the test has started; torch names them."""
+    before = workers()
+    yield
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while left := workers() - before:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def workers() -> set[psutil.Process]:
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "pt_data_worker" in child.name():
+                found.add(child)
+    return found
+
+
+def taken(loader: Any) -> tuple[list[Any], str]:
+    """The indices of the batches before an error, and the error."""
+    found: list[Any] = []
+    try:
+        for indices, _ in loader:
+            found.append(indices.tolist())
+    except Exception as error:
+        return found, type(error).__name__
+    return found, ""
+
+
+@pytest.mark.parametrize("script", [{}, {(0, 2): 3}, {(0, 5): 0}, {(0, 9): 4}])
+def test_a_sample_that_raises_does_so_at_the_same_batch(script: dict[tuple[int, int], int]) -> None:
+    def loader() -> DataLoader[Any]:
+        return DataLoader(Fails(60), batch_size=2, num_workers=2)
+
+    assert taken(scripted(loader(), script)) == taken(loader())
+
+
+def test_an_iterator_goes_on_after_a_sample_that_has_raised_as_torchs_own_does() -> None:
+    def rest(loader: Any) -> list[Any]:
+        iterator, found = iter(loader), []
+        for _ in range(30):
+            with contextlib.suppress(KeyError, StopIteration):
+                found.append(next(iterator)[0].tolist())
+        return found
+
+    plain = DataLoader(Fails(60), batch_size=2, num_workers=2)
+    assert rest(scripted(plain, {(0, 6): 4})) == rest(plain)
+
+
+def test_a_worker_that_is_killed_raises_torchs_own_error() -> None:
+    tuned = scripted(DataLoader(Killed(60), batch_size=2, num_workers=2), {(0, 3): 3})
+    with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
+        list(tuned)
+
+
+@pytest.mark.parametrize("batches", [1, 5, 9])
+def test_iterators_that_are_dropped_leave_no_process_at_random_moments(batches: int) -> None:
+    for number in range(rounds(2)):
+        tuned = scripted(DataLoader(Items(80), batch_size=2, num_workers=1), {(0, 3 + number % 5): 2, (1, 4): 3})
+        for _ in range(2):
+            for count, _ in enumerate(tuned):
+                if count == batches:
+                    break
+
+
+def test_two_iterators_at_once_each_have_all_batches() -> None:
+    tuned = scripted(DataLoader(Items(40), batch_size=2, num_workers=1), {(0, 4): 2, (1, 4): 3})
+    pairs = [(one.tolist(), other.tolist()) for (one, _), (other, _) in zip(tuned, tuned, strict=True)]
+    assert pairs == [([n, n + 1], [n, n + 1]) for n in range(0, 40, 2)]
+
+
+class Slow(Dataset[Any]):
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.01)
+        return index
+
+
+def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    none_left = replace(resources.now(None), threads=2)
+    monkeypatch.setattr(resources, "now", lambda _: none_left)
+    lines: list[str] = []
+    tuned: Any = nws_sweep.autotune(DataLoader(Slow(), batch_size=2), reuse="never", progress=lines.append)
+    assert torch.cat(list(tuned)).tolist() == list(range(400))
+    assert (tuned.tuning.switches, len(lines)) == ((), 1)
+    assert "other settings were not tried: it needs" in lines[0]
+    assert "threads for its" in lines[0]
+
+
+@pytest.mark.parametrize("given", [{"max_workers": -1}, {"also": ["pin_memory"]}, {"reuse": "often"}])
+def test_values_that_are_not_allowed_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="allowed is"):
+        nws_sweep.autotune(DataLoader(Items(4)), **given)
+
+
+def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import random, sys, time, torch\n"
+        "from torch.utils.data import DataLoader\n"
+        "from tests.online.test_faults import Slow\n"
+        "from tests.online.test_iterator import scripted\n"
+        "script = {(0, n): 1 + n % 5 for n in range(1, 200)}\n"
+        "loader = scripted(DataLoader(Slow(), batch_size=2, num_workers=2), script)\n"
+        "for number, batch in enumerate(loader):\n"
+        "    print(number, flush=True)\n",
+        "utf-8",
+    )
+    root = Path(__file__).parents[2]
+    for number in range(rounds(2)):
+        with subprocess.Popen(
+            [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(root)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stderr is not None
+            while (line := process.stdout.readline().strip()) != "3":
+                assert line, process.stderr.read()
+            time.sleep(0.037 * (number % 9))
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+        _, alive = psutil.wait_procs(family, 10)
+        assert not alive

@@ -1,0 +1,93 @@
+"""The examples of docs/online.md for Lightning, accelerate and the Hugging Face Trainer, unchanged, on small data."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from nws_sweep.online.plan import Tuning
+from tests.test_examples import blocks, run
+
+DOCUMENT, SAMPLES = "docs/online.md", 1280
+# The warnings are those of the other packages.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
+
+
+class Numbers(Dataset[dict[str, torch.Tensor]]):
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        time.sleep(0.001)
+        return {"x": torch.tensor([float(index)])}
+
+
+class Model(nn.Module):
+    """Remembers the samples that it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.seen: list[float] = []
+
+    def forward(self, x: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
+        self.seen += x.flatten().tolist()
+        return {"loss": (self.weight * x).mean()}
+
+
+def each_once(seen: list[float], epochs: int) -> bool:
+    return len(seen) == epochs * SAMPLES and sorted(set(seen)) == list(range(SAMPLES))
+
+
+def test_lightning(tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Model()
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.model(**batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    data = run(*blocks(DOCUMENT, "LightningDataModule"), lightning=lightning)["PhotosDataModule"]()
+    data.photos = Numbers()
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    module = Module()
+    trainer.fit(module, datamodule=data)
+    assert each_once(module.model.seen, 2)
+    assert isinstance(trainer.train_dataloader.tuning, Tuning)
+
+
+def test_accelerate() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
+    tuned = run(*blocks(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader)["loader"]
+    seen = [value for batch in tuned for value in batch["x"].flatten().tolist()]
+    assert each_once(seen, 1)
+    assert isinstance(tuned.tuning, Tuning)
+
+
+def test_the_trainer_of_hugging_face(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    kind = run(*blocks(DOCUMENT, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=32, report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True, logging_strategy="no", remove_unused_columns=False,
+    )  # fmt: skip
+    model = Model()
+    kind(model=model, args=arguments, train_dataset=Numbers()).train()
+    assert each_once(model.seen, 2)

@@ -1,0 +1,164 @@
+"""Changes of settings inside and between epochs of real DataLoaders: the batches and random numbers are the same."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
+
+from nws_sweep.online.loader import autotune
+from nws_sweep.online.observation import Observation
+from nws_sweep.online.plan import Plan
+from nws_sweep.online.tuner import Tuner, When
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+class Items(Dataset[Any]):
+    """Draws random numbers of the process that makes a sample."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        time.sleep(0.003)
+        return index, torch.rand(()).item() + random.random() + float(np.random.rand())
+
+
+class EveryBatch(Observation):
+    """Asks for a plan at each batch."""
+
+    @property
+    def ends_warm_up(self) -> bool:
+        return bool(self._consume_s)
+
+
+class Scripted(Tuner):
+    """Changes num_workers at given batches of given epochs, whatever was measured."""
+
+    script: Mapping[tuple[int, int], int]
+
+    def observe(self, batches_per_epoch: int | None) -> Observation:
+        return EveryBatch(self.current, 1, batches_per_epoch)
+
+    def plan(self, batch: int, batches: int | None) -> Plan | None:
+        workers = self.script.get((self.epoch + (not batch), batch), self.current.num_workers)
+        settings = replace(self.base, num_workers=workers, prefetch_factor=2).canonical()
+        return None if workers == self.current.num_workers else Plan(settings, "scripted", self.epoch + (not batch))
+
+
+def scripted(loader: DataLoader[Any], script: Mapping[tuple[int, int], int]) -> Any:
+    """A tuned loader that follows the script."""
+    tuned: Any = autotune(loader, reuse="never", progress=False)
+    own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
+    vars(tuned)["_tuner"] = tuner = Scripted(**own)
+    tuner.script = script
+    return tuned
+
+
+class Counting(RandomSampler):
+    """Counts how often it is iterated."""
+
+    iterated = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.iterated += 1
+        return super().__iter__()
+
+
+def loader_of(draw: random.Random) -> tuple[DataLoader[Any], Counting]:
+    """A loader as a program may make it."""
+    items = Items(draw.randint(1, 60))
+    sampler = Counting(items, replacement=draw.random() < 0.3)
+    workers = draw.choice([1, 2])
+    common: dict[str, Any] = {
+        "num_workers": workers,
+        "persistent_workers": draw.random() < 0.4,
+        "prefetch_factor": draw.choice([1, 2]),
+    }
+    kind = draw.choice(["batch_size", "batch_size", "batch_sampler", "no batches"])
+    if kind == "batch_size":
+        own: dict[str, Any] = {"batch_size": draw.randint(1, 7), "drop_last": draw.random() < 0.5, "sampler": sampler}
+    elif kind == "batch_sampler":
+        own = {"batch_sampler": BatchSampler(sampler, 3, drop_last=False)}
+    else:
+        own = {"batch_size": None, "sampler": sampler}
+    return DataLoader(items, **common, **own), sampler
+
+
+def epochs(loader: Any, sampler: Counting, count: int = 3) -> list[Any]:
+    """The indices of each epoch's batches, and what the random numbers and the sampler are afterwards."""
+    found: list[Any] = []
+    for _ in range(count):
+        found.append([torch.as_tensor(indices).tolist() for indices, _ in loader])
+        found.append((torch.rand(()).item(), random.random(), float(np.random.rand()), sampler.iterated))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_order_and_random_numbers_are_those_of_the_plain_loader_whatever_changes(seed: int) -> None:
+    draw = random.Random(seed)
+    plans = [(draw.randrange(3), draw.randrange(12)) for _ in range(6)]
+    script = {plan: draw.choice([0, 1, 2, 3, 5, 8]) for plan in plans}
+
+    def run(*, is_tuned: bool) -> tuple[list[Any], Any]:
+        loader, sampler = loader_of(random.Random(seed))
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        made = scripted(loader, script) if is_tuned else loader
+        return epochs(made, sampler), made
+
+    (expected, _), (found, tuned) = run(is_tuned=False), run(is_tuned=True)
+    assert found == expected
+    assert all(switch.before != switch.after for switch in tuned.tuning.switches)
+
+
+def test_workers_of_two_pools_never_have_the_same_random_numbers() -> None:
+    tuned = scripted(DataLoader(Items(64), batch_size=2, num_workers=2), {(0, 4): 4, (0, 12): 2, (0, 20): 3})
+    drawn = torch.cat([numbers for _, numbers in tuned]).tolist()
+    assert len(set(drawn)) == 64
+    assert tuned.tuning.switches
+
+
+class Stream(IterableDataset[Any]):
+    """Shares its samples among the workers."""
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        worker = torch.utils.data.get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        return ((number, 0.0) for number in range(first, 48, step))
+
+
+def test_an_iterable_dataset_has_all_samples_in_each_epoch_and_changes_between_epochs() -> None:
+    tuned: Any = autotune(DataLoader(Stream(), batch_size=4, num_workers=1), reuse="never", progress=False)
+    assert tuned._own_tuner().when is When.NEXT_EPOCH
+    own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
+    vars(tuned)["_tuner"] = tuner = Scripted(**own)
+    tuner.script = {(1, 0): 2, (2, 0): 0}
+    for _ in range(3):
+        assert sorted(torch.cat([numbers for numbers, _ in tuned]).tolist()) == list(range(48))
+    assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == [(1, 2), (2, 0)]
+
+
+def test_a_tuned_loader_is_one_of_its_class_and_can_be_pickled_and_copied() -> None:
+    plain = DataLoader(Items(6), batch_size=2)
+    tuned: Any = autotune(plain, reuse="never", progress=False)
+    for other in (pickle.loads(pickle.dumps(tuned)), copy.copy(tuned), autotune(tuned)):
+        assert isinstance(other, type(tuned))
+        assert isinstance(other, DataLoader)
+        assert (len(other), other.batch_size, [one.tolist() for one, _ in other]) == (3, 2, [[0, 1], [2, 3], [4, 5]])
+    assert type(plain) is DataLoader
+    assert vars(plain).keys() >= vars(DataLoader(Items(6))).keys()

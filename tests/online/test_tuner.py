@@ -1,0 +1,146 @@
+"""What a tuner does with what it sees: simulated paces, no loader and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.online.observation import Observation
+from nws_sweep.online.plan import Plan
+from nws_sweep.online.tuner import Tuner, When
+from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial
+from tests import factories
+from tests.factories import loader_settings, measurement, recorded_trial
+
+COST, STEP_S = BatchCost(cpu_s=0.0, wait_s=0.08), 0.02
+
+
+class Seen(Observation):
+    """Long enough from the start; the pace is that of a function of the settings."""
+
+    batch_s: Callable[[LoaderSettings], float]
+    is_long_enough = True
+
+    def trial(self, configuration: Configuration, cores: float) -> Trial:
+        batch_s, workers = self.batch_s(self.settings), self.settings.num_workers
+        loop = LoopCosts(consumer_s=STEP_S, fork_s=0.01 if workers else 0.0)
+        found = measurement(
+            65.0, batch_s=factories.estimate(batch_s), stall_fraction=max(0.0, 1 - STEP_S / batch_s), epoch_s=None
+        )
+        return replace(recorded_trial(workers, COST, loop), settings=self.settings, measurement=found)
+
+
+class Simulated(Tuner):
+    """Sees ``batch_s``."""
+
+    batch_s: Callable[[LoaderSettings], float]
+
+    def observe(self, batches_per_epoch: int | None) -> Observation | None:
+        if self.is_decided:
+            return None
+        self.observation = seen = Seen(self.current, 1, batches_per_epoch)
+        seen.batch_s = self.batch_s
+        return seen
+
+
+def as_predicted(settings: LoaderSettings) -> float:
+    """As the costs say."""
+    loading_s = COST.wait_s / settings.num_workers if settings.num_workers else COST.wait_s + STEP_S
+    return max(STEP_S, loading_s)
+
+
+def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predicted, **changes: Any) -> Simulated:
+    base = loader_settings(start, prefetch_factor=2).canonical()
+    given: dict[str, Any] = {
+        "base": base, "current": base, "configuration": factories.configuration(), "when": When.NOW, "cpus": 4.0,
+        "most_workers": None, "prefetches": False, "refusals": lambda _: lambda _: "", "on_decided": lambda _: None,
+    }  # fmt: skip
+    made = Simulated(**{**given, **changes})
+    made.batch_s = batch_s
+    return made
+
+
+def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, int, int]]:
+    """Epoch, batch and workers of each change; the tuner is asked at each hundredth batch."""
+    for _ in range(epochs):
+        if plan := one.plan(0, batches):
+            one.switched(plan, 0, 0.0)
+        one.begin_epoch()
+        one.observe(batches)
+        for batch in range(100, batches, 100):
+            if plan := one.plan(batch, batches):
+                one.switched(plan, max(batch, plan.batch), 0.0)
+            one.observe(batches)
+    return [(switch.epoch, switch.batch, switch.after.num_workers) for switch in one.tuning.switches]
+
+
+def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
+    decided: list[Tuner] = []
+    one = tuner(on_decided=decided.append)
+    assert train(one) == [(0, 100, 5)]
+    assert decided == [one]
+    assert one.tuning.gain == pytest.approx(5.0)
+    assert str(one.tuning) == (
+        "num_workers=5 instead of 0: a batch takes 20.0 ms, 0 % of it waiting for the loader; it took 100 ms at first"
+    )
+
+
+def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
+    one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
+    assert train(one) == [(0, 100, 5), (0, 200, 2)]
+    assert one.tuning.after == one.base
+    assert str(one.tuning).startswith("num_workers=2 stays: a batch took 50.0 ms with num_workers=5 and 40.0 ms before")
+
+
+def test_there_are_at_most_three_changes() -> None:
+    one = tuner(1, lambda settings: 0.2 / (1 + settings.num_workers) ** 0.2 + STEP_S)
+    assert len(train(one)) <= 3
+    assert one.is_decided
+
+
+def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -> None:
+    assert train(tuner(when=When.NEXT_EPOCH)) == [(1, 0, 5)]
+
+
+def test_far_too_many_workers_become_fewer_before_the_next_epoch() -> None:
+    ((epoch, batch, workers),) = train(tuner(32))
+    assert (epoch, batch) == (1, 0)
+    assert 4 <= workers <= 6
+
+
+def test_another_loader_does_not_change() -> None:
+    one = tuner(may_change=lambda _: False)
+    assert (train(one), one.is_decided) == ([], False)
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_the_limit_of_workers_is_kept(limit: int) -> None:
+    assert all(workers <= limit for *_, workers in train(tuner(most_workers=limit)))
+
+
+@dataclass
+class Ranks:
+    """The plans that a rank has published."""
+
+    leads: bool
+    plans: list[Plan] = field(default_factory=list)
+
+    def publish(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+    def next(self) -> Plan | None:
+        return self.plans.pop(0) if self.plans else None
+
+
+@pytest.mark.parametrize("when", When)
+def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(when: When) -> None:
+    others = Ranks(leads=True)
+    leader = tuner(others=others, when=when)
+    changes = train(leader)
+    follower = tuner(others=Ranks(leads=False, plans=list(others.plans)), when=when, batch_s=lambda _: 1.0)
+    assert changes == train(follower) == [(0, 108, 5) if when is When.NOW else (1, 0, 5)]
+    assert (leader.is_decided, follower.is_decided) == (True, True)
+    assert follower.tuning.reason == leader.tuning.reason
