@@ -66,7 +66,7 @@ def test_a_host_sees_only_files_that_it_may_compose(
     ("group", "groups", "configs"),
     [
         ("", ["nws_sweep"], []),
-        ("nws_sweep", list(GROUPS), ["auto", "base"]),
+        ("nws_sweep", list(GROUPS), ["auto", "base", "online"]),
         ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
         ("search", [], []),
     ],
