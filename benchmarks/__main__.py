@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, oracle, predictions, samples, search, why
+from benchmarks import bias, online, oracle, predictions, samples, search, why
 from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -22,7 +22,15 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
         "limit_s": (8.0, 3.0),
     },
     "predictions": {"only": ((), QUICK_SEARCH_NAMES), "settings": (10, 3), "least_s": (1.0, 0.0)},
+    "online": {"only": ((), ("waits",)), "repeats": (3, 1)},
 }  # fmt: skip
+
+
+_RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
+    "search": lambda given: search.run(search.Options(**given)),
+    "predictions": lambda given: predictions.run(predictions.Options(**given)),
+    "online": lambda given: online.run(online.Options(**given)),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if name == "bias":
             bias.run(bias.Options(**given))
-        elif name in ("search", "predictions"):
+        elif name in _RUNS:
             del given["quick"]
-            search.run(search.Options(**given)) if name == "search" else predictions.run(predictions.Options(**given))
+            _RUNS[name](given)
         else:
             (why if name == "why" else samples).run(**given)
     except ValueError as error:
@@ -54,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
         one = benchmarks.add_parser(name, help=about, epilog=epilog)
-        page = {"why": "causes"}.get(name, name)
+        page = {"why": "causes", "online": "online_trainings"}.get(name, name)
         _add(one, "--output", f"the page (default docs/{page}.md)", type=Path, default=Path(f"docs/{page}.md"))
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
@@ -86,6 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add(one, "--settings", "of each workload, default 10, with --quick 3", type=_positive)
     _add_names(one, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few)
+
+    one = add("online", "trainings whose loader tunes itself", _epilog("trainings", online.CASES))
+    _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
+    _add_names(one, "--only", [case.name for case in online.CASES], "all, with --quick waits")
 
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)

@@ -96,9 +96,28 @@ class Forecast:
         )
 
 
-Record = Figure | Outcome | Run | Forecast
-Kind = TypeVar("Kind", Figure, Outcome, Run, Forecast)
-_TYPES: Mapping[str, type[Record]] = {"figure": Figure, "outcome": Outcome, "run": Run, "forecast": Forecast}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One training; see ``trainings.Seen``."""
+
+    training: str
+    method: str
+    start: int  # num_workers at the start
+    repeat: int  # from 1; 0 while the best fixed number was looked for
+    epochs_s: tuple[float, ...]
+    settled: int
+    longest_wait_s: float
+    switches: int
+    picked: str
+    first_switch_s: float
+    first_batch: int
+
+
+Record = Figure | Outcome | Run | Forecast | Played
+Kind = TypeVar("Kind", Figure, Outcome, Run, Forecast, Played)
+_TYPES: Mapping[str, type[Record]] = {
+    "figure": Figure, "outcome": Outcome, "run": Run, "forecast": Forecast, "played": Played,
+}  # fmt: skip
 
 
 class Journal:

@@ -1,0 +1,243 @@
+"""Trainings whose loader tunes itself, compared with the best fixed setting, the start's, and hill climbing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from benchmarks import child, support
+from benchmarks.catalogue import Workload
+from benchmarks.journal import Journal, Played
+from benchmarks.support import print_line
+from benchmarks.targets import percent, verdict
+from benchmarks.trainings import CLIMBING, FIXED, ONLINE, Training
+from benchmarks.trainings import run as train
+from nws_sweep.system import host, host_lock
+
+_CANDIDATES = (0, 1, 2, 4, 8, 16, 32)  # of the oracle
+_MOST_FIRST, _MOST_LATER, _MOST_SWITCHES = 0.02, 0.01, 3
+
+_INTRODUCTION = """\
+Two epochs of trainings that begin with a bad number of workers. In each repeat, every training runs once by each
+method, in random order and in fresh processes:
+
+- best fixed: a plain DataLoader with the number of workers whose first epoch was the shortest, of 0, 1, 2, 4, 8, 16
+  and 32 (found once before the repeats);
+- start: a plain DataLoader with the start's number, one epoch;
+- hill climbing: one worker more, as long as a batch takes at least 1 % less time for it;
+- autotune: `nws_sweep.autotune`, with no answer from before.
+
+First and second epoch are divided by those of the best fixed number in the same repeat. Without look: the first epoch
+without the time until the first change, divided by the best fixed number's for the batches that were left. Settled:
+batches until the last change. Longest wait: for one batch, the first one of an epoch left out. End: num_workers and
+prefetch_factor in the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of the command line."""
+
+    repeats: int  # at least 1
+    only: tuple[str, ...]  # names of trainings; empty for all
+    output: Path  # the page
+    journal: Path  # raw figures
+    resume: bool  # keep the figures of the journal
+    command: str  # the command line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A training and the numbers of workers that it begins with."""
+
+    workload: Workload
+    starts: tuple[int, ...]
+    cpu_step_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the workload."""
+        return self.workload.name
+
+    @property
+    def about(self) -> str:
+        """What a batch and a step cost."""
+        step = f"{1e3 * self.workload.consume_s:g} ms of sleep and {1e3 * self.cpu_step_s:g} ms of CPU time a step"
+        return f"{self.workload.about}, {step}, {self.workload.batches} batches an epoch"
+
+
+def _latency(name: str, about: str, consume_s: float, batches: int, spread: float = 0.0) -> Workload:
+    return Workload(
+        name=name, about=about, target="Latency", batch_size=8, batches=batches, consume_s=consume_s,
+        arguments={"mean_s": 0.004, "spread": spread},
+    )  # fmt: skip
+
+
+CASES = (
+    Case(workload=_latency("waits", "4 ms of sleep a sample, batch 8", 0.010, 800), starts=(0, 32)),
+    Case(
+        workload=_latency("waits_cpu_step", "4 ms of sleep a sample, batch 8", 0.0, 800),
+        starts=(0, 32), cpu_step_s=0.01,
+    ),
+    Case(
+        workload=_latency("lognormal", "log-normal sleep, mean 4 ms a sample, spread 1.2, batch 8", 0.005, 1000, 1.2),
+        starts=(1, 32),
+    ),
+    Case(
+        workload=Workload(
+            name="cpu", about="1 ms of CPU a sample, batch 16", target="Arithmetic", batch_size=16, batches=900
+        ),
+        starts=(0, 16),
+    ),
+    Case(
+        workload=Workload(
+            name="memory", about="tensors in memory, 784 values a sample, batch 300", target="InMemory", batch_size=300,
+            batches=3000,
+        ),
+        starts=(0, 8),
+    ),
+)  # fmt: skip
+
+
+def run(options: Options) -> None:
+    """Measures missing figures and writes the page; errors are those of ``Journal`` and ``child.call``."""
+    made_with = {"benchmark": "online", "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe())}
+    journal = Journal(options.journal, made_with, resume=options.resume)
+    support.start_fork_server()
+    cases = [case for case in CASES if not options.only or case.name in options.only]
+    with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+        best = {case.name: _best(case, journal) for case in cases}
+        for repeat, case in itertools.product(range(1, options.repeats + 1), cases):
+            played = {(one.training, one.method, one.start) for one in journal.of(Played) if one.repeat == repeat}
+            missing = [one for one in _trainings(case, best[case.name]) if (case.name, *_key(one)) not in played]
+            random.Random(repeat).shuffle(missing)
+            for training in missing:
+                _play(training, case.name, repeat, journal)
+    found = [one for one in journal.of(Played) if one.training in best and one.repeat <= options.repeats]
+    origin = support.origin(options.command, options.repeats, "repeat")
+    options.output.write_text(page(found, cases, origin), "utf-8")
+    print_line(f"written to {options.output}")
+
+
+def _key(training: Training) -> tuple[str, int]:
+    return training.method, training.num_workers
+
+
+def _best(case: Case, journal: Journal) -> int:
+    """The number with the shortest first epoch; the runs count as repeat 0."""
+    for number in _CANDIDATES:
+        if not any((o.training, o.start, o.repeat) == (case.name, number, 0) for o in journal.of(Played)):
+            training = Training(
+                workload=case.workload, method=FIXED, num_workers=number, cpu_step_s=case.cpu_step_s, epochs=1
+            )
+            _play(training, case.name, 0, journal)
+    runs = [one for one in journal.of(Played) if (one.training, one.repeat) == (case.name, 0)]
+    return min(runs, key=lambda one: one.epochs_s[0]).start
+
+
+def _trainings(case: Case, best: int) -> Iterator[Training]:
+    common = Training(workload=case.workload, method=FIXED, num_workers=best, cpu_step_s=case.cpu_step_s)
+    yield common
+    for start in case.starts:
+        if start != best:
+            yield replace(common, num_workers=start, epochs=1)
+        yield replace(common, method=CLIMBING, num_workers=start)
+        yield replace(common, method=ONLINE, num_workers=start)
+
+
+def _play(training: Training, name: str, repeat: int, journal: Journal) -> None:
+    seen = child.call(train, training)
+    journal.add(
+        Played(training=name, method=training.method, start=training.num_workers, repeat=repeat, **asdict(seen))
+    )
+    epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in seen.epochs_s)
+    print_line(f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {seen.picked} in the end")
+
+
+def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
+    """The whole page, in Markdown."""
+    rows = [row for case in cases for row in _rows(case, found)]
+    tuned = [row for row in rows if row.method == ONLINE]
+    starts = [f"{row.case} from {row.start}" for row in tuned]
+    targets = [
+        verdict(f"{what} at most {percent(most)} longer than with the best fixed number", pairs, most, percent)
+        for what, most, pairs in (
+            ("first epoch without the look", _MOST_FIRST, list(zip(starts, (r.rest - 1 for r in tuned), strict=True))),
+            ("second epoch", _MOST_LATER, list(zip(starts, (r.second - 1 for r in tuned), strict=True))),
+        )
+    ] + [
+        verdict(f"at most {_MOST_SWITCHES} changes", [(n, r.switches) for n, r in zip(starts, tuned, strict=True)],
+                _MOST_SWITCHES, "{:.0f}".format),
+    ]  # fmt: skip
+    names = ("first epoch", "without look", "second epoch", "settled", "longest wait", "changes", "end")
+    head = f"| training | method | start | {' | '.join(names)} |"
+    return "\n\n".join([
+        "# Trainings whose loader tunes itself", _INTRODUCTION, origin,
+        "## Targets of autotune\n\n" + "\n".join(f"- {line}" for line in targets),
+        "## Trainings\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
+        "## About the trainings\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
+    ]) + "\n"  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Medians over the repeats; epochs as multiples of those of the best fixed number."""
+
+    case: str
+    method: str
+    start: int
+    first: float
+    spread: float  # largest - least of ``first``
+    rest: float
+    second: float
+    settled: float
+    longest_wait_s: float
+    switches: int
+    picked: str
+
+    @property
+    def line(self) -> str:
+        """The line of the table."""
+        rest = f"{self.rest:.2f}" if self.method in (CLIMBING, ONLINE) else ""
+        second = f"{self.second:.2f}" if self.second else ""
+        changes = f"{self.settled:.0f} | {1e3 * self.longest_wait_s:.0f} ms | {self.switches}"
+        first = f"{self.first:.2f} ± {self.spread / 2:.2f}"
+        return (
+            f"| {self.case} | {self.method} | {self.start} | {first} | {rest} | {second} | {changes} | {self.picked} |"
+        )
+
+
+def _rows(case: Case, found: Sequence[Played]) -> Iterator[Row]:
+    own = [one for one in found if one.training == case.name and one.repeat]
+    fixed = {one.repeat: one for one in own if one.method == FIXED and len(one.epochs_s) > 1}
+    for method, start in dict.fromkeys((one.method, one.start) for one in sorted(own, key=_order)):
+        runs = [one for one in own if (one.method, one.start) == (method, start) and one.repeat in fixed]
+        firsts = [one.epochs_s[0] / fixed[one.repeat].epochs_s[0] for one in runs]
+        yield Row(
+            case=case.name, method=method, start=start, first=statistics.median(firsts),
+            spread=max(firsts) - min(firsts),
+            rest=statistics.median(_rest(one, fixed[one.repeat], case.workload.batches) for one in runs),
+            second=statistics.median(_second(one, fixed[one.repeat]) for one in runs),
+            settled=statistics.median(one.settled for one in runs),
+            longest_wait_s=statistics.median(one.longest_wait_s for one in runs),
+            switches=max(one.switches for one in runs), picked=statistics.mode(one.picked for one in runs),
+        )  # fmt: skip
+
+
+def _order(one: Played) -> tuple[bool, int, str]:
+    return one.method != FIXED or len(one.epochs_s) == 1, one.start, one.method
+
+
+def _second(one: Played, fixed: Played) -> float:
+    return one.epochs_s[1] / fixed.epochs_s[1] if len(one.epochs_s) > 1 else 0.0
+
+
+def _rest(one: Played, fixed: Played, batches: int) -> float:
+    """The first epoch after the first change, compared with the same share of the best fixed number's."""
+    if not one.first_switch_s or one.first_batch >= batches:
+        return one.epochs_s[0] / fixed.epochs_s[0]
+    return (one.epochs_s[0] - one.first_switch_s) / (fixed.epochs_s[0] * (1 - one.first_batch / batches))

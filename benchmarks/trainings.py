@@ -1,0 +1,119 @@
+"""Whole trainings from a bad start: with fixed settings, by hill climbing, and with a loader that tunes itself.
+
+``run`` is called by ``child.call``, each time in a fresh process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import bare
+from benchmarks.bare import Recipe
+from benchmarks.catalogue import Workload
+
+if TYPE_CHECKING:
+    from nws_sweep.online.plan import Tuning
+
+FIXED, CLIMBING, ONLINE = "fixed", "hill climbing", "autotune"
+_EPOCHS = 2
+_GAIN = 0.01  # hill climbing goes on while a worker more gains so much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training."""
+
+    workload: Workload
+    method: str
+    num_workers: int  # at the start
+    cpu_step_s: float = 0.0  # CPU time of a step, beside the workload's consumer, which sleeps
+    epochs: int = _EPOCHS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a training was like."""
+
+    epochs_s: tuple[float, ...]
+    settled: int  # batches until the last change of settings
+    longest_wait_s: float  # for one batch, without the first one of an epoch
+    switches: int
+    picked: str  # settings at the end
+    first_switch_s: float  # from the start; 0 without any
+    first_batch: int  # the first one with other settings, counted over all epochs; 0 without any
+
+
+def run(training: Training) -> Seen:
+    """Runs it; the end of the workers is a part of an epoch."""
+    dataset, sleep = bare.made(Recipe(workload=training.workload))
+    loader: Any = bare.open_loader(dataset, Recipe(workload=training.workload, num_workers=training.num_workers))
+    if training.method != FIXED:
+        loader = _tuned(loader, training.method)
+    consume = _step(sleep, training.cpu_step_s)
+    epochs_s, waits_s, moments_s, began = [], [], [], time.perf_counter()
+    for _ in range(training.epochs):
+        epoch_began = before = time.perf_counter()
+        for number, batch in enumerate(loader):
+            if number:
+                waits_s.append(time.perf_counter() - before)
+            moments_s.append(time.perf_counter() - began)
+            consume(batch)
+            before = time.perf_counter()
+        epochs_s.append(time.perf_counter() - epoch_began)
+    tuning: Tuning | None = getattr(loader, "tuning", None)
+    switches = tuning.switches if tuning else ()
+    numbers = [one.epoch * training.workload.batches + one.batch for one in switches]
+    after = tuning.after if tuning else None
+    return Seen(
+        epochs_s=tuple(epochs_s),
+        settled=numbers[-1] if numbers else 0,
+        longest_wait_s=max(waits_s),
+        switches=len(switches),
+        picked=f"{after.num_workers} x {after.prefetch_factor or 0}" if after else str(training.num_workers),
+        first_switch_s=moments_s[numbers[0]] if numbers else 0.0,
+        first_batch=numbers[0] if numbers else 0,
+    )
+
+
+def _step(sleep: Callable[[Any], None], cpu_s: float) -> Callable[[Any], None]:
+    def step(batch: Any) -> None:
+        end_s = time.thread_time() + cpu_s
+        while time.thread_time() < end_s:
+            pass
+        sleep(batch)
+
+    return step if cpu_s else sleep
+
+
+def _tuned(loader: Any, method: str) -> Any:
+    from nws_sweep import autotune
+    from nws_sweep.online.decision import Choice
+    from nws_sweep.online.plan import Plan
+    from nws_sweep.online.tuner import Tuner, pace_s
+    from nws_sweep.results import Trial
+
+    tuned: Any = autotune(loader, reuse="never", progress=False)
+    if method == ONLINE:
+        return tuned
+
+    class Climbing(Tuner):
+        """One worker more, as long as a batch takes less time for it; then the number before."""
+
+        def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
+            now_s = pace_s(self.trials, self.current)
+            before_s = pace_s(self.trials, self.tuning.switches[-1].before) if self.tuning.switches else None
+            if before_s and now_s and now_s > (1 - _GAIN) * before_s:
+                self.decide("no gain")
+                return None
+            more = replace(self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2).canonical()
+            return Plan(more, "one more", self.epoch + (not batch))
+
+        def _choice(self, ahead: Any) -> tuple[Choice | None, str]:
+            return None, ""
+
+    own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
+    vars(tuned)["_tuner"] = Climbing(**own)
+    return tuned
