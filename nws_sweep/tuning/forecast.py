@@ -51,12 +51,15 @@ class Forecast:
         return consumer_s * (records.batches if self.per_epoch else 1)
 
     def corrected(self, observation: Observation) -> Observation:
-        """The observation with its cost by the replay of all records, in total and by round."""
-        known = observation.known
-        if known is None or not known.round_ratios:
+        """The observation with its cost by the replay of all records, in total and by round.
+
+        One without rounds of this search, of a trial that was resumed, keeps its cost.
+        """
+        known, rounds = observation.known, observation.by_round
+        if known is None or not known.round_ratios or not rounds:
             return observation
         replayed_s = self.cost_s(observation.settings) / self.model.factor(observation.num_workers)
-        cost_s, rounds = replayed_s * known.factor, observation.by_round
+        cost_s = replayed_s * known.factor
         by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in rounds}
         return replace(observation, cost_s=cost_s, by_round=by_round)
 

@@ -76,3 +76,12 @@ def test_the_best_workers_are_found_for_epochs_whose_batches_differ(kind: str) -
 
 def test_candidates_to_start_differ_by_more_than_a_tenth() -> None:
     assert apart(range(14, 25), [12, 20]) == [14, 16, 18, 22]
+
+
+def test_a_resumed_trial_keeps_its_cost() -> None:
+    found = observation(epoch("lognormal"), with_workers(BASE, 4), 2)
+    forecast = forecast_of([found], CPUS, "fork")
+    assert forecast is not None
+    assert forecast.corrected(found).cost_s != found.cost_s
+    resumed = replace(found, by_round={})
+    assert forecast.corrected(resumed) == resumed
