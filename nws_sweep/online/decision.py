@@ -7,6 +7,7 @@ for loading that takes a quarter longer than so far.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
 _FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
 _SPARE = 1.25  # workers are chosen so that loading may take so many times as long
 _WORTH_SAVING = 0.75  # fewer workers are chosen if they are at most this share
+_MUCH = 1 / 3  # of the time of making a batch
 _UNKNOWN_BATCHES = 1000  # ahead, if that is not known
 _PREFETCH = (4, 8)
 _RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
@@ -62,6 +64,20 @@ def waiting_share(trial: Trial) -> float:
     return 1.0 if found is None or found.stall_fraction is None else found.stall_fraction
 
 
+def workers_may_not_help(trial: Trial) -> bool:
+    """Whether the training waits for batches that cost a third of their making, or more, to be handed over.
+
+    Beside workers that fill the memory with copies, making a batch takes longer than without workers. The records of
+    workers do not show by how much.
+    """
+    if trial.loop is None or not trial.records or waiting_share(trial) < _RARELY_WAITS:
+        return False
+    costs = [record.cost for record in trial.records]
+    made_s = statistics.fmean(cost.cpu_s + cost.wait_s for cost in costs)
+    handed_over_s = statistics.fmean(cost.copy_s for cost in costs) + trial.loop.receive_s + trial.loop.receive_wait_s
+    return handed_over_s >= _MUCH * made_s
+
+
 def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> Choice | None:
     """The settings for the batches ahead; None if the current ones are as good, or nothing is known.
 
@@ -81,7 +97,7 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
     now_s, then_s = (replays.seconds(one, is_current=one == current) for one in (current, chosen))
     is_faster = then_s * (1 + ahead.tolerance) < now_s
     is_smaller = ahead.is_new_epoch and chosen.num_workers <= _WORTH_SAVING * current.num_workers
-    return Choice(chosen, then_s, now_s) if is_faster or is_smaller else None
+    return Choice(chosen, then_s, now_s) if chosen != current and (is_faster or is_smaller) else None
 
 
 def _cheapest(replays: _Replays, current: LoaderSettings, ahead: Prospect) -> LoaderSettings:

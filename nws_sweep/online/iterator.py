@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,18 +104,15 @@ class TunedIterator:
             self._abandon()
             self._observation = None
             self._tuner.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
-        asked = self._now()
+        asked = _moment(self._delay_s)
         batch = self._next_batch()
-        given = self._now()
+        given = _moment(self._delay_s)
         if self._observation is not None:
             self._observation.given(asked, given, batch, tensor_sizes)
         if self._change is not None:
             self._change.longest_wait_s = max(self._change.longest_wait_s, given.clock_s - entered_s)
             self._complete()
         return batch
-
-    def _now(self) -> Moment:
-        return Moment(time.perf_counter(), time.process_time(), self._delay_s())
 
     def _next_batch(self) -> Any:
         while True:
@@ -150,13 +148,13 @@ class TunedIterator:
         """Between two batches: ends windows of the observation, begins a change and goes on with it."""
         seen = self._observation
         if seen is not None:
-            seen.asked(self._now())
+            seen.asked(_moment(self._delay_s))
             if seen.ends_warm_up or seen.ends_window:
                 self._cut()
                 plan = self._tuner.plan(self._returned, self._batches) if self._change is None else None
                 if plan is not None:
                     self._change = _Change(plan, self._new_pool(plan.settings))
-                elif self._tuner.is_decided:
+                elif self._tuner.tuning.is_decided:
                     self._observation = None
         change = self._change
         if change is None or change.draws or self._returned < change.plan.batch:
@@ -183,3 +181,7 @@ class TunedIterator:
         change, self._change = self._change, None
         if change is not None and change.pool is not self._pool:
             change.pool.end()
+
+
+def _moment(delay_s: Callable[[], float]) -> Moment:
+    return Moment(time.perf_counter(), time.process_time(), delay_s())

@@ -97,11 +97,6 @@ class Tuner:
         """Nothing is known yet."""
         self.tuning = Tuning(before=self.base, after=self.current)
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether the settings stay as they are."""
-        return self.tuning.is_decided
-
     def begin_epoch(self) -> int:
         """The number of the epoch that begins, from 0."""
         self.epoch += 1
@@ -109,7 +104,7 @@ class Tuner:
 
     def observe(self, batches_per_epoch: int | None) -> Observation | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
-        if self.is_decided:
+        if self.tuning.is_decided:
             return None
         if self.observation is None or self.observation.settings != self.current:
             self.observation = Observation(self.current, self.current.queued_batches, batches_per_epoch)
@@ -122,7 +117,7 @@ class Tuner:
             batch: Batches of this epoch so far; 0 before an epoch begins.
             batches: Length of an epoch; None if it is unknown.
         """
-        if self.is_decided or not self.may_change(self):
+        if self.tuning.is_decided or not self.may_change(self):
             return None
         if self._planned is None:
             is_led = self.others is not None and not self.others.leads
@@ -185,6 +180,11 @@ class Tuner:
             left = None if batches is None else batches - batch
             choice, refusal = self._choice(self._ahead(left, is_new_epoch=False))
             ahead = ahead if choice is None else replace(ahead, is_new_epoch=False)
+        is_untried = all(one.num_workers for one in self.trials)
+        if choice is None and is_untried and decision.workers_may_not_help(trial):
+            none = replace(self.base, num_workers=0).canonical()
+            epoch = self.epoch + (not batch or self.when is When.NEXT_EPOCH)
+            return Plan(none, f"{_now(trial)}, and handing it over costs much", epoch)
         if choice is None and not refusal:
             choice, refusal = self._choice(ahead)
         if choice is None:
@@ -232,7 +232,7 @@ class Tuner:
 
     def decide(self, reason: str) -> None:
         """The settings stay as they are."""
-        if self.is_decided:
+        if self.tuning.is_decided:
             return
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))

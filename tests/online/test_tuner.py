@@ -22,6 +22,7 @@ class Seen(Observation):
     """Long enough from the start; the pace is that of a function of the settings."""
 
     batch_s: Callable[[LoaderSettings], float]
+    cost: BatchCost
     is_long_enough = True
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
@@ -30,19 +31,20 @@ class Seen(Observation):
         found = measurement(
             65.0, batch_s=factories.estimate(batch_s), stall_fraction=max(0.0, 1 - STEP_S / batch_s), epoch_s=None
         )
-        return replace(recorded_trial(workers, COST, loop), settings=self.settings, measurement=found)
+        return replace(recorded_trial(workers, self.cost, loop), settings=self.settings, measurement=found)
 
 
 class Simulated(Tuner):
-    """Sees ``batch_s``."""
+    """Sees ``batch_s`` and ``cost``."""
 
     batch_s: Callable[[LoaderSettings], float]
+    cost = COST
 
     def observe(self, batches_per_epoch: int | None) -> Observation | None:
-        if self.is_decided:
+        if self.tuning.is_decided:
             return None
         self.observation = seen = Seen(self.current, 1, batches_per_epoch)
-        seen.batch_s = self.batch_s
+        seen.batch_s, seen.cost = self.batch_s, self.cost
         return seen
 
 
@@ -98,7 +100,7 @@ def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
 def test_there_are_at_most_three_changes() -> None:
     one = tuner(1, lambda settings: 0.2 / (1 + settings.num_workers) ** 0.2 + STEP_S)
     assert len(train(one)) <= 3
-    assert one.is_decided
+    assert one.tuning.is_decided
 
 
 def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -> None:
@@ -113,7 +115,16 @@ def test_far_too_many_workers_become_fewer_before_the_next_epoch() -> None:
 
 def test_another_loader_does_not_change() -> None:
     one = tuner(may_change=lambda _: False)
-    assert (train(one), one.is_decided) == ([], False)
+    assert (train(one), one.tuning.is_decided) == ([], False)
+
+
+@pytest.mark.parametrize(("alone_s", "workers"), [(0.03, 0), (0.09, 8)])
+def test_no_workers_are_tried_where_handing_a_batch_over_costs_much(alone_s: float, workers: int) -> None:
+    one = tuner(8, lambda settings: 0.06 if settings.num_workers else alone_s, cpus=1.0)
+    one.cost = BatchCost(cpu_s=0.04, wait_s=0.0, copy_s=0.02)
+    changes = train(one)
+    assert [number for *_, number in changes] == [0, 8][: 1 + (workers > 0)]
+    assert one.current.num_workers == workers
 
 
 @pytest.mark.parametrize("limit", [0, 2])
@@ -142,5 +153,5 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(when: When) -> N
     changes = train(leader)
     follower = tuner(others=Ranks(leads=False, plans=list(others.plans)), when=when, batch_s=lambda _: 1.0)
     assert changes == train(follower) == [(0, 108, 5) if when is When.NOW else (1, 0, 5)]
-    assert (leader.is_decided, follower.is_decided) == (True, True)
+    assert (leader.tuning.is_decided, follower.tuning.is_decided) == (True, True)
     assert follower.tuning.reason == leader.tuning.reason
