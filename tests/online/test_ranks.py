@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 import nws_sweep
 
-RANKS, SAMPLES = 2, 2400
+RANKS, SAMPLES = 2, 4000
 
 
 class Sleeping(Dataset[Any]):
