@@ -204,8 +204,9 @@ def _conclude(announce: Print, tuner: Tuner) -> None:
 
 
 def record(tuner: Tuner) -> SearchRecord:
-    """What a tuner has found, as the record of a search."""
-    settings = tuner.tuning.after
+    """What a tuner has found, as the record of a search; the settings that were timed last are recommended."""
+    timed = [trial.settings for trial in tuner.trials if trial.objective_s is not None]
+    settings = tuner.tuning.after if tuner.tuning.after in timed or not timed else timed[-1]
     return SearchRecord(
         configuration=tuner.configuration,
         host=host.describe(),

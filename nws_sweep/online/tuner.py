@@ -227,6 +227,9 @@ class Tuner:
 
     def end(self) -> None:
         """The training has ended."""
+        if self.observation is not None and self.observation.windows:
+            trial = self.observation.trial(self.configuration, self.cpus)
+            self.trials = [*(one for one in self.trials if one.settings != trial.settings), trial]
         reasons = [*(switch.reason for switch in self.tuning.switches[-1:]), "the training ended before more was timed"]
         self.decide("; ".join(reasons))
 

@@ -18,10 +18,12 @@ from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from nws_sweep.analysis.summary import summarise
 from nws_sweep.dataloading.watching import LoaderHook
 from nws_sweep.errors import NwsSweepError, one_line
 from nws_sweep.online.tuner import require_options
-from nws_sweep.results import storage
+from nws_sweep.report import snippets
+from nws_sweep.results import atomic, storage
 
 if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
@@ -63,6 +65,8 @@ class OnlineTuning(Callback):
         tuner.end()
         folder = Path(config.hydra.runtime.output_dir) / _FOLDER
         storage.save(folder, record(tuner))
+        for configuration in summarise(storage.find(folder)).configurations:
+            atomic.write_text(folder / storage.BEST, snippets.best_file(configuration).file)
         logger.info("`python -m nws_sweep report %s` shows more", folder)
 
 

@@ -36,13 +36,14 @@ def test_the_training_of_an_unchanged_program_gets_workers_while_it_runs(
     assert record.configuration.search.strategy == ONLINE_STRATEGY
     assert record.verdict is not None
     assert record.verdict.recommended.num_workers > 0
+    assert "num_workers: " in (folder / "run" / "nws_sweep" / storage.BEST).read_text("utf-8")
     assert "num_workers=" in (folder / "run" / "train.log").read_text("utf-8")
     report = subprocess.run(
         [sys.executable, "-m", "nws_sweep", "report", str(folder / "run" / "nws_sweep")],
         env={**environment}, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert report.returncode == 0, report.stderr
-    assert (folder / "run" / "nws_sweep" / storage.BEST).exists()
+    assert (folder / "run" / "nws_sweep" / storage.REPORT).exists()
 
 
 @pytest.mark.parametrize("override", ["max_workers=-1", "also=[pin_memory]", "reuse=often"])
