@@ -237,10 +237,10 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
         return None
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
+    whole_s = trial.objective_s if batches else None
     if trial.records and trial.loop:
         made = tuple(_with_usual_wait(trial.records))
         records = Records(made=made, loop=trial.loop, batches=batches or len(trial.records))
-        whole_s = trial.objective_s if batches else None
         return Known(settings, records, whole_s or batch_s * records.batches, trial.spans)
     workers, consumer_s = settings.num_workers, found.consume_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
@@ -250,7 +250,6 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
         instead = Records(made=made, loop=LoopCosts(consumer_s=consumer_s), batches=batches or _BATCHES)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, consumer_s=consumer_s, fork_s=start_s))
-    whole_s = trial.objective_s if batches else None
     return Known(settings, records, whole_s or batch_s * records.batches)
 
 
@@ -262,9 +261,12 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
     """
     whole = [one for one in records if not one.was_stopped]
     for record in records:
-        longer = [one for one in whole if record.was_stopped and one.cost.wait_s > record.cost.wait_s]
+        if not record.was_stopped:
+            yield record
+            continue
+        longer = (one for one in whole if one.cost.wait_s > record.cost.wait_s)
         nearest = min(longer, key=lambda one: abs(one.position - record.position), default=record)
-        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s)) if longer else record
+        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

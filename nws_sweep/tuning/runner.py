@@ -131,11 +131,10 @@ def _observation(
         batches = candidate.progress.batches_per_epoch
     else:
         batches = search.facts.batches_of(trial.settings, ranks) if has_length and search.facts else None
-    by_round = candidate.progress.by_round if candidate else {}
     return Observation(
         settings=trial.settings,
         cost_s=trial.objective_s,
-        by_round=by_round,
+        by_round=candidate.progress.by_round if candidate else {},
         known=known_of(trial, batches, _cores(search), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
