@@ -90,7 +90,6 @@ def _step(sleep: Callable[[Any], None], cpu_s: float) -> Callable[[Any], None]:
 
 def _tuned(loader: Any, method: str) -> Any:
     from nws_sweep import autotune
-    from nws_sweep.online.decision import Choice
     from nws_sweep.online.plan import Plan
     from nws_sweep.online.tuner import Tuner, pace_s
     from nws_sweep.results import Trial
@@ -110,9 +109,6 @@ def _tuned(loader: Any, method: str) -> Any:
                 return None
             more = replace(self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2).canonical()
             return Plan(more, "one more", self.epoch + (not batch))
-
-        def _choice(self, ahead: Any) -> tuple[Choice | None, str]:
-            return None, ""
 
     own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
     vars(tuned)["_tuner"] = Climbing(**own)

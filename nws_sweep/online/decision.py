@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.replay.model import FORKED_S, Model, model_of, queue_settings
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.prediction import Records
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
 
 _FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
@@ -89,27 +89,26 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
     latest = next((trial for trial in reversed(trials) if trial.settings == current), None)
     if latest is None or (waiting_share(latest) < _RARELY_WAITS and not ahead.is_new_epoch):
         return None
-    replays = _replays(trials, ahead)
+    replays = _replays(trials, current, ahead)
     if replays is None:
         return None
-    spare = replays.slower(_SPARE)
-    chosen = _cheapest(spare, current, ahead)
-    now_s, then_s = (replays.seconds(one, is_current=one == current) for one in (current, chosen))
+    chosen = _cheapest(replays.changed(lambda records: records.slower(_SPARE)))
+    now_s, then_s = replays.seconds(current), replays.seconds(chosen)
     is_faster = then_s * (1 + ahead.tolerance) < now_s
     is_smaller = ahead.is_new_epoch and chosen.num_workers <= _WORTH_SAVING * current.num_workers
     return Choice(chosen, then_s, now_s) if chosen != current and (is_faster or is_smaller) else None
 
 
-def _cheapest(replays: _Replays, current: LoaderSettings, ahead: Prospect) -> LoaderSettings:
+def _cheapest(replays: _Replays) -> LoaderSettings:
     """The smallest settings about as fast as the fastest; a larger prefetch_factor may need fewer workers."""
+    ahead, current = replays.ahead, replays.current
     own = ahead.base.prefetch_factor or DEFAULT_PREFETCH
-    costs_s = {one: replays.seconds(one, is_current=one == current) for one in _options(ahead, own)}
-    costs_s.setdefault(current, replays.seconds(current, is_current=True))
+    costs_s = {one: replays.seconds(one) for one in {**dict.fromkeys(_options(ahead, own)), current: None}}
     chosen = _smallest(costs_s, ahead.tolerance)
     larger = [factor for factor in _PREFETCH if factor > own] if ahead.prefetches else []
     for factor in larger:
         near = (one for one in _options(ahead, factor) if 0.5 <= one.num_workers / max(1, chosen.num_workers) <= 1)
-        costs_s |= {one: replays.seconds(one, is_current=one == current) for one in near}
+        costs_s |= {one: replays.seconds(one) for one in near}
     return _smallest(costs_s, ahead.tolerance)
 
 
@@ -136,31 +135,34 @@ def _options(ahead: Prospect, prefetch_factor: int) -> Iterator[LoaderSettings]:
 class _Replays:
     """Replays the batches ahead: few of them with a short queue, more with a long one."""
 
+    current: LoaderSettings
     ahead: Prospect
     short: Model
     long: Model
 
-    def slower(self, factor: float) -> _Replays:
-        """The same with loading that costs ``factor`` times as much."""
-        return replace(self, short=_slower(self.short, factor), long=_slower(self.long, factor))
+    def changed(self, change: Callable[[Records], Records]) -> _Replays:
+        """The same with other records."""
+        return replace(self, short=_changed(self.short, change), long=_changed(self.long, change))
 
-    def seconds(self, settings: LoaderSettings, *, is_current: bool) -> float:
+    def seconds(self, settings: LoaderSettings) -> float:
         """Predicted time of the batches ahead; new workers in the middle of an epoch cost the time of their start."""
         queue = queue_settings(settings, self.ahead.cpus)
         model = self.short if _QUEUES * queue.queued_batches <= _FEW_BATCHES else self.long
         if self.ahead.is_new_epoch:
             return model.epoch_s(queue)
         loop = model.records_for(queue.num_workers).loop
-        starts_s = 0.0 if is_current else queue.num_workers * (loop.fork_s or FORKED_S)
+        starts_s = 0.0 if settings == self.current else queue.num_workers * (loop.fork_s or FORKED_S)
         return starts_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
 
 
-def _replays(trials: Sequence[Trial], ahead: Prospect) -> _Replays | None:
+def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:
     batches, method = ahead.batches or _UNKNOWN_BATCHES, ahead.base.multiprocessing_context
-    short, long = (model_of(trials, batches, ahead.cpus, method, most) for most in (_FEW_BATCHES, MOST_BATCHES))
-    return _Replays(ahead, short, long) if short and long else None
+    long = model_of(trials, batches, ahead.cpus, method)
+    if long is None:
+        return None
+    return _Replays(current, ahead, _changed(long, lambda records: replace(records, most=_FEW_BATCHES)), long)
 
 
-def _slower(model: Model, factor: float) -> Model:
-    known = (replace(one, records=one.records.slower(factor)) for one in model.known)
+def _changed(model: Model, change: Callable[[Records], Records]) -> Model:
+    known = (replace(one, records=change(one.records)) for one in model.known)
     return replace(model, known=tuple(known))

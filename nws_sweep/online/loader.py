@@ -65,9 +65,6 @@ class TunedLoader(DataLoader[Any]):
         """Pickled like a plain DataLoader; what has been found is not."""
         return functools.partial(autotune, **self._options), (self.plain(),)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self.__reduce__()
-
 
 def iterator_of(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
     """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers."""

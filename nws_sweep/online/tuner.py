@@ -196,9 +196,11 @@ class Tuner:
 
     def _choice(self, ahead: Prospect) -> tuple[Choice | None, str]:
         """The best settings that fit; if there are none, why better ones do not fit."""
-        choice, refusal = decision.choose(self.trials, self.current, ahead), self.refusals(self)
-        why = refusal(choice.settings) if choice else ""
-        if why:
+        choice = decision.choose(self.trials, self.current, ahead)
+        if choice is None:
+            return None, ""
+        refusal = self.refusals(self)
+        if why := refusal(choice.settings):
             choice = decision.choose(self.trials, self.current, replace(ahead, allowed=lambda one: not refusal(one)))
         return choice, why if choice is None else ""
 
