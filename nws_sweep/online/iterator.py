@@ -45,36 +45,45 @@ class TunedIterator:
         self._change: _Change | None = None
         self._observation: Observation | None = None
         self._number = 0  # of the latest pool of this iterator
-        self._plan_epoch()
+        _change_between_epochs(tuner, batches)
         began_s = time.perf_counter()
         self._pool = Pool(loader, tuner.current, self._stream, had_workers=tuner.base.num_workers > 0)
         self._base_seed = self._pool.base_seed
+        self._require_start()
         self._start_epoch(time.perf_counter() - began_s)
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
         self._abandon()
-        self._plan_epoch()
+        _change_between_epochs(self._tuner, self._batches)
         began_s = time.perf_counter()
         if self._pool.settings != self._tuner.current:
             self._pool.end()
             self._pool = self._new_pool(self._tuner.current)
         self._pool.take_over(begins_epoch=True)
+        self._require_start()
         self._start_epoch(time.perf_counter() - began_s)
-
-    def _plan_epoch(self) -> None:
-        """Changes the settings between two epochs, where that needs no second pool."""
-        if plan := self._tuner.plan(0, self._batches):
-            self._tuner.switched(plan, 0, 0.0)
 
     def _new_pool(self, settings: Any) -> Pool:
         self._number += 1
         seed = derived_seed(self._base_seed, self._number)
         return Pool(self._loader, settings, self._stream, seed, had_workers=self._tuner.base.num_workers > 0)
 
+    def _require_start(self) -> None:
+        """Where not all workers of changed settings can make batches: takes as many as can, or the settings before."""
+        while self._pool.settings != self._tuner.base:
+            started = self._pool.started_workers()
+            if started == self._pool.settings.num_workers:
+                return
+            self._pool.end()
+            self._tuner.reject(started)
+            self._pool = self._new_pool(self._tuner.current)
+            self._pool.take_over(begins_epoch=True)
+
     def _start_epoch(self, start_s: float) -> None:
         self._returned = 0
-        self._epoch = self._tuner.begin_epoch()
+        self._tuner.epoch += 1
+        self._epoch = self._tuner.epoch
         self._observe(start_s)
 
     def _observe(self, start_s: float) -> None:
@@ -139,6 +148,7 @@ class TunedIterator:
             self._observation = None
 
     def _cut(self, *, has_ended: bool = False) -> None:
+        self._tuner.distributes_among = self._pool.distributes_among
         if self._observation is not None:
             log = self._pool.log
             records, start_s = (log.new(), log.start_s) if log else ((), None)
@@ -181,6 +191,12 @@ class TunedIterator:
         change, self._change = self._change, None
         if change is not None and change.pool is not self._pool:
             change.pool.end()
+
+
+def _change_between_epochs(tuner: Tuner, batches: int | None) -> None:
+    """There, no second pool is needed."""
+    if plan := tuner.plan(0, batches):
+        tuner.switched(plan, 0, 0.0)
 
 
 def _moment(delay_s: Callable[[], float]) -> Moment:

@@ -55,7 +55,7 @@ class Observation:
     _receive_cpu_s: float = 0.0
     _receive_delay_s: float = 0.0
     _consume_cpu_s: float = 0.0
-    _began: Moment | None = None
+    _began_s: float | None = None  # when the first batch of the open window was asked for
     _given: Moment | None = None
     _asked_s: float = 0.0
     _batch_sizes: tuple[int | None, int | None] = (None, None)
@@ -64,7 +64,7 @@ class Observation:
         """Workers have been started, in so many seconds; ``first`` is the number of their first batch in the epoch."""
         self._first, self._taken, self._cut = first, 0, 0
         self._start_s, self._start_cpu_s = start_s, start_cpu_s
-        self._given = self._began = None
+        self._given = self._began_s = None
         self._wait_s.clear()
         self._consume_s.clear()
 
@@ -74,7 +74,8 @@ class Observation:
             self._consume_s.append(now.clock_s - self._given.clock_s)
             self._consume_cpu_s += now.cpu_s - self._given.cpu_s
         self._given, self._asked_s = None, now.clock_s
-        self._began = self._began or now
+        if self._began_s is None:
+            self._began_s = now.clock_s - self._start_s
 
     def given(self, asked: Moment, now: Moment, batch: Any, sizes: Sizes) -> None:
         """The training has got the batch that it asked for; of the first one ``sizes`` gives bytes and tensors."""
@@ -87,7 +88,8 @@ class Observation:
         self._taken += 1
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
-        """Ends a window: of the warm-up if no other of the epoch has ended, else one that counts.
+        """Ends a window, with the batch before the one that was asked for last: of the warm-up if no other of the epoch
+        has ended, else one that counts.
 
         Args:
             records: Of the batches that workers have made since the last call.
@@ -95,7 +97,7 @@ class Observation:
             ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
         """
         batches = len(self._consume_s)
-        if not batches or self._began is None:
+        if not batches or self._began_s is None:
             return
         is_first, usual = not self._cut, statistics.median(self._consume_s)
         waits = self._wait_s[:batches]
@@ -118,7 +120,7 @@ class Observation:
                 records=tuple(made),
                 receive_cpu_s=self._receive_cpu_s,
                 receive_delay_s=self._receive_delay_s,
-                began_s=self._began.clock_s,
+                began_s=self._began_s,
                 consume_cpu_s=min(self._consume_cpu_s, sum(self._consume_s)),
                 start_cpu_s=self._start_cpu_s if is_first else None,
                 worker_start_s=worker_start_s,
@@ -128,7 +130,7 @@ class Observation:
         del self._wait_s[:batches]
         self._consume_s.clear()
         self._receive_cpu_s = self._receive_delay_s = self._consume_cpu_s = 0.0
-        self._began = None
+        self._began_s = self._asked_s
 
     @property
     def ends_warm_up(self) -> bool:

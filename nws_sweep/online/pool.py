@@ -1,70 +1,32 @@
 """The workers that make batches for a part of an epoch, with what each batch costs them.
 
 A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
-its workers are ready. This module is the only one that uses private parts of torch's iterators: ``_reset``, by which
-persistent workers begin an epoch, and the registration of the processes whose exit raises an error in the training.
+its workers are ready. Private parts of torch's iterators are used for it: ``_reset``, by which persistent workers begin
+an epoch, and the registration of the processes whose exit raises an error in the training.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import random
-import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, _utils
+from numpy.random import MT19937, mtrand
+from torch.utils.data import DataLoader, IterableDataset, _utils
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
+from nws_sweep.online.worker_probe import WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 
-_READY, _FAILED = 1, 2
-
-
-@dataclass(frozen=True)
-class WorkerProbe:
-    """A ``worker_init_fn`` that times the batches of the worker, and tells that the worker is ready."""
-
-    timer: BatchTimer
-    states: Any  # one of each worker, in shared memory
-    user_function: Callable[[int], Any] | None
-
-    def __call__(self, worker_id: int) -> None:
-        """Runs in the worker before its first batch."""
-        try:
-            if self.user_function is not None:
-                self.user_function(worker_id)
-            self.timer.start(worker_id)
-            _time_fetches(self.timer)
-        except BaseException:
-            self.states[worker_id] = _FAILED
-            raise
-        self.states[worker_id] = _READY
-
-
-def _time_fetches(timer: BatchTimer) -> None:
-    """In this worker process, notes start and end of each batch. The dataset, which user code sees, is not changed."""
-    for fetcher in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
-        setattr(fetcher, "fetch", _timed(fetcher.fetch, timer))  # noqa: B010
-
-
-def _timed(fetch: Callable[[Any, Any], Any], timer: BatchTimer) -> Callable[[Any, Any], Any]:
-    def timed(fetcher: Any, index: Any) -> Any:
-        timer.begin()
-        try:
-            return fetch(fetcher, index)
-        finally:
-            timer.end()
-
-    return timed
+_STATE_BYTES = 4 * 625
+_POLL_S = 0.001
 
 
 class Pool:
@@ -98,7 +60,8 @@ class Pool:
         self.settings = settings
         self.feed = Feed(stream, is_open=seed is None, starts=0 if seed is not None else 1 + had_workers)
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
-        self._states = RawArray("b", max(1, settings.num_workers))
+        self._states = WorkerStates(settings.num_workers)
+        self._is_iterable = isinstance(loader.dataset, IterableDataset)
         self._loader = self._copy(loader, seed)
         began_s = time.process_time()
         is_own = settings.num_workers == loader.num_workers
@@ -120,7 +83,8 @@ class Pool:
         if seed is not None:
             other.generator = torch.Generator().manual_seed(seed)
         if self.log is not None:
-            other.worker_init_fn = WorkerProbe(BatchTimer(self.log), self._states, loader.worker_init_fn)
+            timer, user_function = BatchTimer(self.log), loader.worker_init_fn
+            other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
 
     def _register(self, *, is_used: bool) -> None:
@@ -146,18 +110,36 @@ class Pool:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all workers can make batches at once."""
-        return self.log is None or all(state == _READY for state in self._states)
+        """Whether all workers have been started, without the first batches of an iterable dataset."""
+        return not self._states.starting
 
     @property
     def failure(self) -> str:
         """Why the pool cannot be used; empty if it can."""
-        if self.log is None:
-            return ""
-        dead = [worker for worker in self._iterator._workers if not worker.is_alive()]
-        if dead:
+        if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return "worker_init_fn failed in a new worker" if _FAILED in list(self._states) else ""
+        return "worker_init_fn failed in a new worker" if self._states.failed else ""
+
+    @property
+    def _dead(self) -> list[Any]:
+        return [worker for worker in getattr(self._iterator, "_workers", ()) if not worker.is_alive()]
+
+    def started_workers(self) -> int:
+        """Waits until all workers can make batches; the number of them, without those that fail or have no samples."""
+        try:
+            while self._states.starting and not self._dead:
+                time.sleep(_POLL_S)
+        except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
+            return 0
+        return 0 if self._dead else self._states.ready
+
+    @property
+    def distributes_among(self) -> int | None:
+        """More workers would repeat samples, as far as is known; None for any number.
+
+        An iterable dataset distributes its samples by ``get_worker_info().num_workers``, or each worker has all.
+        """
+        return None if not self._is_iterable or self._states.is_number_asked else 1
 
     def take_over(self, *, begins_epoch: bool = False) -> None:
         """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
@@ -194,33 +176,61 @@ class _RandomNumbers:
     """Within this context manager, random numbers of this process come from states of its own."""
 
     def __init__(self, seed: int) -> None:
-        self._inside: list[Any] = []
-        self._outside = _states()
-        torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        if numpy := sys.modules.get("numpy"):
-            numpy.random.seed(seed % 2**32)
-        self.__exit__()
+        self._inside: tuple[Any, Any] = torch.Generator().manual_seed(seed).get_state(), random.Random(seed).getstate()
+        self._outside: tuple[Any, Any] = _states()
+        self._numpy = _NumPyNumbers(seed)
 
     def __enter__(self) -> None:
         self._outside = _states()
         _set_states(self._inside)
+        self._numpy.exchange()
 
     def __exit__(self, *_: object) -> None:
         self._inside = _states()
         _set_states(self._outside)
+        self._numpy.restore()
 
 
-def _states() -> list[Any]:
-    numpy = sys.modules.get("numpy")
-    return [torch.get_rng_state(), random.getstate(), *([numpy.random.get_state()] if numpy else [])]
+def _states() -> tuple[Any, Any]:
+    return torch.get_rng_state(), random.getstate()
 
 
-def _set_states(states: list[Any]) -> None:
+def _set_states(states: tuple[Any, Any]) -> None:
     torch.set_rng_state(states[0])
     random.setstate(states[1])
-    if len(states) > 2:
-        sys.modules["numpy"].random.set_state(states[2])
+
+
+class _NumPyNumbers:
+    """NumPy's global random numbers. Bit generators are exchanged, since to get and set a state takes 70 us.
+
+    An exchange loses the second number of a pair that ``numpy.random.normal`` has made. Whether there is one, only the
+    state tells. It is read if the bit generator has been used since, or if there was such a number.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._inside: Any = MT19937(seed)
+        self._outside: Any = None
+        self._state: dict[str, Any] = {"has_gauss": 1}
+        self._seen = b""
+
+    def exchange(self) -> None:
+        self._outside = mtrand.get_bit_generator()
+        seen = _words(self._outside)
+        if self._state["has_gauss"] or seen != self._seen or not seen:
+            self._state, self._seen = mtrand.get_state(legacy=False), seen
+        mtrand.set_bit_generator(self._inside)
+
+    def restore(self) -> None:
+        self._inside = mtrand.get_bit_generator()
+        mtrand.set_bit_generator(self._outside)
+        if self._state["has_gauss"]:
+            mtrand.set_state(self._state)
+
+
+def _words(bit_generator: Any) -> bytes:
+    """The state of NumPy's usual bit generator, 624 words and a position, in memory; empty for another one."""
+    is_usual = isinstance(bit_generator, MT19937)
+    return ctypes.string_at(bit_generator.ctypes.state_address, _STATE_BYTES) if is_usual else b""
 
 
 def derived_seed(base_seed: int, number: int) -> int:

@@ -24,6 +24,7 @@ from nws_sweep.results import Configuration, LoaderSettings, Trial
 ALSO = ("prefetch_factor",)  # settings that may change beside num_workers
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
+_REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
@@ -89,6 +90,7 @@ class Tuner:
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
     worker_pids: Sequence[int] = ()  # of the pool in use
+    distributes_among: int | None = None  # more workers would repeat samples, as far as is known; None for any number
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     _planned: Plan | None = None  # for a later epoch
     _is_undone: bool = False
@@ -96,11 +98,6 @@ class Tuner:
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self.tuning = Tuning(before=self.base, after=self.current)
-
-    def begin_epoch(self) -> int:
-        """The number of the epoch that begins, from 0."""
-        self.epoch += 1
-        return self.epoch
 
     def observe(self, batches_per_epoch: int | None) -> Observation | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
@@ -159,12 +156,11 @@ class Tuner:
             return None
         latest = self.tuning.switches[-1]
         before_s, after_s = pace_s(self.trials, latest.before), pace_s(self.trials, self.current)
-        most = 1 + self.configuration.search.tolerance
-        if before_s is None or after_s is None or after_s <= most * before_s:
+        if not before_s or not after_s or after_s <= (1 + self.configuration.search.tolerance) * before_s:
             return None
         self._is_undone = True
-        number = f"num_workers={self.current.num_workers}"
-        reason = f"a batch took {units.seconds(after_s)} with {number} and {units.seconds(before_s)} before"
+        number, after = f"num_workers={self.current.num_workers}", units.seconds(after_s)
+        reason = f"a batch took {after} with {number} and {units.seconds(before_s)} before"
         return Plan(latest.before, reason, self.epoch + (not batch or self.when is When.NEXT_EPOCH))
 
     def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
@@ -172,6 +168,9 @@ class Tuner:
         switches = self.tuning.switches
         first_s = pace_s(self.trials, switches[0].before) if switches else None
         why = _why(trial, first_s, self.configuration.search.tolerance)
+        if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
+            self.decide(f"{_now(trial)}; {_REPEATED}")
+            return None
         if self._is_undone or len(switches) >= _MOST_SWITCHES:
             self.decide(switches[-1].reason if self._is_undone else why)
             return None
@@ -206,11 +205,12 @@ class Tuner:
 
     def _ahead(self, batches: int | None, *, is_new_epoch: bool) -> Prospect:
         usual = max(_USUAL_LIMIT, int(_STEP * self.cpus), _STEP * self.current.num_workers)
+        limits = (usual, self.most_workers, self.distributes_among)
         return Prospect(
             base=self.base,
             cpus=self.cpus,
             allowed=lambda _: True,
-            most_workers=usual if self.most_workers is None else min(usual, self.most_workers),
+            most_workers=min(limit for limit in limits if limit is not None),
             prefetches=self.prefetches,
             batches=batches,
             is_new_epoch=is_new_epoch,
@@ -222,6 +222,17 @@ class Tuner:
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
         self.current = plan.settings
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
+
+    def reject(self, workers: int) -> None:
+        """Only so many of the workers that an epoch was to begin with can make batches: takes these, or undoes."""
+        *earlier, latest = self.tuning.switches or [None]
+        before, wanted = latest.before if latest else self.base, self.current.num_workers
+        self.most_workers, is_more = max(workers, self.base.num_workers), workers > before.num_workers
+        self.current = replace(self.current, num_workers=workers) if is_more else before
+        kept = [replace(latest, after=self.current)] if latest and is_more else []
+        self.tuning = replace(self.tuning, after=self.current, switches=(*earlier, *kept))
+        if latest and not is_more:
+            self.decide(f"of {wanted} workers, {workers} could make batches")
 
     def postpone(self, plan: Plan) -> None:
         """The epoch ended before the plan was carried out: it is for the next one."""

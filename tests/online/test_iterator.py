@@ -34,7 +34,7 @@ class Items(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[int, float]:
         time.sleep(0.003)
-        return index, torch.rand(()).item() + random.random() + float(np.random.rand())
+        return index, torch.rand(()).item() + random.random() + float(np.random.normal())
 
 
 class EveryBatch(Observation):
@@ -99,11 +99,14 @@ def loader_of(draw: random.Random) -> tuple[DataLoader[Any], Counting]:
 
 
 def epochs(loader: Any, sampler: Counting, count: int = 3) -> list[Any]:
-    """The indices of each epoch's batches, and what the random numbers and the sampler are afterwards."""
+    """The indices of each batch, and random numbers of this process meanwhile and after each epoch.
+
+    One normal number at a time leaves the second one of each pair in NumPy's state.
+    """
     found: list[Any] = []
     for _ in range(count):
-        found.append([torch.as_tensor(indices).tolist() for indices, _ in loader])
-        found.append((torch.rand(()).item(), random.random(), float(np.random.rand()), sampler.iterated))
+        found += [(torch.as_tensor(indices).tolist(), float(np.random.normal())) for indices, _ in loader]
+        found.append((torch.rand(()).item(), random.random(), float(np.random.normal()), sampler.iterated))
     return found
 
 
@@ -134,23 +137,63 @@ def test_workers_of_two_pools_never_have_the_same_random_numbers() -> None:
 
 
 class Stream(IterableDataset[Any]):
-    """Shares its samples among the workers."""
+    """Distributes its shards among the workers; a worker without a shard has no samples, or raises an exception."""
+
+    def __init__(self, shards: int = 48, *, raises: bool = False) -> None:
+        self.shards, self.raises = shards, raises
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
         worker = torch.utils.data.get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        return ((number, 0.0) for number in range(first, 48, step))
+        if self.raises and first >= self.shards:
+            raise ValueError("no shard")
+        return ((number, 0.0) for number in range(48) if number % self.shards % step == first)
+
+
+class Repeating(IterableDataset[Any]):
+    """Each worker has all samples."""
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return ((number, 0.0) for number in range(48))
+
+
+def tuned_stream(dataset: Any, num_workers: int, script: Mapping[tuple[int, int], int]) -> Any:
+    """A loader of an iterable dataset that follows the script between epochs."""
+    return scripted(DataLoader(dataset, batch_size=4, num_workers=num_workers), script)
+
+
+def samples(loader: Any) -> list[int]:
+    """Of one epoch, sorted."""
+    return sorted(torch.cat([numbers for numbers, _ in loader]).tolist())
 
 
 def test_an_iterable_dataset_has_all_samples_in_each_epoch_and_changes_between_epochs() -> None:
-    tuned: Any = autotune(DataLoader(Stream(), batch_size=4, num_workers=1), reuse="never", progress=False)
+    tuned = tuned_stream(Stream(), 1, {(1, 0): 2, (2, 0): 0})
     assert tuned._own_tuner().when is When.NEXT_EPOCH
-    own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
-    vars(tuned)["_tuner"] = tuner = Scripted(**own)
-    tuner.script = {(1, 0): 2, (2, 0): 0}
-    for _ in range(3):
-        assert sorted(torch.cat([numbers for numbers, _ in tuned]).tolist()) == list(range(48))
+    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
     assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == [(1, 2), (2, 0)]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_no_more_workers_begin_an_epoch_than_have_samples(raises: bool) -> None:
+    tuned = tuned_stream(Stream(3, raises=raises), 1, {(1, 0): 6})
+    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
+    assert [one.after.num_workers for one in tuned.tuning.switches] == [3]
+    assert tuned._own_tuner().most_workers == 3
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_change_is_undone_if_no_more_workers_than_before_have_samples(raises: bool) -> None:
+    tuned = tuned_stream(Stream(2, raises=raises), 2, {(1, 0): 6})
+    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
+    assert str(tuned.tuning) == "num_workers=2 stays: of 6 workers, 2 could make batches"
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_an_iterable_dataset_that_does_not_ask_for_the_number_of_workers_gets_no_more(num_workers: int) -> None:
+    tuned = tuned_stream(Repeating(), num_workers, {})
+    samples(tuned)
+    assert tuned._own_tuner().distributes_among == 1
 
 
 def test_a_tuned_loader_is_one_of_its_class_and_can_be_pickled_and_copied() -> None:

@@ -70,7 +70,7 @@ def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, i
     for _ in range(epochs):
         if plan := one.plan(0, batches):
             one.switched(plan, 0, 0.0)
-        one.begin_epoch()
+        one.epoch += 1
         one.observe(batches)
         for batch in range(100, batches, 100):
             if plan := one.plan(batch, batches):
@@ -105,6 +105,14 @@ def test_there_are_at_most_three_changes() -> None:
 
 def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -> None:
     assert train(tuner(when=When.NEXT_EPOCH)) == [(1, 0, 5)]
+
+
+@pytest.mark.parametrize(("start", "changes"), [(0, [(0, 100, 1)]), (1, []), (2, [])])
+def test_workers_that_would_repeat_samples_are_not_tried(start: int, changes: list[tuple[int, int, int]]) -> None:
+    one = tuner(start, lambda settings: 0.12 - 0.02 * settings.num_workers)
+    one.distributes_among = 1
+    assert train(one) == changes
+    assert "every worker has all samples" in str(one.tuning)
 
 
 def test_far_too_many_workers_become_fewer_before_the_next_epoch() -> None:

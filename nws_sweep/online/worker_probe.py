@@ -1,0 +1,139 @@
+"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs.
+
+This module and ``pool`` are the only ones that use private parts of ``torch.utils.data``: here the function that makes
+a batch in a worker, and the object that ``get_worker_info`` returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+from torch.utils.data import _utils
+
+from nws_sweep.dataloading.recording import BatchTimer
+
+_STARTING, _READY, _FAILED, _EMPTY = range(4)
+
+
+class WorkerStates:
+    """One state of each worker, in shared memory.
+
+    A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
+    since only then it is known whether it has samples.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self._states = RawArray("b", num_workers)
+        self._asked = RawArray("b", 1)
+
+    def set(self, worker: int, state: int) -> None:
+        """Called in the worker."""
+        self._states[worker] = state
+
+    def notice_number_asked(self) -> None:
+        """Called in a worker whose dataset reads ``get_worker_info().num_workers``."""
+        self._asked[0] = 1
+
+    @property
+    def is_number_asked(self) -> bool:
+        """Whether the dataset has read the number of workers; one that has not cannot distribute its samples."""
+        return bool(self._asked[0])
+
+    @property
+    def ready(self) -> int:
+        """Workers that can make batches."""
+        return list(self._states).count(_READY)
+
+    @property
+    def failed(self) -> int:
+        """Workers whose ``worker_init_fn`` or, with an iterable dataset, first batch raised an exception."""
+        return list(self._states).count(_FAILED)
+
+    @property
+    def starting(self) -> int:
+        """Workers of which nothing is known yet."""
+        return list(self._states).count(_STARTING)
+
+
+@dataclass(frozen=True)
+class WorkerProbe:
+    """A ``worker_init_fn`` that times the batches of the worker, and tells its state."""
+
+    timer: BatchTimer
+    states: WorkerStates
+    user_function: Callable[[int], Any] | None
+    is_iterable: bool
+
+    def __call__(self, worker_id: int) -> None:
+        """Runs in the worker before its first batch. The dataset, which user code sees, is not changed."""
+        if self.is_iterable:
+            _notice_number(self.states)
+        if self.user_function is not None:
+            with self._failing(worker_id):
+                self.user_function(worker_id)
+        self.timer.start(worker_id)
+        fetchers = _utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher
+        for fetcher in fetchers:
+            setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
+        if self.is_iterable:
+            self._tell_first_batch(fetchers[1], worker_id)
+        else:
+            self.states.set(worker_id, _READY)
+
+    def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def timed(fetcher: Any, index: Any) -> Any:
+            self.timer.begin()
+            try:
+                return fetch(fetcher, index)
+            finally:
+                self.timer.end()
+
+        return timed
+
+    def _tell_first_batch(self, fetcher: Any, worker_id: int) -> None:
+        """Makes the class tell the state after ``iter(dataset)``, if that fails, and after the first batch."""
+        init, fetch = fetcher.__init__, fetcher.fetch
+
+        def first_init(self_: Any, *arguments: Any) -> None:
+            with self._failing(worker_id):
+                init(self_, *arguments)
+
+        def first_fetch(self_: Any, index: Any) -> Any:
+            fetcher.__init__, fetcher.fetch = init, fetch
+            try:
+                with self._failing(worker_id):
+                    batch = fetch(self_, index)
+            except StopIteration:
+                self.states.set(worker_id, _EMPTY)
+                raise
+            self.states.set(worker_id, _READY)
+            return batch
+
+        fetcher.__init__, fetcher.fetch = first_init, first_fetch
+
+    @contextlib.contextmanager
+    def _failing(self, worker_id: int) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.states.set(worker_id, _FAILED)
+            raise
+
+
+def _notice_number(states: WorkerStates) -> None:
+    """Gives the object of ``get_worker_info`` a class that notices reads of ``num_workers``."""
+    info = _utils.worker._worker_info
+
+    class Noticing(type(info)):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "num_workers":
+                states.notice_number_asked()
+            return super().__getattribute__(name)
+
+    object.__setattr__(info, "__class__", Noticing)
