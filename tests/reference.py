@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the schema (ranges) and conf/ (values and their explanations)."""
+"""Writes docs/reference/config.md from the schema (ranges) and conf/ (values and their explanations)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nws_sweep.results import shown
 
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
-PAGE = ROOT / "docs" / "reference.md"
+PAGE = ROOT / "docs" / "reference" / "config.md"
 
 _INTRODUCTION = """\
 # Configuration reference

@@ -140,7 +140,7 @@ def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
 
 
 def test_every_column_is_explained() -> None:
-    text = (ROOT / "docs" / "files.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
     for column in (*timing_table.TIMING_COLUMNS, *codec.BATCH_COLUMNS, *timing_table.RANK_COLUMNS):
         assert f"`{column}`" in text, column
 

@@ -69,7 +69,7 @@ def shown(document: str, containing: str, in_readme: bool = False) -> str:
 
 
 def test_a_script() -> None:
-    found = run(shown("docs/quick_start.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
+    found = run(shown("docs/get-started/quickstart.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
     assert found["result"].num_workers in WORKERS
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
 
@@ -78,12 +78,12 @@ def test_a_script() -> None:
 def test_a_program_that_passes_its_config() -> None:
     node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
     cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
-    found = run(shown("docs/projects.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
+    found = run(shown("docs/guides/hydra.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
     assert found["loader"].num_workers == 1
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("block", blocks("docs/faq.md", ""), ids=["threads", "randomness", "validation"])
+@pytest.mark.parametrize("block", blocks("docs/guides/troubleshooting.md", ""), ids=["threads", "randomness", "validation"])
 def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = run(block, dataset=Slow(), held_out=Slow(), torch=torch)
     loaders = [value for value in found.values() if isinstance(value, DataLoader)]
@@ -105,7 +105,7 @@ def test_a_lightning_training() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
 
-    block = shown("docs/projects.md", "LightningDataModule", in_readme=True)
+    block = shown("docs/guides/hydra.md", "LightningDataModule", in_readme=True)
     found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
     model = Mean()
     trainer = lightning.Trainer(
@@ -120,7 +120,7 @@ def test_a_lightning_training() -> None:
 
 @pytest.mark.extended
 def test_accelerate() -> None:
-    found = run(shown("docs/projects.md", "Accelerator"), dataset=Slow())
+    found = run(shown("docs/guides/hydra.md", "Accelerator"), dataset=Slow())
     loader = found["loader"]
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.num_workers in WORKERS
@@ -150,7 +150,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
         save_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
     )  # fmt: skip
     model = Model(1, 1)
-    trainer = run(shown("docs/projects.md", "TunedTrainer"))["TunedTrainer"](
+    trainer = run(shown("docs/guides/hydra.md", "TunedTrainer"))["TunedTrainer"](
         model=model, args=arguments, train_dataset=Rows()
     )
     trainer.train()
@@ -169,7 +169,7 @@ def test_webdataset() -> None:
         with webdataset.TarWriter(f"shards/{shard:04d}.tar") as tar:
             for index in range(32):
                 tar.write({"__key__": f"{shard}{index:03d}", "jpg": picture.getvalue(), "cls": str(shard).encode()})
-    found = run(shown("docs/projects.md", "webdataset"))
+    found = run(shown("docs/guides/hydra.md", "webdataset"))
     assert found["result"].record.facts.iterable
     assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
     loader = found["loader"]
@@ -182,7 +182,7 @@ def test_hugging_face_datasets() -> None:
     for part in range(2):
         rows = {"x": [[float(index)] * 8 for index in range(64)], "y": range(64 * part, 64 * (part + 1))}
         pd.DataFrame(rows).to_parquet(f"parquet/{part}.parquet")
-    found = run(shown("docs/projects.md", "load_dataset"))
+    found = run(shown("docs/guides/hydra.md", "load_dataset"))
     assert sorted(label for batch in found["loader"] for label in batch["y"].tolist()) == list(range(128))
     assert found["result"].record.facts.iterable
     assert found["result"].num_workers in WORKERS

@@ -107,7 +107,7 @@ class SearchResult:
         cpus: float | None = None,
         consumer_s: float | None = None,
     ) -> Predicted:
-        """Predicts the times with other settings, which need not have been measured (docs/predicting.md).
+        """Predicts the times with other settings, which need not have been measured (docs/guides/what-if.md).
 
         Args:
             num_workers: None for the recommended value, as for prefetch_factor and in_order.
@@ -133,7 +133,7 @@ class SearchResult:
         return found.predict(settings)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate with the columns of results.csv (docs/files.md); times in s, memory in bytes."""
+        """One row per candidate with the columns of results.csv (docs/reference/files.md); times in s, memory in bytes."""
         from nws_sweep.report import tables
 
         return tables.trials(self._summary).frame()

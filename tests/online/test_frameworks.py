@@ -1,4 +1,4 @@
-"""The examples of docs/online.md for Lightning, accelerate and the Hugging Face Trainer, unchanged, on small data."""
+"""The examples of docs/guides/online-tuning.md for Lightning, accelerate and the Hugging Face Trainer, unchanged, on small data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from nws_sweep.online.plan import Tuning
 from tests.test_examples import blocks, run
 
-DOCUMENT, SAMPLES = "docs/online.md", 1280
+DOCUMENT, SAMPLES = "docs/guides/online-tuning.md", 1280
 # The warnings are those of the other packages.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
 
