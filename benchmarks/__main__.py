@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, online, oracle, predictions, samples, search, why
+from benchmarks import bias, demo, online, oracle, predictions, samples, search, why
 from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -26,6 +26,11 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 }  # fmt: skip
 
 
+_PAGES = {
+    "bias": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
+    "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
+    "demo": "evidence/demo",
+}  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "search": lambda given: search.run(search.Options(**given)),
     "predictions": lambda given: predictions.run(predictions.Options(**given)),
@@ -47,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             del given["quick"]
             _RUNS[name](given)
         else:
-            (why if name == "why" else samples).run(**given)
+            {"why": why.run, "samples": samples.run, "demo": demo.run}[name](**given)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -62,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
         one = benchmarks.add_parser(name, help=about, epilog=epilog)
-        page = {"why": "causes", "online": "online_trainings"}.get(name, name)
-        _add(one, "--output", f"the page (default docs/{page}.md)", type=Path, default=Path(f"docs/{page}.md"))
+        page = Path(f"docs/{_PAGES[name]}.md")
+        _add(one, "--output", f"the page (default {page})", type=Path, default=page)
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
             _add(one, "--journal", f"raw figures, written while measuring (default {path})", type=Path, default=path)
@@ -102,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
+
+    add("demo", "run scripts/demo, and keep its tables, picture and report")
 
     one = add("samples", "cost of comparing the samples of workers during a search")
     _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)

@@ -20,7 +20,8 @@ from nws_sweep.system import host_lock
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
 Workloads constructed to have one or two known bottlenecks, searched with the default rules, and their diagnoses: the
-share of an epoch at the recommended setting that is saved if one thing is taken away ([explaining.md](explaining.md)).
+share of an epoch at the recommended setting that is saved if one thing is taken away
+([bottlenecks](../understand/bottlenecks.md)).
 A diagnosis is right if its first bottleneck is the expected one, it names the other expected ones, and it says what is
 special about the case. Some expectations were corrected after a first run, so the share of right diagnoses does not
 carry over to other workloads.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.results import MeasureRules as MeasureRules
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {

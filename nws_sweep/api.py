@@ -92,11 +92,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         time_budget_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
             epochs, whichever is longer, if the strategy is adaptive and the length of an epoch is known, else no limit.
         measure: How long and under which conditions a candidate is measured; None for the defaults.
-        check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md): None
-            for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none. Candidates
-            that deliver other samples fail, with a warning (``warnings.warn``).
+        check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
+            None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
+            Candidates that deliver other samples fail, with a warning (``warnings.warn``).
         ranks: Number of loaders measured simultaneously and in step, as the ranks of a host in DistributedDataParallel
-            (docs/guides/clusters.md); the result, ``candidates`` and ``max_workers`` are per rank.
+            (docs/guides/ddp.md); the result, ``candidates`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
             30 days old), ``always`` or ``never``.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the

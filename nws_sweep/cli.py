@@ -166,7 +166,7 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Measures the best settings again; exit status 1 if one changed by more than --within or failed."""
+    """Re-measures the best settings; exit status 1 if a time changed by more than --within, or a trial failed."""
     parser = _parser(check, "DIR")
     parser.add_argument(
         "--within", metavar="PERCENT", type=_percent, default=10.0,

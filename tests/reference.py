@@ -23,14 +23,14 @@ _INTRODUCTION = """\
 # Configuration reference
 
 Every value and every group of options. `scripts/reference` writes this page from the schema
-(`nws_sweep/config/schema.py`) and the files in [conf/](../conf); a test compares. [configuration.md](configuration.md)
-explains their use, `python -m nws_sweep --help` shows the values of this machine."""
+(`nws_sweep/config/schema.py`) and the files in `conf/`; a test compares. [Grids](../guides/grids.md) explains their
+use, `python -m nws_sweep --help` shows the values of this machine."""
 _VALUES = """\
 ## Values
 
 `key=value` sets a value, `-m key=value,value` sweeps it. A value out of range ends the program with one line before
 anything is measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
-([configuration.md](configuration.md#search-and-measuring))."""
+([grids](../guides/grids.md))."""
 _GROUPS_TEXT = """\
 ## Groups
 
@@ -40,10 +40,19 @@ _GROUPS_TEXT = """\
 _AUTO = """\
 ## In the sweep of another program
 
-Keys that `+nws_sweep=auto` adds ([projects.md](projects.md#which-num_workers-for-your-own-program))."""
+Keys that `+nws_sweep=auto` adds ([Hydra projects](../guides/hydra.md))."""
 
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
-GROUPS = ("dataset", "search", "measure", "consumer", "consumer/model", "experiment", "experiment/mnist")
+GROUPS = (
+    "dataset",
+    "search",
+    "measure",
+    "consumer",
+    "consumer/model",
+    "experiment",
+    "experiment/mnist",
+    "experiment/workload",
+)
 AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
 # The files that explain the values of the schema; the first explanation counts.
 _EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
@@ -76,8 +85,8 @@ def _value_sections() -> Iterator[str]:
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
         about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""
-        table = _table(["key", "default", "allowed", "what it is"], rows)
-        yield f"### {section or 'the top level'}{about}\n\n{table}"
+        text = table(["key", "default", "allowed", "what it is"], rows)
+        yield f"### {section or 'the top level'}{about}\n\n{text}"
 
 
 def _defaults() -> dict[str, Any]:
@@ -119,8 +128,8 @@ def _group_section(group: str) -> str:
         for key, value, text in values:
             if text:
                 keys.append([name, f"`{key}`", _value(value), plain(_spelt(text.removesuffix("; must be given")))])
-    parts = [f"### {group}", _table([f"`{group}=`", "what it is", "sets"], options)]
-    return "\n\n".join([*parts, *([_table([f"of `{group}=`", "key", "value", "what it is"], keys)] if keys else [])])
+    parts = [f"### {group}", table([f"`{group}=`", "what it is", "sets"], options)]
+    return "\n\n".join([*parts, *([table([f"of `{group}=`", "key", "value", "what it is"], keys)] if keys else [])])
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
@@ -145,7 +154,7 @@ def _axes_table() -> str:
         for path in sorted((CONF / group).glob("*.yaml")):
             ((key, value),) = yaml.safe_load(path.read_text("utf-8")).items()
             rows.append([f"`{group}={path.stem}`", f"`{key}={value}`"])
-    return _table(["preset", "stands for"], rows)
+    return table(["preset", "stands for"], rows)
 
 
 def _auto_table() -> str:
@@ -157,10 +166,10 @@ def _auto_table() -> str:
         for key, comment in comments(text).items()
         if key.startswith(path)
     ]
-    return _table(["key", "default", "what it is"], rows)
+    return table(["key", "default", "what it is"], rows)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 

@@ -16,7 +16,7 @@ from PIL import Image
 from nws_sweep import __version__
 from nws_sweep.config import schema
 from nws_sweep.results import BatchCost, MeasureRules, codec, timing_table
-from tests import reference
+from tests import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import configuration, recorded_trial, search_result, store_grid, trial
 from tests.one_process import SharedProcess
@@ -145,8 +145,15 @@ def test_every_column_is_explained() -> None:
         assert f"`{column}`" in text, column
 
 
-def test_the_reference_is_what_the_script_writes() -> None:
-    assert reference.PAGE.read_text("utf-8") == reference.page(), "scripts/reference writes it again"
+def test_the_references_are_what_the_script_writes() -> None:
+    for written in (reference, command_line):
+        assert written.PAGE.read_text("utf-8") == written.page(), "scripts/reference writes it again"
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: path.name)
+def test_measured_figures_are_those_of_the_evidence(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text == figures.filled(text), "scripts/reference fills them in again"
 
 
 def test_the_reference_has_every_group() -> None:

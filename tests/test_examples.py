@@ -69,7 +69,7 @@ def shown(document: str, containing: str, in_readme: bool = False) -> str:
 
 
 def test_a_script() -> None:
-    found = run(shown("docs/get-started/quickstart.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
+    found = run(shown("docs/get-started/python.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
     assert found["result"].num_workers in WORKERS
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
 
@@ -83,7 +83,9 @@ def test_a_program_that_passes_its_config() -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("block", blocks("docs/guides/troubleshooting.md", ""), ids=["threads", "randomness", "validation"])
+@pytest.mark.parametrize(
+    "block", blocks("docs/guides/troubleshooting.md", ""), ids=["threads", "randomness", "validation"]
+)
 def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = run(block, dataset=Slow(), held_out=Slow(), torch=torch)
     loaders = [value for value in found.values() if isinstance(value, DataLoader)]
@@ -105,7 +107,7 @@ def test_a_lightning_training() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
 
-    block = shown("docs/guides/hydra.md", "LightningDataModule", in_readme=True)
+    block = shown("docs/guides/lightning.md", "LightningDataModule", in_readme=True)
     found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
     model = Mean()
     trainer = lightning.Trainer(
@@ -120,7 +122,7 @@ def test_a_lightning_training() -> None:
 
 @pytest.mark.extended
 def test_accelerate() -> None:
-    found = run(shown("docs/guides/hydra.md", "Accelerator"), dataset=Slow())
+    found = run(shown("docs/guides/lightning.md", "Accelerator"), dataset=Slow())
     loader = found["loader"]
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.num_workers in WORKERS
@@ -150,7 +152,7 @@ def test_the_trainer_of_transformers(tmp_path: Path) -> None:
         save_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
     )  # fmt: skip
     model = Model(1, 1)
-    trainer = run(shown("docs/guides/hydra.md", "TunedTrainer"))["TunedTrainer"](
+    trainer = run(shown("docs/guides/lightning.md", "TunedTrainer"))["TunedTrainer"](
         model=model, args=arguments, train_dataset=Rows()
     )
     trainer.train()
@@ -169,7 +171,7 @@ def test_webdataset() -> None:
         with webdataset.TarWriter(f"shards/{shard:04d}.tar") as tar:
             for index in range(32):
                 tar.write({"__key__": f"{shard}{index:03d}", "jpg": picture.getvalue(), "cls": str(shard).encode()})
-    found = run(shown("docs/guides/hydra.md", "webdataset"))
+    found = run(shown("docs/guides/streaming.md", "webdataset"))
     assert found["result"].record.facts.iterable
     assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
     loader = found["loader"]
@@ -182,7 +184,22 @@ def test_hugging_face_datasets() -> None:
     for part in range(2):
         rows = {"x": [[float(index)] * 8 for index in range(64)], "y": range(64 * part, 64 * (part + 1))}
         pd.DataFrame(rows).to_parquet(f"parquet/{part}.parquet")
-    found = run(shown("docs/guides/hydra.md", "load_dataset"))
+    found = run(shown("docs/guides/streaming.md", "load_dataset"))
     assert sorted(label for batch in found["loader"] for label in batch["y"].tolist()) == list(range(128))
     assert found["result"].record.facts.iterable
     assert found["result"].num_workers in WORKERS
+
+
+@pytest.mark.extended
+def test_a_dataset_and_a_training_step_of_the_user() -> None:
+    for name in ("cat", "dog"):
+        folder = Path("images", "train", name)
+        folder.mkdir(parents=True)
+        Image.new("RGB", (300, 300)).save(folder / "1.jpg")
+    dataset = run(shown("docs/guides/your-dataset.md", "def training_data"))["training_data"]("images/train")
+    assert len(dataset) == 2
+    assert dataset[0][0].shape[0] == 3
+    step = run(shown("docs/guides/your-dataset.md", "class MyStep"))["MyStep"](lr=0.01)
+    before = step.model.weight.clone()
+    step((torch.ones(4, 784), torch.zeros(4, dtype=torch.long)))
+    assert not torch.equal(before, step.model.weight)

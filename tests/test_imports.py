@@ -1,4 +1,4 @@
-"""Start-up is fast because heavy packages are imported at their first use."""
+"""Start-up is fast because heavy packages are imported at their first use; a wheel contains every package."""
 
 from __future__ import annotations
 
@@ -62,3 +62,14 @@ def test_files_of_results_are_never_executed() -> None:
     """Only objects that a program passes to its own trial processes are unpickled (pickling.py)."""
     found = {path.name for path in (ROOT / "nws_sweep").rglob("*.py") if UNSAFE.search(path.read_text("utf-8"))}
     assert found == {"pickling.py"}
+
+
+def test_a_wheel_contains_every_package() -> None:
+    (listed,) = re.findall(
+        r"^packages = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    folders = {
+        path.parent.relative_to(ROOT) for top in ("nws_sweep", "hydra_plugins") for path in (ROOT / top).rglob("*.py")
+    }
+    names = {".".join(folder.parts) for folder in folders} | {"nws_sweep.conf"}
+    assert set(re.findall(r'"([\w.]+)"', listed)) == names

@@ -164,7 +164,7 @@ class TunedIterator:
                 plan = self._tuner.plan(self._returned, self._batches) if self._change is None else None
                 if plan is not None:
                     self._change = _Change(plan, self._new_pool(plan.settings))
-                elif self._tuner.tuning.is_decided:
+                elif self._tuner.tuning.is_decided or self._tuner.planned is not None:  # to observe takes time
                     self._observation = None
         change = self._change
         if change is None or change.draws or self._returned < change.plan.batch:

@@ -92,7 +92,7 @@ class Tuner:
     worker_pids: Sequence[int] = ()  # of the pool in use
     distributes_among: int | None = None  # more workers would repeat samples, as far as is known; None for any number
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
-    _planned: Plan | None = None  # for a later epoch
+    planned: Plan | None = None  # for a later epoch
     _is_undone: bool = False
 
     def __post_init__(self) -> None:
@@ -116,17 +116,17 @@ class Tuner:
         """
         if self.tuning.is_decided or not self.may_change(self):
             return None
-        if self._planned is None:
+        if self.planned is None:
             is_led = self.others is not None and not self.others.leads
-            self._planned = self._follow() if is_led else self._own_plan(batch, batches)
+            self.planned = self._follow() if is_led else self._own_plan(batch, batches)
         return self._due(is_new_epoch=not batch)
 
     def _due(self, *, is_new_epoch: bool) -> Plan | None:
         """The plan, if it is for this epoch, or for one that is about to begin."""
-        plan = self._planned
+        plan = self.planned
         if plan is None or plan.epoch > self.epoch + is_new_epoch or (is_new_epoch and plan.batch):
             return None
-        self._planned = None
+        self.planned = None
         return plan
 
     def _follow(self) -> Plan | None:
@@ -171,7 +171,7 @@ class Tuner:
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
             self.decide(f"{_now(trial)}; {_REPEATED}")
             return None
-        if self._is_undone or len(switches) >= _MOST_SWITCHES:
+        if self._is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
             self.decide(switches[-1].reason if self._is_undone else why)
             return None
         ahead, choice, refusal = self._ahead(batches, is_new_epoch=True), None, ""
@@ -236,7 +236,7 @@ class Tuner:
 
     def postpone(self, plan: Plan) -> None:
         """The epoch ended before the plan was carried out: it is for the next one."""
-        self._planned = replace(plan, epoch=self.epoch + 1, batch=0)
+        self.planned = replace(plan, epoch=self.epoch + 1, batch=0)
 
     def end(self) -> None:
         """The training has ended."""

@@ -133,7 +133,7 @@ class SearchResult:
         return found.predict(settings)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate with the columns of results.csv (docs/reference/files.md); times in s, memory in bytes."""
+        """One row per candidate with the columns of results.csv (docs/reference/files.md); s and bytes."""
         from nws_sweep.report import tables
 
         return tables.trials(self._summary).frame()

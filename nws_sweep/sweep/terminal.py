@@ -55,6 +55,8 @@ class View:
         numbers, first, last = ", ".join(map(str, plan.candidates)), plan.candidates[0], plan.candidates[-1]
         if len(plan.candidates) > 3 and plan.candidates == tuple(range(first, last + 1)):
             numbers = f"{first} to {last}"
+        elif len(plan.candidates) > 10:
+            numbers = f"{', '.join(map(str, plan.candidates[:3]))}, ... {last}"
         self._print(
             f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
             f"(num_workers {numbers}), {lengths}"

@@ -1,4 +1,4 @@
-"""The examples of docs/guides/online-tuning.md for Lightning, accelerate and the Hugging Face Trainer, unchanged, on small data."""
+"""The frameworks in docs/guides/online-tuning.md: its examples, unchanged, on small data."""
 
 from __future__ import annotations
 

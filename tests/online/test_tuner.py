@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from nws_sweep.online import decision
+from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.observation import Observation
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, When
@@ -97,9 +99,16 @@ def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
     assert str(one.tuning).startswith("num_workers=2 stays: a batch took 50.0 ms with num_workers=5 and 40.0 ms before")
 
 
-def test_there_are_at_most_three_changes() -> None:
-    one = tuner(1, lambda settings: 0.2 / (1 + settings.num_workers) ** 0.2 + STEP_S)
-    assert len(train(one)) <= 3
+@pytest.mark.parametrize(("with_four_s", "workers"), [(0.05, [2, 4]), (0.5, [2, 4, 2])])
+def test_there_are_at_most_three_changes_of_which_one_undoes(
+    monkeypatch: pytest.MonkeyPatch, with_four_s: float, workers: list[int]
+) -> None:
+    def more(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> Choice:
+        return Choice(replace(current, num_workers=2 * current.num_workers), 1.0, 2.0)
+
+    monkeypatch.setattr(decision, "choose", more)
+    one = tuner(1, lambda settings: {1: 0.2, 2: 0.1, 4: with_four_s}[settings.num_workers])
+    assert [changed for _, _, changed in train(one)] == workers
     assert one.tuning.is_decided
 
 

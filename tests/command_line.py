@@ -1,0 +1,88 @@
+"""Writes docs/reference/cli.md from the parsers of the commands and the help of a search."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from unittest import mock
+
+from nws_sweep import cli
+from nws_sweep.errors import NwsSweepError
+from tests.conftest import ROOT
+from tests.reference import plain, table
+
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+_INTRODUCTION = """\
+# Command line
+
+`scripts/reference` writes this page from the parsers of the commands; a test compares. `nws-sweep` and
+`python -m nws_sweep` are the same command. Without a command it searches: all arguments are then overrides of the
+configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas."""
+_STATUS = """\
+## Exit status
+
+| status | meaning |
+|---|---|
+| 0 | everything was measured |
+| 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
+| 1 of `best`, `predict` | a configuration has no best setting; has no recorded costs |
+| 1 of `check`, `compare --fail-if` | times changed |
+| 2 | the command line, the configuration or a file is wrong: one line on standard error, and nothing is measured |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM: results so far are kept and reported |
+| 141 | the reader of the output closed the pipe |"""
+
+
+def page() -> str:
+    """The page as it must be."""
+    names = [name for name in cli.COMMANDS if not name.startswith("-")]
+    return "\n\n".join([_INTRODUCTION, *map(_section, names), _STATUS]) + "\n"
+
+
+def _section(name: str) -> str:
+    parser = _parser(name)
+    folders = " ".join(str(action.metavar) for action in _actions(parser) if not action.option_strings)
+    options = " [options]" * any(action.option_strings for action in _actions(parser))
+    usage = f"```text\nnws-sweep {name} {folders}{options}\n```"
+    return f"## {name}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    """The parser of a command, which is called no further."""
+    made: list[argparse.ArgumentParser] = []
+
+    def stop(parser: argparse.ArgumentParser, *_: object) -> None:
+        made.append(parser)
+        raise NwsSweepError
+
+    with mock.patch.object(argparse.ArgumentParser, "parse_args", stop), contextlib.suppress(NwsSweepError):
+        cli.COMMANDS[name]([])
+    return made[0]
+
+
+def _options(parser: argparse.ArgumentParser) -> str:
+    rows = [[f"`{_name(action)}`", plain(_help(action))] for action in _actions(parser)]
+    return table(["argument", "what it is"], rows)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    return (action for action in parser._actions if action.dest != "help")
+
+
+def _name(action: argparse.Action) -> str:
+    what = action.metavar or (",".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    return " ".join([*action.option_strings, str(what)])
+
+
+def _help(action: argparse.Action) -> str:
+    return (action.help or "") % {"default": action.default}
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), "utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
