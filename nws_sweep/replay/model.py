@@ -26,6 +26,7 @@ _USUAL = 0.1
 # The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
+_SMALL_KIND = 0.05  # share of all costs; see ``_ratios``
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 FORKED_S, _SPAWNED_S = 0.01, 2.0
@@ -293,9 +294,23 @@ def _sum(costs: Iterable[BatchCost]) -> BatchCost:
 
 
 def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> list[float]:
-    """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none."""
-    sums = [_sum(costs).parts for costs in zip(*pairs, strict=True)]
-    return [own / theirs if theirs else 1.0 for own, theirs in zip(*sums, strict=True)] if sums else [1.0] * 3
+    """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none.
+
+    The ratio of a kind that is a small share of either's costs is nearer to 1: one wait in batches that else only
+    compute would multiply the waits of other batches by thousands.
+    """
+    if not pairs:
+        return [1.0] * 3
+    own, theirs = (_sum(costs).parts for costs in zip(*pairs, strict=True))
+    all_s = (sum(own) + sum(theirs)) / 2
+    return [
+        _shrunk(one, other, min(one, other) / all_s if all_s else 0.0) for one, other in zip(own, theirs, strict=True)
+    ]
+
+
+def _shrunk(own_s: float, theirs_s: float, share: float) -> float:
+    weight = share**2 / (share**2 + _SMALL_KIND**2)
+    return float((own_s / theirs_s) ** weight) if share else 1.0
 
 
 def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:

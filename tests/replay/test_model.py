@@ -106,6 +106,21 @@ def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     assert short.factor * model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
 
 
+def test_a_single_wait_does_not_multiply_the_waits_of_other_batches() -> None:
+    """Two trials that compute, without and with a wait in a batch that both have made."""
+    computing = [BatchCost(cpu_s=0.1, wait_s=1e-6)] * 40 + [BatchCost(cpu_s=0.1, wait_s=0.3)] * 2
+    waiting = [BatchCost(cpu_s=0.1, wait_s=0.2), *computing[1:20]]
+    known = []
+    for costs, num_workers in ((waiting, 2), (computing, 4)):
+        numbered = enumerate(costs)
+        made = [BatchRecord(number=n, position=n / 42, began_s=0.0, ended_s=0.0, cost=cost) for n, cost in numbered]
+        records = Records(made=tuple(made), loop=LOOP, batches=42)
+        known.append(
+            Known(QueueSettings(num_workers, 2.0), records, epoch_of(records, QueueSettings(num_workers, 2.0))[0])
+        )
+    assert Model(tuple(known)).epoch_s(QueueSettings(2, 2.0)) < 4.0
+
+
 def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer() -> None:
     waits_s = [0.01, 0.02, 0.03, 0.04]
     made = [
