@@ -189,7 +189,8 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
     batches, starts = conditions.batches_per_epoch, epoch_starts(windows, conditions)
     if batches is None:
         return None
-    if epochs := epoch_windows(starts):
+    # A first epoch that was measured whole counts more than the start of a second one.
+    if epochs := epoch_windows(starts) or epoch_windows(windows):
         return _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
     if not steady or not starts:
         return None

@@ -121,6 +121,12 @@ def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, ex
     assert found.epoch_s == pytest.approx(expected)
 
 
+def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
+    whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, consume_s=(0.0,) * 100, startup_s=1.0, produced=800)
+    found = summarise([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
+    assert found.epoch_s == pytest.approx(10.0)
+
+
 # CPU time, memory, bytes from storage.
 
 
