@@ -38,6 +38,9 @@ _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
+_OTHERS: Mapping[str, Callable[..., None]] = {"why": why.run, "samples": samples.run, "demo": demo.run}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs a benchmark; exit status 0, 2 for an invalid command line, 130 if interrupted."""
     parser = _parser()
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
             del given["quick"]
             _RUNS[name](given)
         else:
-            {"why": why.run, "samples": samples.run, "demo": demo.run}[name](**given)
+            _OTHERS[name](**given)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

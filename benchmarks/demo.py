@@ -19,6 +19,7 @@ _ABOUT = {
     "step": "JPEG files beside a training step of 80 ms",
     "tensors": "tensors in memory",
 }
+_PICTURE = "throughput_vs_num_workers.png"
 _HEADER = ["workload", "", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
 _INTRODUCTION = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
@@ -33,13 +34,8 @@ def run(output: Path, command: str) -> None:
         grid, workloads = (summarise(storage.find(folder / part)) for part in ("grid", "workloads"))
         output.write_text(page(grid, workloads, support.origin(command, 1, "run")), "utf-8")
         shutil.copy(folder / storage.PAGE, output.with_name("example-report.html"))
-        shutil.copy(picture(folder / "workloads"), output.parent.parent / "images" / "demo.png")
+        shutil.copy(folder / "workloads" / storage.PLOTS / _PICTURE, output.parent.parent / "images" / "demo.png")
     support.print_line(f"written to {output}")
-
-
-def picture(folder: Path) -> Path:
-    """The first picture of the report in this folder."""
-    return min((folder / storage.PLOTS).glob("*.png"))
 
 
 def page(grid: Summary, workloads: Summary, origin: str) -> str:
@@ -56,7 +52,7 @@ def page(grid: Summary, workloads: Summary, origin: str) -> str:
 
 
 def _row(summary: ConfigurationSummary) -> list[str]:
-    name = summary.run.folder.name.partition("=")[2]
+    name = summary.run.folder.name.partition("=")[2].partition(",")[0]
     best, gain, count = summary.best, summary.gain_over_reference, summary.run.result.host.usable_cpus
     if best is None:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
