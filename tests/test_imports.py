@@ -71,5 +71,5 @@ def test_a_wheel_contains_every_package() -> None:
     folders = {
         path.parent.relative_to(ROOT) for top in ("nws_sweep", "hydra_plugins") for path in (ROOT / top).rglob("*.py")
     }
-    names = {".".join(folder.parts) for folder in folders} | {"nws_sweep.conf"}
+    names = {".".join(folder.parts) for folder in folders} | {"nws_sweep.conf", "hydra_plugins"}
     assert set(re.findall(r'"([\w.]+)"', listed)) == names
