@@ -20,7 +20,7 @@ _ABOUT = {
     "tensors": "tensors in memory",
 }
 _PICTURE = "throughput_vs_num_workers.png"
-_HEADER = ["workload", "", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
+_HEADER = ["workload", "samples", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
 _INTRODUCTION = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
 as CPUs" is right or wrong. [example-report.html](example-report.html) is its report."""
@@ -57,10 +57,11 @@ def _row(summary: ConfigurationSummary) -> list[str]:
     if best is None:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
     times = f"{gain.value:.2f}x" if gain else ""
-    return [name, _ABOUT[name], str(best.num_workers), str(count), times, _verdict(best.num_workers, count)]
+    return [name, _ABOUT[name], str(best.num_workers), str(count), times, verdict(best.num_workers, count)]
 
 
-def _verdict(best: int, count: int) -> str:
+def verdict(best: int, count: int) -> str:
+    """How a rule of thumb that gives ``count`` workers compares with the best number."""
     if best == count:
         return "right"
     return "too few" if best > count else "too many" if best else "worse than none"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import epoch_times, predictions, predictions_page
+from benchmarks import demo, epoch_times, predictions, predictions_page
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
@@ -191,3 +191,8 @@ def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     assert not seed.left_behind
     assert {0, 2} <= {run.workers for run in journal.of(Run) if run.epoch_s}
     assert "| short | seed |" in text
+
+
+@pytest.mark.parametrize(("best", "verdict"), [(0, "worse than none"), (2, "too many"), (4, "right"), (16, "too few")])
+def test_the_rule_of_thumb_is_judged_by_the_best_number(best: int, verdict: str) -> None:
+    assert demo.verdict(best, 4) == verdict
