@@ -23,7 +23,7 @@ _PICTURE = "throughput_vs_num_workers.png"
 _HEADER = ["workload", "samples", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
 _INTRODUCTION = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
-as CPUs" is right or wrong. [example-report.html](example-report.html) is its report."""
+as CPUs" is right or wrong. [example-report.html](example-report.html) is the report of the grid."""
 
 
 def run(output: Path, command: str) -> None:
@@ -31,9 +31,9 @@ def run(output: Path, command: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "demo"
         subprocess.run(["scripts/demo"], check=True, env={**os.environ, "DEMO_DIR": str(folder)})
-        grid, workloads = (summarise(storage.find(folder / part)) for part in ("grid", "workloads"))
+        grid, workloads = (summarise(storage.find(folder / part)) for part in ("photos", "workloads"))
         output.write_text(page(grid, workloads, support.origin(command, 1, "run")), "utf-8")
-        shutil.copy(folder / storage.PAGE, output.with_name("example-report.html"))
+        shutil.copy(folder / "photos" / storage.PAGE, output.with_name("example-report.html"))
         shutil.copy(folder / "workloads" / storage.PLOTS / _PICTURE, output.parent.parent / "images" / "demo.png")
     support.print_line(f"written to {output}")
 

@@ -13,6 +13,7 @@ sees the same object.
 from __future__ import annotations
 
 import abc
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
@@ -46,8 +47,13 @@ def _unknown_delay_s() -> float:
 def run_delay_clock() -> Callable[[], float]:
     """A clock of the seconds in which the main thread of this process was ready to run and did not.
 
-    It stands still where the kernel does not count them.
+    It stands still where the kernel does not count them. A process opens one file for all its clocks.
     """
+    return _run_delay_clock(os.getpid())
+
+
+@functools.cache
+def _run_delay_clock(_: int) -> Callable[[], float]:
     try:
         schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
     except OSError:

@@ -134,8 +134,13 @@ class Observation:
 
     @property
     def ends_warm_up(self) -> bool:
-        """Whether the warm-up of this epoch has lasted long enough, and no window has been cut since."""
-        return not self._cut and self._taken >= max(self.warm_up, _FIRST_BATCHES)
+        """Whether the warm-up of this epoch has lasted long enough, and no window has been cut since.
+
+        An epoch that has less than two batches of each worker after the warm-up is timed whole.
+        """
+        warm_up, length = max(self.warm_up, _FIRST_BATCHES), self.batches_per_epoch
+        is_short = length is not None and length < warm_up + 2 * max(1, self.settings.num_workers)
+        return not self._cut and not is_short and self._taken >= warm_up
 
     @property
     def ends_window(self) -> bool:

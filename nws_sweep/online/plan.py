@@ -69,7 +69,9 @@ class Tuning:
     def __str__(self) -> str:
         names = [name for name in ("num_workers", "prefetch_factor") if self._differs(name)]
         changes = [f"{name}={getattr(self.after, name)} instead of {getattr(self.before, name)}" for name in names]
-        return f"{', '.join(changes) or f'num_workers={self.after.num_workers} stays'}: {self.reason}"
+        return (
+            f"{', '.join(changes) or f'num_workers={self.after.num_workers} stays'}: {self.reason or 'not decided yet'}"
+        )
 
     def _differs(self, name: str) -> bool:
         then, now = (getattr(one, name) for one in (self.before, self.after))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
 import time
@@ -205,3 +206,12 @@ def test_a_tuned_loader_is_one_of_its_class_and_can_be_pickled_and_copied() -> N
         assert (len(other), other.batch_size, [one.tolist() for one, _ in other]) == (3, 2, [[0, 1], [2, 3], [4, 5]])
     assert type(plain) is DataLoader
     assert vars(plain).keys() >= vars(DataLoader(Items(6))).keys()
+
+
+def test_epochs_leave_no_file_open() -> None:
+    tuned: Any = autotune(DataLoader(Items(4), batch_size=2), reuse="never", progress=False)
+    list(tuned)
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names
+    for _ in range(3):
+        list(tuned)
+    assert set(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
