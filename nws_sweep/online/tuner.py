@@ -141,7 +141,7 @@ class Tuner:
         if seen is None or not seen.is_long_enough or (self.others is not None and not batch):
             return None
         trial = seen.trial(self.configuration, self.cpus)
-        self.trials = [*(one for one in self.trials if one.settings != self.current), trial]
+        self.trials = _with(self.trials, trial)
         plan = self._undo(batch) or self._better(trial, batch, batches)
         if plan is not None and self.others is not None:
             if plan.epoch == self.epoch:
@@ -241,8 +241,7 @@ class Tuner:
     def end(self) -> None:
         """The training has ended."""
         if self.observation is not None and self.observation.windows:
-            trial = self.observation.trial(self.configuration, self.cpus)
-            self.trials = [*(one for one in self.trials if one.settings != trial.settings), trial]
+            self.trials = _with(self.trials, self.observation.trial(self.configuration, self.cpus))
         reasons = [*(switch.reason for switch in self.tuning.switches[-1:]), "the training ended before more was timed"]
         self.decide("; ".join(reasons))
 
@@ -257,6 +256,11 @@ class Tuner:
         self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def _with(trials: Sequence[Trial], latest: Trial) -> list[Trial]:
+    """The trials with the latest one instead of an earlier one of its settings."""
+    return [*(one for one in trials if one.settings != latest.settings), latest]
 
 
 def pace_s(trials: Sequence[Trial], settings: LoaderSettings) -> float | None:
