@@ -96,18 +96,15 @@ def test_a_wheel_runs_from_any_folder_and_in_hosts(python: Path, host: Path) -> 
 
 
 def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path: Path) -> None:
-    """The project has only ``${nws_best:num_workers}``; the result of one candidate is provisional."""
     own_folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
-    config = folder / "conf" / "config.yaml"
-    config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0,provisional}"))
     quick = ["measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search.candidates=[2]"]
     project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
     run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **own_folders)
     assert (folder / "found" / "report.html").is_file()
-    for composed in ([], ["--config-dir", "found", "+best=run", "workers=0"]):
-        assert run([python, "train.py", *composed], folder, **own_folders) == "batches 31 workers 2\n"
+    composed = ["--config-dir", "found", "+best=run"]
+    assert run([python, "train.py", *composed], folder, **own_folders) == "batches 31 workers 2\n"
 
 
 @pytest.mark.parametrize("arguments", ["--cfg job", "batch_size=64", "dataset=b", "-m batch_size=1,2", "dataset=c"])

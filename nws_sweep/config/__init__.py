@@ -2,5 +2,5 @@
 
 May import: ``tuning`` and below. Every Hydra program imports this package, so it imports no module by itself:
 ``schema`` (keys, ranges, ``Configuration`` from Hydra's configuration), ``embedding`` (the files of conf/ that other
-programs may compose), ``project_keys`` (settings in a project's config), ``best_resolver`` (``${nws_best:...}``).
+programs may compose), ``project_keys`` (settings in a project's config).
 """

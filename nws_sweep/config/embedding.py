@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -66,13 +65,7 @@ def register_resolvers() -> None:
 
         return host.cpus_of_rank(max(1, ranks), times)
 
-    def best_setting(name: str, *given: Any, _root_: Any) -> Any:
-        from nws_sweep.config import best_resolver
-
-        return best_resolver.best_setting(name, *given, _root_=_root_)
-
     OmegaConf.register_new_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
-    OmegaConf.register_new_resolver("nws_best", best_setting, replace=True)
 
 
 def require_composed(node: object) -> None:

@@ -1,13 +1,9 @@
-"""DataLoader settings in another project's config: their keys, a fingerprint of the rest, overrides with the best."""
+"""DataLoader settings in another project's config: their keys, and overrides with the best."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, cast
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -15,8 +11,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import ProjectFacts, shown
 
-# True within ``fingerprinting``.
-is_fingerprinting: ContextVar[bool] = ContextVar("nws_sweep_fingerprinting", default=False)
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 # Prefixes of the names of nodes that belong to one split of the data.
 _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
@@ -75,31 +69,6 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
     names = [str(name) for name in value if not is_of_another_split(str(name), split)]
     own = [name for name in names if split in _splits_of(name)]
     return [leaf for name in own or names for leaf in _leaves(value[name], f"{dotted}.{name}", split)]
-
-
-def fingerprint_of(composed: DictConfig, key: str) -> str:
-    """A short hash of all values of a node except the DataLoader's settings; OmegaConf's error if one is unresolved."""
-    with fingerprinting():
-        text = json.dumps(_plain(OmegaConf.select(composed, key)), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:
-    """The values of a node without settings, which may be those of the result that this hash identifies."""
-    if isinstance(value, DictConfig):
-        names = [name for name in value if name not in SETTINGS]
-        return {str(name): "???" if OmegaConf.is_missing(value, name) else _plain(value[name]) for name in names}
-    return [_plain(inner) for inner in value] if isinstance(value, ListConfig) else value
-
-
-@contextmanager
-def fingerprinting() -> Iterator[None]:
-    """Within the block ``${nws_best:...}`` resolves to a placeholder: its value depends on the fingerprint."""
-    token = is_fingerprinting.set(True)
-    try:
-        yield
-    finally:
-        is_fingerprinting.reset(token)
 
 
 def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:

@@ -22,8 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import UnsupportedInterpolationType
 from torch.utils.data import DataLoader, Dataset
 
-from nws_sweep.config import best_resolver
-from nws_sweep.config.project_keys import fingerprint_of, is_of_another_split, keys_of, nodes_in
+from nws_sweep.config.project_keys import is_of_another_split, keys_of, nodes_in
 from nws_sweep.dataloading.loaders import Project
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import ProjectFacts, shown
@@ -55,7 +54,6 @@ def load(
     _set_import_path(path)
     for module in imports:
         importlib.import_module(module)
-    best_resolver.register_defaults()
     try:
         composed = _compose(path, overrides)
         chosen = key or find_node(composed)
@@ -66,9 +64,7 @@ def load(
                 f"dataset.key={key}: the project's config has no such node; its top-level nodes are {top}"
             )
         keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
-        fingerprint, target = fingerprint_of(composed, chosen), str(node.get("_target_", ""))
-        facts = ProjectFacts(key=chosen, keys=keys, fingerprint=fingerprint, target=target, unclear=unclear)
-        return Project(made=make_loader(node, chosen, method), facts=facts)
+        return Project(made=make_loader(node, chosen, method), facts=ProjectFacts(keys=keys, unclear=unclear))
     except UnsupportedInterpolationType as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -58,12 +57,6 @@ class ResultStore:
         with contextlib.suppress(OSError, *codec.UNREADABLE):  # only predictions need the costs of batches
             record = codec.with_records(record, path.with_suffix(".csv").read_text("utf-8"))
         return replace(record, configuration=configuration)
-
-    def newest(self) -> Iterator[SearchRecord]:
-        """All readable results, the newest first."""
-        for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
-            if record := _read(path):
-                yield record
 
     def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:
         machine = json.dumps([working_folder, *(getattr(host, name) for name in MACHINE)])

@@ -22,12 +22,9 @@ class PythonObjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectFacts:
-    """The place of the measured node in a project's config."""
+    """The places of the measured DataLoader's settings in a project's config."""
 
-    key: str  # dotted key of the node
-    keys: Mapping[str, str]  # dotted keys of the DataLoader settings in the config, by setting
-    fingerprint: str  # short hash of the node without these settings; empty for program runs
-    target: str = ""  # ``_target_`` of the node; empty if unknown
+    keys: Mapping[str, str]  # dotted keys of the settings, by setting
     # Settings with several keys in the config, of which the one of the measured loader is unknown.
     unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
-from nws_sweep.config.project_keys import fingerprint_of, keys_of
+from nws_sweep.config.project_keys import keys_of
 from nws_sweep.dataloading import project
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import trial_process
@@ -45,9 +45,7 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     assert facts.loader == LoaderSettings(batch_size=16, shuffle=True, drop_last=True)
     assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
     assert facts.project is not None
-    assert facts.project.key == "loader"
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
-    assert facts.project.target == "torch.utils.data.DataLoader"
     with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as process:
         assert process.facts.loader == LoaderSettings(batch_size=4)
     with pytest.raises(NwsSweepError) as caught, plain(overrides=["dataset=nope"]):
@@ -212,20 +210,3 @@ def test_a_node_is_made_without_recursion_if_recursion_fails() -> None:
     node.unexpected = 1
     with pytest.raises(Exception, match="no_such_thing"):  # of the first attempt
         project.make_loader(node, "data", "train_dataloader")
-
-
-@pytest.mark.parametrize(
-    ("changed", "is_same"),
-    [
-        ({"data": {"batch_size": 99}}, True),
-        ({"data": {"inner": {"num_workers": "${nothing:1}"}}}, True),
-        ({"elsewhere": {"pin_memory": False}}, True),
-        ({"data": {"inner": {"sizes": [1, 3]}}}, False),
-        ({"elsewhere": {"flag": 2}}, False),
-    ],
-)
-def test_a_fingerprint_covers_the_data_and_not_the_settings(changed: dict[str, Any], is_same: bool) -> None:
-    before = OmegaConf.to_container(CONFIG)
-    other = cast("DictConfig", OmegaConf.merge(CONFIG, changed))
-    assert (fingerprint_of(other, "data") == fingerprint_of(CONFIG, "data")) == is_same
-    assert OmegaConf.to_container(CONFIG) == before

@@ -99,9 +99,7 @@ def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked(varying: st
 
 
 PROJECT = ProjectFacts(
-    key="data",
     keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"},
-    fingerprint="x",
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -68,22 +67,12 @@ def test_other_versions_and_old_results_are_stale(
     assert (staleness(stored, now) if found else None) == why
 
 
-def test_the_newest_result_comes_first(store: ResultStore, tmp_path: Path) -> None:
-    first, second = record(), record()
-    store.add(first)
-    (file,) = (tmp_path / "results").glob("*.json")
-    os.utime(file, (0, 0))
-    store.add(replace(second, configuration=replace(second.configuration, seed=2)))
-    assert [one.configuration.seed for one in store.newest()] == [2, 0]
-
-
 def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:
     kept = record()
     store.add(kept)
     (file,) = (tmp_path / "results").glob("*.json")
     file.write_text("{")
     assert store.find(kept.configuration, kept.host, "always") is None
-    assert list(store.newest()) == []
     elsewhere = ResultStore(str(file))  # a folder that cannot be made
     elsewhere.add(kept)
     assert elsewhere.find(kept.configuration, kept.host, "always") is None
